@@ -1,0 +1,44 @@
+# One entry for a laptop and for CI. A fresh machine needs Python 3.11-3.13, pip and make, nothing else.
+PYTHON ?= python3
+VENV   ?= .venv
+PIP    := $(VENV)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt
+RUN    := $(VENV)/bin/python
+
+.PHONY: demo test check format bench clean
+
+demo: $(VENV)/.installed
+	$(RUN) examples/demo.py
+
+test: check
+	$(RUN) -m pytest -n 2
+
+check: $(VENV)/.installed-test
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(RUN) -m pytest tests/test_import_rules.py
+
+format: $(VENV)/.installed-test
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+bench: $(VENV)/.installed-bench
+	$(RUN) -m benchmarks
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+# torch comes first, at the pinned version: a looser request would fetch gigabytes of CUDA packages.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(PIP) "$$(grep ^torch== constraints.txt)"
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	$(PIP) -e ".[test]"
+	touch $@
+
+$(VENV)/.installed-bench: $(VENV)/.installed
+	$(PIP) -e ".[bench]"
+	touch $@

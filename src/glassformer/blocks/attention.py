@@ -1,0 +1,93 @@
+"""Multi-head scaled dot-product attention: the textbook equation, and the fused kernel it is proved equal to.
+
+B batch, T target length, S source length, H heads, K head width, D model width.
+Masks: True = keep. A row that may look nowhere gets weights of zero, and so an output of zero.
+"""
+
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .point import Point
+
+
+class Scope(Protocol):
+    """Who may look at whom in a batch, and the fast way to attend within it."""
+
+    @property
+    def mask(self) -> Tensor | None:
+        """True = keep; broadcasts to (B, H, T, S)."""
+        ...
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, dropout: float) -> Tensor:
+        """The fused kernel on (…, T, H, K) queries and (…, S, H, K) keys and values; gives (…, T, H, K)."""
+        ...
+
+
+class Cache(Protocol):
+    """Where one layer keeps the keys and values of earlier tokens."""
+
+    def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Store (B, T, H, K) new ones; return all so far, (B, S, H, K)."""
+        ...
+
+
+class MultiHeadAttention(nn.Module):
+    """Self-attention, or cross-attention when a source is given."""
+
+    def __init__(
+        self, width: int, heads: int, *, dropout: float = 0.0, scale: float | None = None, bias: bool = True
+    ) -> None:
+        super().__init__()
+        self.heads = heads
+        self.scale = (width // heads) ** -0.5 if scale is None else scale
+        self.dropout = dropout
+        self.query = nn.Linear(width, width, bias=bias)
+        self.key = nn.Linear(width, width, bias=bias)
+        self.value = nn.Linear(width, width, bias=bias)
+        self.output = nn.Linear(width, width, bias=bias)
+        self.scores = Point()  # (B, H, T, S), scaled, before the mask
+        self.pattern = Point()  # (B, H, T, S), every row sums to 1
+        self.mixed = Point()  # (…, T, H, K), what each head gathered
+
+    def forward(
+        self, x: Tensor, scope: Scope, *, source: tuple[Tensor, Tensor] | None = None, cache: Cache | None = None
+    ) -> Tensor:
+        """`source` holds the keys and values of another sequence, as `keys_and_values` gives them."""
+        query = self.split(self.query(x))  # (…, T, H, K)
+        key, value = self.keys_and_values(x) if source is None else source
+        if cache is not None:
+            key, value = cache.append(key, value)
+        if self.scores.heard or self.pattern.heard:
+            mixed = self.readable(query, key, value, scope.mask)
+        else:
+            dropout = self.dropout if self.training else 0.0
+            mixed = scope.attend(query, key, value, scale=self.scale, dropout=dropout)
+        return self.output(self.mixed(mixed).flatten(-2))  # type: ignore[no-any-return]
+
+    def keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What others see of these tokens."""
+        return self.split(self.key(x)), self.split(self.value(x))
+
+    def split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.heads, -1))  # (…, D) -> (…, H, K)
+
+    def readable(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        """softmax(Q Kᵀ / √K) V, step by step, through the Points."""
+        query, key, value = (x.transpose(-3, -2) for x in (query, key, value))  # (B, H, …, K)
+        scores = self.scores(query @ key.transpose(-2, -1) * self.scale)
+        pattern = self.pattern(masked_softmax(scores, mask))
+        pattern = F.dropout(pattern, self.dropout, self.training)
+        return (pattern @ value).transpose(-3, -2)  # type: ignore[no-any-return]
+
+
+def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Softmax over the last dimension in at least fp32; all-masked rows become zero instead of NaN."""
+    wide = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+    if mask is None:
+        return wide.softmax(-1).to(scores.dtype)
+    hidden = ~mask
+    weights = wide.masked_fill(hidden, torch.finfo(wide.dtype).min).softmax(-1)
+    return weights.masked_fill(hidden, 0.0).to(scores.dtype)

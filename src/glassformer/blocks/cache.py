@@ -1,0 +1,77 @@
+"""The key-value cache: what a Transformer remembers of earlier tokens, preallocated.
+
+N layers, B batch, T new tokens, L room, H heads, K head width.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from .masks import causal, positions
+from .packing import Dense
+
+
+@dataclass(frozen=True)
+class KVCache:
+    """Keys and values of every layer, and which prompt positions are padding.
+
+    A step writes into the room it finds, so a state is used up by the step that takes it;
+    `select` makes an independent copy.
+    """
+
+    keys: Tensor  # (N, B, H, L, K)
+    values: Tensor  # (N, B, H, L, K)
+    keep: Tensor | None  # (B, L), None where nothing is padding
+    used: int = 0
+
+    @staticmethod
+    def empty(
+        layers: int, batch: int, heads: int, room: int, width: int, *, keep: Tensor | None, like: Tensor
+    ) -> "KVCache":
+        """Room for `room` tokens; `keep` (B, T) marks the padding of the prompt."""
+        keys, values = (like.new_zeros(layers, batch, heads, room, width) for _ in range(2))
+        if keep is not None:
+            keep = torch.cat([keep, keep.new_ones(batch, room - keep.shape[1])], dim=1)
+        return KVCache(keys, values, keep)
+
+    def select(self, rows: Tensor) -> "KVCache":
+        keep = None if self.keep is None else self.keep[rows]
+        return replace(self, keys=self.keys[:, rows], values=self.values[:, rows], keep=keep)
+
+    def advance(self, tokens: int) -> "KVCache":
+        return replace(self, used=self.used + tokens)
+
+    def layer(self, number: int) -> "LayerCache":
+        return LayerCache(self.keys[number], self.values[number], self.used)
+
+    def scope(self, tokens: int) -> Dense:
+        """What the next `tokens` tokens may look at: all before them, themselves, and no padding."""
+        room = self.keys.shape[-2]
+        if self.used + tokens > room:
+            raise ValueError(
+                f"the cache has room for {room} tokens and {self.used + tokens} are asked for; start with a larger length"
+            )
+        everything = self.used + tokens
+        order = causal(tokens, everything, self.keys.device) if tokens > 1 else None
+        return Dense.over(None if self.keep is None else self.keep[:, :everything], order)
+
+    def positions(self, tokens: int) -> Tensor:
+        """(B or 1, T): the position of each new token in its own sequence, left padding not counted."""
+        return positions(self.keep, tokens, self.keys.device, start=self.used)
+
+
+@dataclass(frozen=True)
+class LayerCache:
+    """One layer's share of a KVCache."""
+
+    keys: Tensor  # (B, H, L, K)
+    values: Tensor
+    used: int
+
+    def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        end = self.used + key.shape[1]
+        self.keys[:, :, self.used : end] = key.transpose(1, 2)
+        self.values[:, :, self.used : end] = value.transpose(1, 2)
+        return self.keys[:, :, :end].transpose(1, 2), self.values[:, :, :end].transpose(1, 2)
+

@@ -1,0 +1,83 @@
+"""Token, position and segment embeddings.
+
+B batch, S length, D model width.
+"""
+
+import torch
+from torch import Tensor, nn
+
+
+class Embeddings(nn.Module):
+    """The sum of token, position and segment vectors, normalised and dropped out where asked."""
+
+    def __init__(
+        self,
+        token: nn.Embedding,
+        position: nn.Module,
+        *,
+        segment: nn.Embedding | None = None,
+        norm: nn.Module | None = None,
+        dropout: float = 0.0,
+        scale: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.token = token
+        self.position = position
+        self.segment = segment
+        self.norm = norm
+        self.dropout = nn.Dropout(dropout)
+        self.scale = scale
+
+    def forward(self, input_ids: Tensor, position_ids: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        x = self.token(input_ids)
+        if self.scale != 1.0:
+            x = x * self.scale
+        if self.segment is not None:
+            x = x + (self.segment.weight[0] if token_type_ids is None else self.segment(token_type_ids))
+        elif token_type_ids is not None:
+            raise ValueError("this model has no segment embeddings; leave token_type_ids out")
+        x = x + self.position(position_ids)
+        return self.dropout(x if self.norm is None else self.norm(x))  # type: ignore[no-any-return]
+
+
+class Sinusoidal(nn.Module):
+    """The fixed positions of the 2017 paper, sines in the first half of the vector and cosines in the second."""
+
+    table: Tensor
+
+    def __init__(self, positions: int, width: int) -> None:
+        super().__init__()
+        self.positions, self.width = positions, width
+        self.register_buffer("table", torch.empty(positions, width), persistent=False)
+        self.reset_buffers()
+
+    def reset_buffers(self, device: torch.device | None = None, dtype: torch.dtype | None = None) -> None:
+        """Fill the table, which no checkpoint holds; computed in float64, as its far positions need."""
+        device, dtype = device or self.table.device, dtype or self.table.dtype
+        rates = 10000.0 ** (-torch.arange(0, self.width, 2, dtype=torch.float64, device=device) / self.width)
+        angles = torch.arange(self.positions, dtype=torch.float64, device=device)[:, None] * rates
+        self.table = torch.cat([angles.sin(), angles[:, : self.width // 2].cos()], dim=1).to(dtype)
+
+    def forward(self, position_ids: Tensor) -> Tensor:
+        return self.table[position_ids]
+
+
+class OffsetPositions(nn.Embedding):
+    """Learned positions whose first `offset` rows are never used (BART keeps two)."""
+
+    def __init__(self, positions: int, width: int, *, offset: int) -> None:
+        super().__init__(positions + offset, width)
+        self.offset = offset
+
+    def forward(self, position_ids: Tensor) -> Tensor:
+        return super().forward(position_ids + self.offset)
+
+
+def check_length(length: int, limit: int) -> None:
+    """An error a person can act on, instead of an index out of range."""
+    if length > limit:
+        raise ValueError(
+            f"{length} tokens do not fit into this model's {limit} positions; "
+            f"shorten the text, or tokenize with truncation=True, max_length={limit}"
+        )
+

@@ -1,0 +1,44 @@
+"""Masks: 1 or True means keep, everywhere.
+
+B batch, T target length, S source length.
+"""
+
+import torch
+from torch import Tensor
+
+
+def as_keep(attention_mask: Tensor | None, ids: Tensor) -> Tensor | None:
+    """A user's (B, S) mask of ones and zeros as booleans; None where it hides nothing."""
+    if attention_mask is None:
+        return None
+    if attention_mask.shape != ids.shape:
+        raise ValueError(
+            f"the attention mask has shape {tuple(attention_mask.shape)} but the ids have {tuple(ids.shape)}; "
+            "give one 1 (keep) or 0 (padding) for each token"
+        )
+    keep = attention_mask.bool()
+    return None if bool(keep.all()) else keep
+
+
+def causal(targets: int, sources: int, device: torch.device | None = None) -> Tensor:
+    """(T, S): a token sees itself and what came before; the last target is aligned with the last source."""
+    return torch.ones(targets, sources, dtype=torch.bool, device=device).tril(sources - targets)
+
+
+def combine(keep: Tensor | None, order: Tensor | None) -> Tensor | None:
+    """A (B, S) padding mask and a (T, S) order mask as one (B, 1, T, S) mask for all heads."""
+    if keep is None:
+        return None if order is None else order[None, None]
+    wide = keep[:, None, None, :]
+    return wide if order is None else wide & order
+
+
+def first_kept(keep: Tensor) -> Tensor:
+    """(B,): where each row's first real token stands."""
+    return keep.int().argmax(1)
+
+
+def positions(keep: Tensor | None, length: int, device: torch.device, *, start: int = 0) -> Tensor:
+    """(B or 1, T): places counted from each row's first real token, so that left padding changes nothing."""
+    places = torch.arange(start, start + length, device=device)[None]
+    return places if keep is None else (places - first_kept(keep)[:, None]).clamp(min=0)

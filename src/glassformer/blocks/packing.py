@@ -1,0 +1,111 @@
+"""Packing: run the layers on real tokens only, and attend within each sequence's boundaries.
+
+B batch, S padded length, N real tokens in the whole batch, H heads, K head width, D model width.
+"""
+
+from dataclasses import dataclass
+from itertools import groupby
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .masks import causal, combine
+
+try:
+    from torch.nn.attention.varlen import varlen_attn
+except ImportError:  # pragma: no cover - builds of torch without it
+    varlen_attn = None
+
+
+@dataclass(frozen=True)
+class Dense:
+    """An ordinary padded batch."""
+
+    mask: Tensor | None = None  # True = keep; broadcasts to (B, H, T, S)
+
+    @staticmethod
+    def over(keep: Tensor | None, order: Tensor | None = None) -> "Dense":
+        return Dense(combine(keep, order))
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, dropout: float) -> Tensor:
+        query, key, value = (x.transpose(1, 2) for x in (query, key, value))  # (B, H, …, K)
+        mixed = F.scaled_dot_product_attention(query, key, value, self.mask, dropout, scale=scale)
+        return mixed.transpose(1, 2)
+
+
+@dataclass(frozen=True)
+class Causal:
+    """A batch in which a token sees itself and what came before, and padding, if any, comes last."""
+
+    length: int
+    device: torch.device
+
+    @property
+    def mask(self) -> Tensor:
+        return causal(self.length, self.length, self.device)  # (T, T)
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, dropout: float) -> Tensor:
+        query, key, value = (x.transpose(1, 2) for x in (query, key, value))
+        mixed = F.scaled_dot_product_attention(query, key, value, None, dropout, is_causal=True, scale=scale)
+        return mixed.transpose(1, 2)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A batch without its padding: the sequences one after another, the shortest first."""
+
+    index: Tensor  # (N,) where each real token stood in the flattened (B·S) batch
+    lengths: list[int]  # of the sequences, ascending
+    boundaries: Tensor  # (B + 1,) int32, where each sequence starts
+    shape: tuple[int, int]  # (B, S) of the padded batch
+    causal: bool = False
+
+    @staticmethod
+    def over(keep: Tensor, *, causal: bool = False) -> "Packed":
+        """The packing of a (B, S) mask; padding may stand anywhere."""
+        batch, width = keep.shape
+        lengths, rows = keep.sum(1).sort(stable=True)
+        places = torch.arange(width, device=keep.device) + rows[:, None] * width  # (B, S)
+        boundaries = F.pad(lengths.cumsum(0), (1, 0)).int()
+        return Packed(places[keep[rows]], lengths.tolist(), boundaries, (batch, width), causal)
+
+    @property
+    def mask(self) -> None:
+        raise AssertionError("the readable path runs on padded batches: nothing is packed while someone listens")
+
+    def pack(self, x: Tensor) -> Tensor:
+        """(B, S, …) -> (N, …)"""
+        return x.flatten(0, 1)[self.index]
+
+    def unpack(self, x: Tensor) -> Tensor:
+        """(N, …) -> (B, S, …), zero at padding"""
+        whole = x.new_zeros(self.shape[0] * self.shape[1], *x.shape[1:])
+        return whole.index_copy(0, self.index, x).unflatten(0, self.shape)
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, dropout: float) -> Tensor:
+        if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and varlen_attn and not dropout:
+            return self._by_varlen_kernel(query, key, value, scale)
+        return self._by_equal_lengths(query, key, value, scale, dropout)
+
+    def _by_varlen_kernel(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+        longest = self.lengths[-1]
+        window = (-1, 0) if self.causal else (-1, -1)
+        return varlen_attn(  # type: ignore[no-any-return]
+            query, key, value, self.boundaries, self.boundaries, longest, longest, scale=scale, window_size=window
+        )
+
+    def _by_equal_lengths(self, query: Tensor, key: Tensor, value: Tensor, scale: float, dropout: float) -> Tensor:
+        """One dense call for each run of sequences of the same length: no mask, no padding."""
+        groups, start = [], 0
+        for length, same in groupby(self.lengths):
+            count = len(list(same))
+            if length:
+                part = slice(start, start + count * length)
+                q, k, v = (x[part].unflatten(0, (count, length)).transpose(1, 2) for x in (query, key, value))
+                mixed = F.scaled_dot_product_attention(
+                    q, k, v, None, dropout, is_causal=self.causal and length > 1, scale=scale
+                )
+                groups.append(mixed.transpose(1, 2).flatten(0, 1))
+            start += count * length
+        return torch.cat(groups) if groups else torch.zeros_like(query)

@@ -1,0 +1,243 @@
+"""RNN, GRU and LSTM: torch's kernel over packed tokens, and the same equations as a readable time loop.
+
+B batch, T length, D input width, W width, L layers, N directions (1 or 2), G gates (1, 3 or 4).
+"""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple, cast, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from .point import StepPoint, anyone_listens
+
+Kind = Literal["rnn", "gru", "lstm"]
+Nonlinearity = Literal["tanh", "relu"]
+Past = tuple[
+    Tensor, ...
+]  # what one direction of one layer remembers: (hidden,), or (hidden, cell) in an LSTM
+
+
+class RecurrentState(NamedTuple):
+    """What a recurrent network remembers, in torch's layout: layer by layer, both directions side by side."""
+
+    hidden: Tensor  # (L·N, B, W)
+    cell: Tensor | None = None  # (L·N, B, W), LSTM only
+
+    def select(self, rows: Tensor) -> "RecurrentState":
+        """The state of these rows of the batch, in this order."""
+        return RecurrentState(*(part.index_select(1, rows) for part in self.parts))
+
+    def unless(self, kept: Tensor, old: "RecurrentState") -> "RecurrentState":
+        """This state in the rows that were kept (B,), the old one in the others."""
+        pairs = zip(self.parts, old.parts, strict=True)
+        return RecurrentState(*(torch.where(kept[:, None], new, past) for new, past in pairs))
+
+    @property
+    def parts(self) -> Past:
+        return (self.hidden,) if self.cell is None else (self.hidden, self.cell)
+
+
+class RnnGates(nn.Module):
+    """h' = tanh(W x + U h), or relu."""
+
+    def __init__(self, *, reverse: bool, nonlinearity: Nonlinearity) -> None:
+        super().__init__()
+        self.squash = torch.tanh if nonlinearity == "tanh" else torch.relu
+        self.hidden = StepPoint(reverse=reverse)
+
+    def step(self, given: Tensor, recalled: Tensor, past: Past) -> Past:  # noqa: ARG002 - all kinds step alike
+        return (self.hidden(self.squash(given + recalled)),)
+
+
+class GruGates(nn.Module):
+    """n = tanh(W x + r · U h), h' = (1 - z) · n + z · h, with the gates reset r and update z."""
+
+    def __init__(self, *, reverse: bool) -> None:
+        super().__init__()
+        self.reset = StepPoint(reverse=reverse)
+        self.update = StepPoint(reverse=reverse)
+        self.candidate = StepPoint(reverse=reverse)
+        self.hidden = StepPoint(reverse=reverse)
+
+    def step(self, given: Tensor, recalled: Tensor, past: Past) -> Past:
+        given_r, given_z, given_n = given.chunk(3, dim=-1)
+        recalled_r, recalled_z, recalled_n = recalled.chunk(3, dim=-1)
+        reset = self.reset((given_r + recalled_r).sigmoid())
+        update = self.update((given_z + recalled_z).sigmoid())
+        candidate = self.candidate((given_n + reset * recalled_n).tanh())
+        return (self.hidden((1 - update) * candidate + update * past[0]),)
+
+
+class LstmGates(nn.Module):
+    """c' = f · c + i · g, h' = o · tanh(c'), with the gates input i, forget f, output o and candidate g."""
+
+    def __init__(self, *, reverse: bool) -> None:
+        super().__init__()
+        self.input = StepPoint(reverse=reverse)
+        self.forget = StepPoint(reverse=reverse)
+        self.candidate = StepPoint(reverse=reverse)
+        self.output = StepPoint(reverse=reverse)
+        self.cell = StepPoint(reverse=reverse)
+        self.hidden = StepPoint(reverse=reverse)
+
+    def step(self, given: Tensor, recalled: Tensor, past: Past) -> Past:
+        i, f, g, o = (given + recalled).chunk(4, dim=-1)
+        kept = self.forget(f.sigmoid()) * past[1]
+        cell = self.cell(kept + self.input(i.sigmoid()) * self.candidate(g.tanh()))
+        return self.hidden(self.output(o.sigmoid()) * cell.tanh()), cell
+
+
+Gates = RnnGates | GruGates | LstmGates
+
+
+class Recurrent(nn.Module):
+    """Layers of one kind of cell in one or both directions; padding (keep = False) neither counts nor costs.
+
+    `kernel` holds the weights. `layers.0.left_to_right.forget` and its like are Points without weights:
+    when one of them is heard, the time loop runs instead of the kernel and every gate passes its Point.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        input_width: int,
+        width: int,
+        *,
+        layers: int = 1,
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+        nonlinearity: Nonlinearity = "tanh",
+    ) -> None:
+        super().__init__()
+        _check(kind, nonlinearity, width=width, layers=layers, input_width=input_width)
+        self.kind, self.width, self.directions = kind, width, 2 if bidirectional else 1
+        self.kernel = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}[kind](
+            input_width,
+            width,
+            layers,
+            batch_first=True,
+            bidirectional=bidirectional,
+            dropout=dropout
+            if layers > 1
+            else 0.0,  # it acts between layers, and torch warns where there is one
+            **({"nonlinearity": nonlinearity} if kind == "rnn" else {}),
+        )
+        self.layers = nn.ModuleList(
+            nn.ModuleDict(
+                {
+                    way: _gates(kind, nonlinearity, reverse=way == "right_to_left")
+                    for way in ("left_to_right", "right_to_left")[: self.directions]
+                }
+            )
+            for _ in range(layers)
+        )
+        if kind == "lstm":
+            self._open_forget_gates()
+
+    @property
+    def output_width(self) -> int:
+        return self.width * self.directions
+
+    def start(self, batch: int) -> RecurrentState:
+        """The state before the first token: zeros."""
+        zeros = self.kernel.weight_hh_l0.new_zeros(len(self.layers) * self.directions, batch, self.width)
+        return RecurrentState(zeros, zeros if self.kind == "lstm" else None)
+
+    def forward(
+        self, x: Tensor, keep: Tensor | None = None, state: RecurrentState | None = None
+    ) -> tuple[Tensor, RecurrentState]:
+        """Outputs (B, T, W·N), zero at padding, and the state after the last kept token of every row."""
+        state = self.start(len(x)) if state is None else state
+        if x.shape[1] == 0:
+            return x.new_zeros(len(x), 0, self.output_width), state
+        if keep is not None and bool(keep.all()):
+            keep = None
+        outputs, state = (self._readable if anyone_listens(self.layers) else self._fused)(x, keep, state)
+        return (outputs if keep is None else outputs.masked_fill(~keep[..., None], 0.0)), state
+
+    def _fused(self, x: Tensor, keep: Tensor | None, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        if keep is None:
+            outputs, new = self.kernel(x, _theirs(state))
+            return outputs, _ours(new)
+        order = (~keep).byte().argsort(dim=1, stable=True)  # (B, T): kept tokens first, in reading order
+        lengths = keep.sum(dim=1)  # (B,)
+        packed = pack_padded_sequence(
+            x.take_along_dim(order[..., None], dim=1),
+            lengths.clamp(min=1).cpu(),  # an empty row runs one step, which is thrown away below
+            batch_first=True,
+            enforce_sorted=False,
+        )
+        packed, new = cast(tuple[PackedSequence, Tensor | Past], self.kernel(packed, _theirs(state)))
+        outputs, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])
+        outputs = outputs.take_along_dim(order.argsort(dim=1)[..., None], dim=1)  # back to their places
+        return outputs, _ours(new).unless(lengths > 0, state)
+
+    def _readable(
+        self, x: Tensor, keep: Tensor | None, state: RecurrentState
+    ) -> tuple[Tensor, RecurrentState]:
+        finals: list[Past] = []
+        for number, layer in enumerate(self.layers):
+            if number > 0:
+                x = F.dropout(x, self.kernel.dropout, self.training)
+            ways = []
+            for gates in cast(nn.ModuleDict, layer).values():
+                past = tuple(part[len(finals)] for part in state.parts)  # (B, W) each
+                output, final = self._walk(cast(Gates, gates), len(finals), x, keep, past)
+                ways.append(output)
+                finals.append(final)
+            x = torch.cat(ways, dim=-1)  # (B, T, W·N)
+        return x, RecurrentState(*(torch.stack(part) for part in zip(*finals, strict=True)))
+
+    def _walk(
+        self, gates: Gates, row: int, x: Tensor, keep: Tensor | None, past: Past
+    ) -> tuple[Tensor, Past]:
+        """One direction of one layer, a token at a time; at padding the old state stays."""
+        input_weight, hidden_weight, input_bias, hidden_bias = self.kernel.all_weights[row]
+        given = F.linear(x, input_weight, input_bias)  # (B, T, G·W): does not depend on the past
+        times = range(x.shape[1])
+        outputs: list[Tensor] = []
+        for time in reversed(times) if gates.hidden.reverse else times:
+            new = gates.step(given[:, time], F.linear(past[0], hidden_weight, hidden_bias), past)
+            if keep is not None:
+                new = tuple(torch.where(keep[:, time, None], n, p) for n, p in zip(new, past, strict=True))
+            past = new
+            outputs.append(past[0])
+        return torch.stack(outputs[::-1] if gates.hidden.reverse else outputs, dim=1), past
+
+    @torch.no_grad()
+    def _open_forget_gates(self) -> None:
+        """Start with a forget bias of 1, so that an untrained LSTM remembers (Jozefowicz et al., 2015)."""
+        for name, bias in self.kernel.named_parameters():
+            if name.startswith("bias"):
+                bias[self.width : 2 * self.width].fill_(1.0 if name.startswith("bias_ih") else 0.0)
+
+
+def _check(kind: str, nonlinearity: str, **sizes: int) -> None:
+    if kind not in get_args(Kind):
+        raise ValueError(f"there is no recurrent kind {kind!r}; choose one of {', '.join(get_args(Kind))}")
+    if nonlinearity not in get_args(Nonlinearity):
+        raise ValueError(f"there is no nonlinearity {nonlinearity!r}; choose tanh or relu")
+    if nonlinearity != "tanh" and kind != "rnn":
+        raise ValueError(f"nonlinearity {nonlinearity!r} is for kind 'rnn'; a {kind} always uses 'tanh'")
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name} is {size}; it must be at least 1")
+
+
+def _gates(kind: Kind, nonlinearity: Nonlinearity, *, reverse: bool) -> Gates:
+    if kind == "rnn":
+        return RnnGates(reverse=reverse, nonlinearity=nonlinearity)
+    build: Callable[..., Gates] = GruGates if kind == "gru" else LstmGates
+    return build(reverse=reverse)
+
+
+def _theirs(state: RecurrentState) -> Tensor | Past:
+    """The state as torch's kernels take it: a pair for an LSTM, one tensor otherwise."""
+    return state.hidden if state.cell is None else (state.hidden, state.cell)
+
+
+def _ours(state: Tensor | Past) -> RecurrentState:
+    return RecurrentState(state) if isinstance(state, Tensor) else RecurrentState(*state)

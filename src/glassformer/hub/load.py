@@ -1,0 +1,153 @@
+"""load, save and load_tokenizer: between Hugging Face folders and our modules."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from glassformer.blocks.init import initialise
+from glassformer.models.architecture import Architecture
+from glassformer.text.tokenizer import Tokenizer
+
+from . import fetch
+from .folder import CONFIG, GENERATION, read_json, write_atomically, write_json
+from .registry import architecture_for, check_head, head_for
+from .tensors import SAFETENSORS, WeightFiles
+from .weights import Entry, plan_load, tensors_of, their_tensors
+
+log = logging.getLogger("glassformer")
+FROM_CONFIG = "from config"  # a head no architecture has
+
+
+def load(
+    name: str | Path,
+    *,
+    head: str | None = FROM_CONFIG,
+    labels: Sequence[str] | int | None = None,
+    dtype: torch.dtype | str | None = None,
+    device: torch.device | str | None = None,
+    revision: str | None = None,
+) -> nn.Module:
+    """A model from a folder or hub name, in eval mode; its `load_report` says what was read.
+
+    The head is the one config.json names. With `head=` (and `labels=`, names or a number) another one is put on,
+    fresh where the file does not hold it; `head=None` takes the bare model. `dtype` defaults to the file's.
+    """
+    folder = fetch.model_folder(name, revision=revision)
+    raw = read_json(folder / CONFIG)
+    architecture = architecture_for(raw.get("model_type"))
+    chosen = head != FROM_CONFIG
+    head = head if chosen else head_for(architecture, raw.get("architectures"))
+    check_head(architecture, head)
+    config = architecture.config.from_hf(_with_labels(raw, labels))
+    files = WeightFiles(folder)
+    config = architecture.fit_config(config, head, set(files.shapes))
+    with torch.device("meta"):
+        model = architecture.build(config, head)
+    plan = plan_load(architecture, model, head, files.shapes, fresh_head=chosen or labels is not None)
+    _fill(model, plan.reads, files, dtype=_dtype(dtype), device=torch.device(device or "cpu"))
+    _finish(model, architecture, getattr(config, "initializer_range", 0.02), torch.device(device or "cpu"))
+    model.load_report = plan.report  # type: ignore[assignment]
+    if plan.report.new:
+        log.warning("%s: %s", name, plan.report)
+    if (folder / GENERATION).is_file():
+        model.generation_config = read_json(folder / GENERATION)  # type: ignore[assignment]
+    return model.eval()
+
+
+def save(model: nn.Module, folder: str | Path, *, tokenizer: Tokenizer | None = None) -> Path:
+    """Write config.json, model.safetensors and the tokenizer's files, as `transformers` reads them."""
+    model = getattr(model, "_orig_mod", model)  # inside torch.compile's wrapper
+    config, head = model.config, model.head_name
+    architecture = architecture_for(config.model_type)
+    tensors = {name: t.cpu() for name, t in their_tensors(architecture, model, head).items()}
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    raw = {
+        **config.to_hf(),
+        "model_type": config.model_type,
+        "architectures": [architecture.heads[head].hf_class],
+        "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
+    }
+    write_json(folder / CONFIG, raw)
+    write_atomically(folder / SAFETENSORS, lambda partial: save_file(tensors, partial, metadata={"format": "pt"}))
+    if generation := getattr(model, "generation_config", None):
+        write_json(folder / GENERATION, generation)
+    if tokenizer is not None:
+        tokenizer.save(folder)
+    return folder
+
+
+def load_tokenizer(name: str | Path, *, revision: str | None = None) -> Tokenizer:
+    """The tokenizer of a folder or hub name."""
+    return Tokenizer.from_folder(fetch.tokenizer_folder(name, revision=revision))
+
+
+def _with_labels(raw: dict[str, Any], labels: Sequence[str] | int | None) -> dict[str, Any]:
+    if labels is None:
+        return raw
+    names = [f"LABEL_{number}" for number in range(labels)] if isinstance(labels, int) else list(labels)
+    return {**raw, "id2label": dict(enumerate(names)), "label2id": None}
+
+
+def _dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
+    if isinstance(dtype, str):
+        found = getattr(torch, dtype, None)
+        if not isinstance(found, torch.dtype) or not found.is_floating_point:
+            raise ValueError(f"dtype {dtype!r} is not one of float32, bfloat16, float16, float64")
+        return found
+    return dtype
+
+
+def _fill(
+    model: nn.Module, reads: Sequence[Entry], files: WeightFiles, *, dtype: torch.dtype | None, device: torch.device
+) -> None:
+    """Put the file's tensors in the place of the model's, tied copies in all of their places."""
+    places = _places(model)
+    for entry in reads:
+        copied = len(entry.ours) > 1 or entry.op is not None or dtype is not None or device.type != "cpu"
+        tensor = files.passing(entry.theirs) if copied else files.mapped(entry.theirs)
+        for name, part in zip(entry.ours, entry.split(tensor), strict=True):
+            kind = dtype if dtype is not None and part.is_floating_point() else part.dtype
+            _put(places[name], part.to(device=device, dtype=kind))
+
+
+def _places(model: nn.Module) -> Mapping[str, list[tuple[nn.Module, str]]]:
+    """For each tensor's name, every (module, attribute) that holds that same tensor."""
+    tensors = tensors_of(model)
+    holders: dict[int, list[tuple[nn.Module, str]]] = {}
+    for name, tensor in tensors.items():
+        path, _, attribute = name.rpartition(".")
+        holders.setdefault(id(tensor), []).append((model.get_submodule(path), attribute))
+    return {name: holders[id(tensor)] for name, tensor in tensors.items()}
+
+
+def _put(places: Sequence[tuple[nn.Module, str]], tensor: Tensor) -> None:
+    first, attribute = places[0]
+    if attribute in first._parameters:
+        old = first._parameters[attribute]
+        assert old is not None
+        tensor = nn.Parameter(tensor, requires_grad=old.requires_grad and tensor.is_floating_point())
+    for module, attribute in places:
+        setattr(module, attribute, tensor)
+
+
+def _finish(model: nn.Module, architecture: Architecture, std: float, device: torch.device) -> None:
+    """Give values to what the file does not hold: fresh heads, fixed tables, tensors that are zero when absent."""
+    kind = next((tensor.dtype for tensor in model.parameters() if not tensor.is_meta), torch.float32)
+    places = _places(model)
+    fresh: list[nn.Module] = []
+    for name, tensor in tensors_of(model).items():
+        if tensor.is_meta:
+            _put(places[name], torch.zeros(tensor.shape, device=device, dtype=kind))
+            if name not in architecture.zero_if_absent:
+                fresh.append(places[name][0][0])
+    for module in fresh:
+        initialise(module, std)
+    for module in model.modules():
+        if hasattr(module, "reset_buffers"):
+            module.reset_buffers(device, kind)

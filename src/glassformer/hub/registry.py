@@ -1,0 +1,62 @@
+"""Every architecture that can be loaded, by the model_type of its config.json."""
+
+from typing import Any
+
+from torch import nn
+
+from glassformer.models import bert, distilbert, gpt2, roberta, transformer
+from glassformer.models.architecture import Architecture
+
+ARCHITECTURES: dict[str, Architecture] = {
+    architecture.model_type: architecture
+    for architecture in (
+        bert.ARCHITECTURE,
+        roberta.ARCHITECTURE,
+        roberta.XLM_ROBERTA,
+        distilbert.ARCHITECTURE,
+        gpt2.ARCHITECTURE,
+        transformer.MARIAN,
+        transformer.BART_ARCHITECTURE,
+        transformer.OURS,
+    )
+}
+
+
+def architecture_for(model_type: str | None) -> Architecture:
+    """The architecture a config.json names."""
+    if model_type in ARCHITECTURES:
+        return ARCHITECTURES[model_type]
+    known = ", ".join(ARCHITECTURES)
+    if model_type is None:
+        raise ValueError(f'config.json has no "model_type"; add one of: {known} (for a BERT: "model_type": "bert")')
+    raise ValueError(f"model_type {model_type!r} is not supported; supported: {known}")
+
+
+def head_for(architecture: Architecture, hf_classes: list[str] | None) -> str | None:
+    """The head that config.json's "architectures" names; a folder that names none has no head."""
+    if not hf_classes:
+        return None
+    for name, head in architecture.heads.items():
+        if head.hf_class in hf_classes:
+            return name
+    known = ", ".join(head.hf_class for head in architecture.heads.values())
+    raise ValueError(
+        f"config.json asks for {', '.join(hf_classes)}, which is not supported; supported: {known}; "
+        "or choose a head yourself with head=…"
+    )
+
+
+def check_head(architecture: Architecture, head: str | None) -> None:
+    if head not in architecture.heads:
+        known = ", ".join(str(name) for name in architecture.heads)
+        raise ValueError(f"{architecture.model_type} has no head {head!r}; it has: {known}")
+
+
+def build(model_type: str, head: str | None = None, **settings: Any) -> nn.Module:
+    """A new model with random weights, e.g. build("bert", "fill-mask", hidden_size=128)."""
+    architecture = architecture_for(model_type)
+    check_head(architecture, head)
+    known = architecture.config.__dataclass_fields__
+    if wrong := [name for name in settings if name not in known]:
+        raise ValueError(f"{model_type} has no setting {', '.join(wrong)}; it has: {', '.join(known)}")
+    return architecture.build(architecture.config.from_hf({"model_type": model_type, **settings}), head).eval()

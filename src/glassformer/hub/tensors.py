@@ -1,0 +1,112 @@
+"""The weight files of a folder: names and shapes first, values on demand, and never any code."""
+
+import json
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+SAFETENSORS = "model.safetensors"
+PICKLE = "pytorch_model.bin"
+INDEX = ".index.json"
+WEIGHT_FILES = (SAFETENSORS, SAFETENSORS + INDEX, PICKLE, PICKLE + INDEX)  # in order of preference
+
+
+class WeightFiles:
+    """All tensors of a folder, in one file or in shards."""
+
+    def __init__(self, folder: Path) -> None:
+        self._where: dict[str, _File] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        for path in _files(folder):
+            file = _SafetensorsFile(path) if path.suffix == ".safetensors" else _PickleFile(path)
+            for name, shape in file.shapes.items():
+                self._where[name] = file
+                self.shapes[name] = shape
+
+    def mapped(self, name: str) -> Tensor:
+        """The tensor in the mapped file: no memory is used before it is looked at, and none is copied."""
+        return self._where[name].mapped(name)
+
+    def passing(self, name: str) -> Tensor:
+        """The tensor in a mapping of its own, given up with it: for values that are copied on at once."""
+        return self._where[name].passing(name)
+
+
+class _SafetensorsFile:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with _explained(path):
+            self.handle = safe_open(path, framework="pt")
+            self.shapes = {name: tuple(self.handle.get_slice(name).get_shape()) for name in self.handle.keys()}  # noqa: SIM118
+
+    def mapped(self, name: str) -> Tensor:
+        return self.handle.get_tensor(name)  # type: ignore[no-any-return]
+
+    def passing(self, name: str) -> Tensor:
+        with safe_open(self.path, framework="pt") as handle:
+            return handle.get_tensor(name)  # type: ignore[no-any-return]
+
+
+class _PickleFile:
+    def __init__(self, path: Path) -> None:
+        with _explained(path):
+            tensors = _unpickle(path)
+            if not isinstance(tensors, dict) or not all(isinstance(value, Tensor) for value in tensors.values()):
+                raise ValueError("it does not hold a plain dict of tensors")
+        self.tensors: dict[str, Tensor] = tensors
+        self.shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+    def mapped(self, name: str) -> Tensor:
+        return self.tensors[name]
+
+    def passing(self, name: str) -> Tensor:
+        return self.tensors[name]
+
+
+_File = _SafetensorsFile | _PickleFile
+
+
+def _unpickle(path: Path) -> Any:
+    """Tensors only: a pickle that would run code is refused."""
+    try:
+        return torch.load(path, weights_only=True, map_location="cpu", mmap=True)
+    except RuntimeError as error:
+        if "mmap" not in str(error):
+            raise
+        return torch.load(path, weights_only=True, map_location="cpu")  # the format before torch 1.6
+
+
+def _files(folder: Path) -> list[Path]:
+    for name in WEIGHT_FILES:
+        path = folder / name
+        if path.is_file():
+            return _shards(path) if name.endswith(INDEX) else [path]
+    raise ValueError(f"{folder} holds no weights; looked for {', '.join(WEIGHT_FILES)}")
+
+
+def _shards(index: Path) -> list[Path]:
+    with _explained(index):
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        if outside := [name for name in names if Path(name).name != name]:
+            raise ValueError(f"it names files outside its folder: {', '.join(outside)}")
+    if missing := [name for name in names if not (index.parent / name).is_file()]:
+        raise ValueError(f"{index} names {len(missing)} files that are not there: {', '.join(missing)}")
+    return [index.parent / name for name in names]
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """What is wrong with a file, in one line."""
+    try:
+        yield
+    except pickle.UnpicklingError:
+        raise ValueError(f"{path} holds more than tensors and was refused: loading it could run code") from None
+    except (SafetensorError, RuntimeError, EOFError, KeyError, AttributeError, TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"{path} cannot be read ({reason}); it may be cut short: fetch it again") from None

@@ -1,0 +1,1 @@
+"""Looking inside a model by the names of its modules; no architecture is known here."""

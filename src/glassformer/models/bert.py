@@ -1,0 +1,188 @@
+"""BERT (Devlin et al. 2018): token + segment + position embeddings, a post-norm encoder, a pooler, six heads."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from torch import nn
+
+from glassformer.blocks.activations import activation
+from glassformer.blocks.embeddings import Embeddings
+from glassformer.blocks.init import initialise
+
+from . import config as hf
+from .architecture import Architecture, Head
+from .encoder import Encoder, encoder_layers
+from .heads import (
+    ClassifierHead,
+    MaskedLMHead,
+    NextSentenceHead,
+    Pooler,
+    PretrainingHead,
+    SpanHead,
+    TokenClassifierHead,
+)
+
+NEED_POOLER = ("next-sentence-prediction", "pretraining", "text-classification")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BertConfig:
+    """Hugging Face's names; the defaults are bert-base-uncased."""
+
+    model_type: str = "bert"
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    classifier_dropout: float | None = None
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    initializer_range: float = 0.02
+    layer_norm_eps: float = 1e-12
+    tie_word_embeddings: bool = True
+    add_pooling_layer: bool = True
+    pad_token_id: int | None = 0
+    bos_token_id: int | None = None
+    eos_token_id: int | None = None
+    problem_type: str | None = None
+    id2label: dict[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
+
+    @classmethod
+    def from_hf(cls, raw: dict[str, Any]) -> Self:
+        only = {
+            "position_embedding_type": ("absolute", None),
+            "is_decoder": (False,),
+            "add_cross_attention": (False,),
+            "pruned_heads": (None, {}),
+        }
+        return hf.read(cls, raw, only=only)
+
+    def to_hf(self) -> dict[str, Any]:
+        return hf.write(self)
+
+
+def bert_body(config: BertConfig) -> dict[str, Any]:
+    """The embeddings and layers that BERT and RoBERTa have in common."""
+    width, eps = config.hidden_size, config.layer_norm_eps
+    embeddings = Embeddings(
+        nn.Embedding(config.vocab_size, width),
+        nn.Embedding(config.max_position_embeddings, width),
+        segment=nn.Embedding(config.type_vocab_size, width),
+        norm=nn.LayerNorm(width, eps=eps),
+        dropout=config.hidden_dropout_prob,
+    )
+    layers = encoder_layers(
+        config.num_hidden_layers,
+        width,
+        config.num_attention_heads,
+        config.intermediate_size,
+        act=config.hidden_act,
+        eps=eps,
+        dropout=config.hidden_dropout_prob,
+        attention_dropout=config.attention_probs_dropout_prob,
+    )
+    return {"config": config, "embeddings": embeddings, "layers": layers}
+
+
+def head_dropout(config: BertConfig) -> float:
+    return config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
+
+
+def build_head(name: str | None, config: BertConfig, token: nn.Embedding) -> nn.Module | None:
+    width, dropout, classes = config.hidden_size, head_dropout(config), len(config.id2label)
+
+    def words() -> MaskedLMHead:
+        act = activation(config.hidden_act)
+        return MaskedLMHead(token, act, config.layer_norm_eps, tied=config.tie_word_embeddings)
+
+    match name:
+        case "fill-mask":
+            return words()
+        case "next-sentence-prediction":
+            return NextSentenceHead(width)
+        case "pretraining":
+            return PretrainingHead(words(), NextSentenceHead(width))
+        case "text-classification":
+            return ClassifierHead(width, classes, dropout)
+        case "token-classification":
+            return TokenClassifierHead(width, classes, dropout)
+        case "question-answering":
+            return SpanHead(width)
+        case _:
+            return None
+
+
+def build(config: BertConfig, head: str | None = None) -> Encoder:
+    """A BERT with random weights."""
+    body = bert_body(config)
+    pooled = head in NEED_POOLER or (head is None and config.add_pooling_layer)
+    model = Encoder(
+        **body,
+        pooler=Pooler(config.hidden_size) if pooled else None,
+        head=build_head(head, config, body["embeddings"].token),
+        head_name=head,
+    )
+    initialise(model, config.initializer_range)
+    return model
+
+
+def fit_config(config: BertConfig, head: str | None, names: set[str]) -> BertConfig:
+    """A bare model has a pooler if its file has one."""
+    has_pooler = any(name.endswith("pooler.dense.weight") for name in names)
+    return config if head else replace(config, add_pooling_layer=has_pooler)
+
+
+ENCODER_WEIGHTS = (
+    ("embeddings.word_embeddings", "embeddings.token"),
+    ("embeddings.position_embeddings", "embeddings.position"),
+    ("embeddings.token_type_embeddings", "embeddings.segment"),
+    ("embeddings.LayerNorm", "embeddings.norm"),
+    ("embeddings.position_ids", None),
+    ("embeddings.token_type_ids", None),
+    ("encoder.layer.*.attention.self.query", "layers.*.attention.query"),
+    ("encoder.layer.*.attention.self.key", "layers.*.attention.key"),
+    ("encoder.layer.*.attention.self.value", "layers.*.attention.value"),
+    ("encoder.layer.*.attention.output.dense", "layers.*.attention.output"),
+    ("encoder.layer.*.attention.output.LayerNorm", "layers.*.attention_norm"),
+    ("encoder.layer.*.intermediate.dense", "layers.*.feed_forward.up"),
+    ("encoder.layer.*.output.dense", "layers.*.feed_forward.down"),
+    ("encoder.layer.*.output.LayerNorm", "layers.*.feed_forward_norm"),
+    ("pooler.dense", "pooler.dense"),
+)
+
+
+def word_head_weights(ours: str) -> tuple[tuple[str, str], ...]:
+    return (
+        ("cls.predictions.transform.dense", f"{ours}.dense"),
+        ("cls.predictions.transform.LayerNorm", f"{ours}.norm"),
+        ("cls.predictions.bias", f"{ours}.bias"),
+        ("cls.predictions.decoder", f"{ours}.decoder"),
+    )
+
+
+ARCHITECTURE = Architecture(
+    model_type="bert",
+    config=BertConfig,
+    build=build,
+    prefix="bert",
+    weights=ENCODER_WEIGHTS,
+    fit_config=fit_config,
+    heads={
+        None: Head("BertModel"),
+        "fill-mask": Head("BertForMaskedLM", word_head_weights("head")),
+        "next-sentence-prediction": Head(
+            "BertForNextSentencePrediction", [("cls.seq_relationship", "head.output")]
+        ),
+        "pretraining": Head(
+            "BertForPreTraining",
+            [*word_head_weights("head.words"), ("cls.seq_relationship", "head.sentences.output")],
+        ),
+        "text-classification": Head("BertForSequenceClassification", [("classifier", "head.output")]),
+        "token-classification": Head("BertForTokenClassification", [("classifier", "head.output")]),
+        "question-answering": Head("BertForQuestionAnswering", [("qa_outputs", "head.output")]),
+    },
+)

@@ -1,0 +1,173 @@
+"""GPT-2 (Radford et al. 2019): a pre-norm causal Transformer whose output layer is its token embedding.
+
+B batch, T length, D model width, V vocabulary.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self
+
+from torch import Tensor, nn
+
+from glassformer.blocks.activations import activation
+from glassformer.blocks.attention import MultiHeadAttention
+from glassformer.blocks.cache import KVCache
+from glassformer.blocks.embeddings import Embeddings, check_length
+from glassformer.blocks.init import initialise
+from glassformer.blocks.masks import as_keep, positions
+from glassformer.blocks.transformer import FeedForward, Layer, Stack
+
+from . import config as hf
+from .architecture import Architecture, Head, Op
+from .outputs import Hidden, Logits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpt2Config:
+    """Hugging Face's names; the defaults are gpt2."""
+
+    model_type: str = "gpt2"
+    vocab_size: int = 50257
+    n_positions: int = 1024
+    n_embd: int = 768
+    n_layer: int = 12
+    n_head: int = 12
+    n_inner: int | None = None
+    activation_function: str = "gelu_new"
+    resid_pdrop: float = 0.1
+    embd_pdrop: float = 0.1
+    attn_pdrop: float = 0.1
+    layer_norm_epsilon: float = 1e-5
+    initializer_range: float = 0.02
+    scale_attn_weights: bool = True
+    scale_attn_by_inverse_layer_idx: bool = False
+    tie_word_embeddings: bool = True
+    pad_token_id: int | None = None
+    bos_token_id: int | None = 50256
+    eos_token_id: int | list[int] | None = 50256
+
+    is_encoder_decoder = False
+
+    @classmethod
+    def from_hf(cls, raw: dict[str, Any]) -> Self:
+        # reorder_and_upcast_attn changes nothing here: softmax is always at least fp32
+        return hf.read(cls, raw, only={"add_cross_attention": (False,), "pruned_heads": (None, {})})
+
+    def to_hf(self) -> dict[str, Any]:
+        return hf.write(self)
+
+
+class Gpt2(nn.Module):
+    """Predicts the next token at every position."""
+
+    def __init__(self, config: Gpt2Config, head: str | None = "text-generation") -> None:
+        super().__init__()
+        width = config.n_embd
+        self.config = config
+        self.head_name = head
+        self.embeddings = Embeddings(
+            nn.Embedding(config.vocab_size, width),
+            nn.Embedding(config.n_positions, width),
+            dropout=config.embd_pdrop,
+        )
+        self.layers = Stack(self.layer(number) for number in range(config.n_layer))
+        self.final_norm = nn.LayerNorm(width, eps=config.layer_norm_epsilon)
+        self.head = nn.Linear(width, config.vocab_size, bias=False) if head else None
+        if self.head is not None and config.tie_word_embeddings:
+            self.head.weight = self.embeddings.token.weight
+        initialise(self, config.initializer_range)
+        for layer in self.layers:  # what is added to the residual shrinks with the number of layers
+            for out in (layer.attention.output, layer.feed_forward.down):
+                nn.init.normal_(out.weight, std=config.initializer_range / (2 * config.n_layer) ** 0.5)
+
+    def layer(self, number: int) -> Layer:
+        config, width = self.config, self.config.n_embd
+        scale = hf.check_heads(width, config.n_head) ** -0.5 if config.scale_attn_weights else 1.0
+        if config.scale_attn_by_inverse_layer_idx:
+            scale /= number + 1
+        return Layer(
+            MultiHeadAttention(width, config.n_head, dropout=config.attn_pdrop, scale=scale),
+            FeedForward(width, config.n_inner or 4 * width, activation(config.activation_function)),
+            partial(nn.LayerNorm, width, eps=config.layer_norm_epsilon),
+            pre_norm=True,
+            dropout=config.resid_pdrop,
+        )
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+    ) -> Logits | Hidden:
+        """Ids (B, T), a mask with 1 = keep; positions count from each row's first real token."""
+        hidden = self.encode(input_ids, attention_mask, token_type_ids, position_ids)
+        return Hidden(hidden) if self.head is None else Logits(self.head(hidden))
+
+    def encode(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+    ) -> Tensor:
+        """The hidden states (B, T, D) after the final norm."""
+        keep = as_keep(attention_mask, input_ids)
+        if position_ids is None:
+            check_length(input_ids.shape[1], self.config.n_positions)
+            position_ids = positions(keep, input_ids.shape[1], input_ids.device)
+        x = self.embed(input_ids, position_ids, token_type_ids)
+        return self.final_norm(self.layers(x, keep, causal=True))  # type: ignore[no-any-return]
+
+    def embed(self, input_ids: Tensor, position_ids: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        """As in `transformers`, token types are looked up in the token table itself."""
+        x = self.embeddings(input_ids, position_ids)
+        return x if token_type_ids is None else x + self.embeddings.token(token_type_ids)
+
+    def start(self, input_ids: Tensor, attention_mask: Tensor | None = None, *, length: int) -> KVCache:
+        """An empty cache with room for `length` tokens, prompt included."""
+        check_length(length, self.config.n_positions)
+        config = self.config
+        width = config.n_embd // config.n_head
+        keep = as_keep(attention_mask, input_ids)
+        like = self.embeddings.token.weight
+        return KVCache.empty(config.n_layer, len(input_ids), config.n_head, length, width, keep=keep, like=like)
+
+    def step(self, ids: Tensor, state: KVCache) -> tuple[Tensor, KVCache]:
+        """Logits (B, T, V) after each of T new tokens."""
+        tokens = ids.shape[1]
+        x, scope = self.embed(ids, state.positions(tokens)), state.scope(tokens)
+        for number, layer in enumerate(self.layers):
+            x = layer(x, scope, cache=state.layer(number))
+        assert self.head is not None, "stepping needs the text-generation head"
+        return self.head(self.final_norm(x)), state.advance(tokens)
+
+
+WEIGHTS = (
+    ("wte", "embeddings.token"),
+    ("wpe", "embeddings.position"),
+    ("h.*.ln_1", "layers.*.attention_norm"),
+    (
+        "h.*.attn.c_attn",
+        ["layers.*.attention.query", "layers.*.attention.key", "layers.*.attention.value"],
+        Op.TRANSPOSE,
+    ),
+    ("h.*.attn.c_proj", "layers.*.attention.output", Op.TRANSPOSE),
+    ("h.*.attn.bias", None),
+    ("h.*.attn.masked_bias", None),
+    ("h.*.ln_2", "layers.*.feed_forward_norm"),
+    ("h.*.mlp.c_fc", "layers.*.feed_forward.up", Op.TRANSPOSE),
+    ("h.*.mlp.c_proj", "layers.*.feed_forward.down", Op.TRANSPOSE),
+    ("ln_f", "final_norm"),
+)
+ARCHITECTURE = Architecture(
+    model_type="gpt2",
+    config=Gpt2Config,
+    build=Gpt2,
+    prefix="transformer",
+    weights=WEIGHTS,
+    heads={
+        None: Head("GPT2Model"),
+        "text-generation": Head("GPT2LMHeadModel", [("lm_head", "head")]),
+    },
+)

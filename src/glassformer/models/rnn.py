@@ -1,0 +1,163 @@
+"""RNN, GRU and LSTM models: a language model, a classifier or a tagger over one recurrent network.
+
+B batch, T length, P prompt tokens to come, D embedding width, W width, N directions, V vocabulary, C classes.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self, get_args
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from glassformer.blocks.masks import as_keep
+from glassformer.blocks.recurrent import Kind, Nonlinearity, Recurrent, RecurrentState
+
+from . import config as hf
+from .outputs import Hidden, Logits
+
+HEADS = (None, "text-generation", "text-classification", "token-classification")
+PROBLEMS = (None, "single_label_classification", "multi_label_classification", "regression")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RnnConfig:
+    """What an Rnn is built from."""
+
+    vocab_size: int
+    kind: Kind = "lstm"
+    nonlinearity: Nonlinearity = "tanh"
+    embedding_size: int = 128
+    hidden_size: int = 256
+    num_layers: int = 1
+    bidirectional: bool = False
+    dropout: float = 0.0
+    initializer_range: float = 0.1
+    tie_word_embeddings: bool = False
+    pad_token_id: int | None = 0
+    bos_token_id: int | None = None
+    eos_token_id: int | None = None
+    problem_type: str | None = None
+    id2label: dict[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
+
+    is_encoder_decoder = False
+
+    @classmethod
+    def from_hf(cls, raw: dict[str, Any]) -> Self:
+        kinds = ("lstm", *get_args(Kind))
+        return hf.read(
+            cls, raw, only={"kind": kinds, "nonlinearity": get_args(Nonlinearity), "problem_type": PROBLEMS}
+        )
+
+    def to_hf(self) -> dict[str, Any]:
+        return hf.write(self)
+
+
+class TokenEmbeddings(nn.Module):
+    """One vector a token, with dropout."""
+
+    def __init__(self, vocab_size: int, width: int, *, dropout: float, std: float) -> None:
+        super().__init__()
+        self.token = nn.Embedding(vocab_size, width)
+        self.dropout = nn.Dropout(dropout)
+        nn.init.normal_(self.token.weight, std=std)
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        return self.dropout(self.token(input_ids))  # type: ignore[no-any-return]  # (B, T, D)
+
+
+class RnnState(NamedTuple):
+    """What the language model remembers, and which of the prompt's tokens still to come are real."""
+
+    recurrent: RecurrentState
+    prompt: Tensor | None  # (B, P) bool; None: all are real
+
+    def select(self, rows: Tensor) -> "RnnState":
+        return RnnState(self.recurrent.select(rows), None if self.prompt is None else self.prompt[rows])
+
+
+class Rnn(nn.Module):
+    """Embeddings, a recurrent network and a head (None for the hidden states themselves)."""
+
+    def __init__(self, config: RnnConfig, head: str | None = "text-generation") -> None:
+        super().__init__()
+        _check(config, head)
+        self.config = config
+        self.head_name = head
+        self.embeddings = TokenEmbeddings(
+            config.vocab_size, config.embedding_size, dropout=config.dropout, std=config.initializer_range
+        )
+        self.recurrent = Recurrent(
+            config.kind,
+            config.embedding_size,
+            config.hidden_size,
+            layers=config.num_layers,
+            bidirectional=config.bidirectional,
+            dropout=config.dropout,
+            nonlinearity=config.nonlinearity,
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        outputs = config.vocab_size if head == "text-generation" else len(config.id2label)
+        self.head = nn.Linear(self.recurrent.output_width, outputs) if head else None
+        if self.head is not None and head == "text-generation" and config.tie_word_embeddings:
+            self.head.weight = self.embeddings.token.weight
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Logits | Hidden:
+        """attention_mask (B, T): 1 = keep; padding may stand left, right or in between."""
+        outputs, state = self._read(input_ids, as_keep(attention_mask, input_ids))
+        if self.head is None:
+            return Hidden(outputs)
+        if self.head_name == "text-classification":  # each direction's state after its last real token
+            outputs = state.hidden[-self.recurrent.directions :].transpose(0, 1).flatten(1)  # (B, W·N)
+        return Logits(self.head(self.dropout(outputs)))
+
+    def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """The hidden states (B, T, W·N) before the head, zero at padding."""
+        return self._read(input_ids, as_keep(attention_mask, input_ids))[0]
+
+    def start(self, input_ids: Tensor, attention_mask: Tensor | None = None, *, length: int) -> RnnState:
+        """The state before the prompt, whose padding the first steps will skip."""
+        del length  # a recurrent state does not grow
+        if self.head_name != "text-generation":
+            raise ValueError(
+                f"a model with head {self.head_name!r} cannot generate; build it with 'text-generation'"
+            )
+        return RnnState(self.recurrent.start(len(input_ids)), as_keep(attention_mask, input_ids))
+
+    def step(self, ids: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
+        """Feed (B, T) tokens, of the prompt first; the logits (B, T, V) after each, and the state."""
+        keep = prompt = None
+        if state.prompt is not None:
+            coming = ids.shape[1] - state.prompt.shape[1]
+            keep = F.pad(state.prompt, (0, coming), value=True)  # (B, T): cut, or all new tokens are real
+            prompt = state.prompt[:, ids.shape[1] :] if coming < 0 else None
+        outputs, recurrent = self._read(ids, keep, state.recurrent)
+        assert self.head is not None, "stepping needs the text-generation head"
+        return self.head(self.dropout(outputs)), RnnState(recurrent, prompt)
+
+    def _read(
+        self, ids: Tensor, keep: Tensor | None, state: RecurrentState | None = None
+    ) -> tuple[Tensor, RecurrentState]:
+        return self.recurrent(self.embeddings(ids), keep, state)  # type: ignore[no-any-return]
+
+
+def check_tied(embedding_size: int, hidden_size: int) -> None:
+    """Refuse to tie an output layer to embeddings of another width."""
+    if embedding_size != hidden_size:
+        raise ValueError(
+            f"tie_word_embeddings needs equal sizes, not embedding_size={embedding_size} and "
+            f"hidden_size={hidden_size}; make them equal or set tie_word_embeddings=False"
+        )
+
+
+def _check(config: RnnConfig, head: str | None) -> None:
+    if head not in HEADS:
+        raise ValueError(f"an Rnn has no head {head!r}; choose one of {', '.join(map(repr, HEADS))}")
+    if head != "text-generation":
+        return
+    if config.bidirectional:
+        raise ValueError(
+            "bidirectional=True cannot generate, because it reads the future: set bidirectional=False, "
+            "or choose head 'text-classification' or 'token-classification'"
+        )
+    if config.tie_word_embeddings:
+        check_tied(config.embedding_size, config.hidden_size)

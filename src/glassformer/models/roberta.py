@@ -1,0 +1,96 @@
+"""RoBERTa and XLM-R (Liu et al. 2019): BERT's encoder, positions counted after the padding id, its own heads."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from glassformer.blocks.init import initialise
+
+from .architecture import Architecture, Head
+from .bert import ENCODER_WEIGHTS, BertConfig, bert_body, fit_config, head_dropout
+from .encoder import Encoder
+from .heads import ClassifierHead, MaskedLMHead, Pooler, SpanHead, TokenClassifierHead
+
+
+@dataclass(frozen=True, kw_only=True)
+class RobertaConfig(BertConfig):
+    """BERT's settings; the defaults are roberta-base."""
+
+    model_type: str = "roberta"  # or "xlm-roberta"
+    vocab_size: int = 50265
+    max_position_embeddings: int = 514
+    type_vocab_size: int = 1
+    layer_norm_eps: float = 1e-5
+    pad_token_id: int | None = 1
+    bos_token_id: int | None = 0
+    eos_token_id: int | None = 2
+
+
+def build_head(name: str | None, config: RobertaConfig, token: nn.Embedding) -> nn.Module | None:
+    width, dropout, classes = config.hidden_size, head_dropout(config), len(config.id2label)
+    match name:
+        case "fill-mask":
+            return MaskedLMHead(token, F.gelu, config.layer_norm_eps, tied=config.tie_word_embeddings)
+        case "text-classification":
+            return ClassifierHead(width, classes, dropout, dense=torch.tanh)
+        case "token-classification":
+            return TokenClassifierHead(width, classes, dropout)
+        case "question-answering":
+            return SpanHead(width)
+        case _:
+            return None
+
+
+def build(config: RobertaConfig, head: str | None = None) -> Encoder:
+    """A RoBERTa with random weights."""
+    if config.pad_token_id is None:
+        raise ValueError("RoBERTa counts its positions from pad_token_id; set it in config.json (1 in roberta-base)")
+    body = bert_body(config)
+    model = Encoder(
+        **body,
+        pooler=Pooler(config.hidden_size) if head is None and config.add_pooling_layer else None,
+        head=build_head(head, config, body["embeddings"].token),
+        head_name=head,
+        padding_idx=config.pad_token_id,
+    )
+    initialise(model, config.initializer_range)
+    return model
+
+
+HEADS: dict[str | None, Any] = {
+    None: ("Model", ()),
+    "fill-mask": (
+        "ForMaskedLM",
+        (
+            ("lm_head.dense", "head.dense"),
+            ("lm_head.layer_norm", "head.norm"),
+            ("lm_head.bias", "head.bias"),
+            ("lm_head.decoder", "head.decoder"),
+        ),
+    ),
+    "text-classification": (
+        "ForSequenceClassification",
+        (("classifier.dense", "head.dense"), ("classifier.out_proj", "head.output")),
+    ),
+    "token-classification": ("ForTokenClassification", (("classifier", "head.output"),)),
+    "question-answering": ("ForQuestionAnswering", (("qa_outputs", "head.output"),)),
+}
+
+
+ARCHITECTURE = Architecture(
+    model_type="roberta",
+    config=RobertaConfig,
+    build=build,
+    prefix="roberta",
+    weights=ENCODER_WEIGHTS,
+    fit_config=fit_config,
+    heads={head: Head("Roberta" + name, rows) for head, (name, rows) in HEADS.items()},
+)
+XLM_ROBERTA = replace(
+    ARCHITECTURE,
+    model_type="xlm-roberta",
+    heads={head: Head("XLMRoberta" + name, rows) for head, (name, rows) in HEADS.items()},
+)

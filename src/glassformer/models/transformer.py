@@ -1,0 +1,327 @@
+"""The Transformer of 2017 (Vaswani et al.): encoder, decoder, cross-attention. It also loads Marian and BART folders.
+
+B batch, T target length, S source length, D model width, V vocabulary.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.blocks.activations import activation
+from glassformer.blocks.attention import MultiHeadAttention
+from glassformer.blocks.cache import KVCache
+from glassformer.blocks.embeddings import Embeddings, OffsetPositions, Sinusoidal, check_length
+from glassformer.blocks.init import initialise
+from glassformer.blocks.masks import as_keep, causal, positions
+from glassformer.blocks.packing import Causal, Dense
+from glassformer.blocks.transformer import FeedForward, Layer, Stack
+
+from . import config as hf
+from .architecture import Architecture, Head
+from .outputs import Seq2SeqHidden, Seq2SeqLogits
+
+BART = {"positions": "learned", "position_offset": 2, "norm_embedding": True}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """Hugging Face's names where they exist; the defaults are the paper's base model."""
+
+    vocab_size: int = 32000
+    decoder_vocab_size: int | None = None
+    d_model: int = 512
+    encoder_layers: int = 6
+    decoder_layers: int = 6
+    encoder_attention_heads: int = 8
+    decoder_attention_heads: int = 8
+    encoder_ffn_dim: int = 2048
+    decoder_ffn_dim: int = 2048
+    activation_function: str = "relu"
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
+    max_position_embeddings: int = 1024
+    init_std: float = 0.02
+    scale_embedding: bool = True
+    share_encoder_decoder_embeddings: bool = True
+    tie_word_embeddings: bool = True
+    pad_token_id: int | None = 0
+    bos_token_id: int | None = None
+    eos_token_id: int | list[int] | None = 2
+    decoder_start_token_id: int | None = 1
+    forced_eos_token_id: int | None = None
+    positions: str = "sinusoidal"  # or "learned"
+    position_offset: int = 0
+    norm_embedding: bool = False
+    pre_norm: bool = False
+
+    is_encoder_decoder = True
+
+    def __post_init__(self) -> None:
+        if self.positions not in ("sinusoidal", "learned"):
+            raise ValueError(f"positions must be 'sinusoidal' or 'learned', not {self.positions!r}")
+        if self.one_embedding and self.target_vocabulary != self.vocab_size:
+            raise ValueError(
+                f"a shared embedding has one vocabulary, not {self.vocab_size} and {self.target_vocabulary}; "
+                "set share_encoder_decoder_embeddings to False"
+            )
+
+    @property
+    def one_embedding(self) -> bool:
+        """As in `transformers` 5, a free output layer frees the two input embeddings from each other as well."""
+        return self.share_encoder_decoder_embeddings and self.tie_word_embeddings
+
+    @property
+    def target_vocabulary(self) -> int:
+        return self.decoder_vocab_size or self.vocab_size
+
+    @property
+    def model_type(self) -> str:
+        """The family whose folder can hold this model: transformers knows Marian and BART, only we the rest."""
+        if not self.pre_norm and self.positions == "sinusoidal" and not self.norm_embedding:
+            return "marian"
+        if not self.pre_norm and all(getattr(self, key) == value for key, value in BART.items()):
+            return "bart"
+        return "glassformer-transformer"
+
+    @classmethod
+    def from_hf(cls, raw: dict[str, Any]) -> Self:
+        if raw.get("model_type") == "bart":
+            raw = {**raw, **BART, "share_encoder_decoder_embeddings": True, "decoder_vocab_size": None}
+        only = {"is_decoder": (False,), "add_bias_logits": (False,), "normalize_before": (False,)}
+        return hf.read(cls, raw, only={**only, "normalize_embedding": (bool(raw.get("norm_embedding")),)})
+
+    def to_hf(self) -> dict[str, Any]:
+        raw = hf.write(self)
+        return {**raw, "decoder_vocab_size": self.target_vocabulary, "is_encoder_decoder": True}
+
+
+@dataclass(frozen=True)
+class DecoderState:
+    """The decoder's own cache, and the encoder's keys and values for each of its layers."""
+
+    cache: KVCache
+    sources: list[tuple[Tensor, Tensor]]  # (B, S, H, K) each
+    keep: Tensor | None  # (B, S)
+
+    def select(self, rows: Tensor) -> "DecoderState":
+        keep = None if self.keep is None else self.keep[rows]
+        return DecoderState(self.cache.select(rows), [(k[rows], v[rows]) for k, v in self.sources], keep)
+
+
+class EncoderSide(nn.Module):
+    """Embeddings and self-attention layers."""
+
+    def __init__(self, config: TransformerConfig, embeddings: Embeddings) -> None:
+        super().__init__()
+        self.embeddings = embeddings
+        heads, inner = config.encoder_attention_heads, config.encoder_ffn_dim
+        self.layers = Stack(build_layer(config, heads, inner) for _ in range(config.encoder_layers))
+        self.final_norm = nn.LayerNorm(config.d_model) if config.pre_norm else None
+
+    def forward(self, input_ids: Tensor, keep: Tensor | None) -> Tensor:
+        x = self.embeddings(input_ids, positions(keep, input_ids.shape[1], input_ids.device))
+        x = self.layers(x, keep)
+        return x if self.final_norm is None else self.final_norm(x)
+
+
+class DecoderSide(nn.Module):
+    """Embeddings, and layers that look back at themselves and across at the source."""
+
+    def __init__(self, config: TransformerConfig, embeddings: Embeddings) -> None:
+        super().__init__()
+        self.embeddings = embeddings
+        heads, inner = config.decoder_attention_heads, config.decoder_ffn_dim
+        self.layers = nn.ModuleList(
+            build_layer(config, heads, inner, cross=True) for _ in range(config.decoder_layers)
+        )
+        self.final_norm = nn.LayerNorm(config.d_model) if config.pre_norm else None
+
+    def sources(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """The encoder's states (B, S, D) as each layer will see them."""
+        return [layer.cross_attention.keys_and_values(memory) for layer in self.layers]
+
+    def forward(
+        self,
+        x: Tensor,
+        scope: Dense | Causal,
+        sources: list[tuple[Tensor, Tensor]],
+        source_scope: Dense,
+        cache: KVCache | None = None,
+    ) -> Tensor:
+        for number, (layer, source) in enumerate(zip(self.layers, sources, strict=True)):
+            layer_cache = None if cache is None else cache.layer(number)
+            x = layer(x, scope, cache=layer_cache, source=source, source_scope=source_scope)
+        return x if self.final_norm is None else self.final_norm(x)
+
+
+class OutputHead(nn.Module):
+    """A score for every word of the target vocabulary."""
+
+    bias: Tensor
+
+    def __init__(self, embedding: nn.Embedding, *, tied: bool) -> None:
+        super().__init__()
+        vocabulary, width = embedding.weight.shape
+        self.output = nn.Linear(width, vocabulary, bias=False)
+        if tied:
+            self.output.weight = embedding.weight
+        self.register_buffer("bias", torch.zeros(1, vocabulary))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return self.output(hidden) + self.bias
+
+
+class Transformer(nn.Module):
+    """Reads a source, writes a target."""
+
+    def __init__(self, config: TransformerConfig, head: str | None = "text2text-generation") -> None:
+        super().__init__()
+        self.config = config
+        self.head_name = head
+        token = nn.Embedding(config.vocab_size, config.d_model)
+        self.shared = token if config.one_embedding else None
+        self.encoder = EncoderSide(config, build_embeddings(config, token))
+        if self.shared is None:
+            token = nn.Embedding(config.target_vocabulary, config.d_model)
+        self.decoder = DecoderSide(config, build_embeddings(config, token))
+        self.head = OutputHead(token, tied=config.tie_word_embeddings) if head else None
+        initialise(self, config.init_std)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+    ) -> Seq2SeqLogits | Seq2SeqHidden:
+        """The scores of each next target token, given the source and the target so far."""
+        hidden, memory = self.encode(input_ids, attention_mask, decoder_input_ids, decoder_attention_mask)
+        return Seq2SeqHidden(hidden, memory) if self.head is None else Seq2SeqLogits(self.head(hidden), memory)
+
+    def encode(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """The decoder's (B, T, D) and the encoder's (B, S, D) last hidden states."""
+        if decoder_input_ids is None:
+            raise ValueError(
+                "an encoder-decoder needs decoder_input_ids: the target so far, "
+                f"starting with decoder_start_token_id ({self.config.decoder_start_token_id})"
+            )
+        keep = as_keep(attention_mask, input_ids)
+        memory = self.read(input_ids, keep)
+        length, device = decoder_input_ids.shape[1], decoder_input_ids.device
+        target_keep = as_keep(decoder_attention_mask, decoder_input_ids)
+        check_length(length, self.config.max_position_embeddings)
+        x = self.decoder.embeddings(decoder_input_ids, positions(target_keep, length, device))
+        scope: Dense | Causal = Causal(length, device)
+        if target_keep is not None:
+            scope = Dense.over(target_keep, causal(length, length, device))
+        return self.decoder(x, scope, self.decoder.sources(memory), Dense.over(keep)), memory
+
+    def read(self, input_ids: Tensor, keep: Tensor | None) -> Tensor:
+        """The source as the encoder sees it, (B, S, D)."""
+        check_length(input_ids.shape[1], self.config.max_position_embeddings)
+        return self.encoder(input_ids, keep)  # type: ignore[no-any-return]
+
+    def start(self, input_ids: Tensor, attention_mask: Tensor | None = None, *, length: int) -> DecoderState:
+        """Read the source; room for `length` target tokens."""
+        config, keep = self.config, as_keep(attention_mask, input_ids)
+        check_length(length, config.max_position_embeddings)
+        memory = self.read(input_ids, keep)
+        heads = config.decoder_attention_heads
+        cache = KVCache.empty(
+            config.decoder_layers, len(input_ids), heads, length, config.d_model // heads, keep=None, like=memory
+        )
+        return DecoderState(cache, self.decoder.sources(memory), keep)
+
+    def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        """Logits (B, T, V) after each of T new target tokens."""
+        tokens, cache = ids.shape[1], state.cache
+        x = self.decoder.embeddings(ids, cache.positions(tokens))
+        x = self.decoder(x, cache.scope(tokens), state.sources, Dense.over(state.keep), cache)
+        assert self.head is not None, "stepping needs the text2text-generation head"
+        return self.head(x), replace(state, cache=cache.advance(tokens))
+
+
+def build_embeddings(config: TransformerConfig, token: nn.Embedding) -> Embeddings:
+    width, length = config.d_model, config.max_position_embeddings
+    position: nn.Module = Sinusoidal(length, width)
+    if config.positions == "learned":
+        position = OffsetPositions(length, width, offset=config.position_offset)
+    return Embeddings(
+        token,
+        position,
+        norm=nn.LayerNorm(width) if config.norm_embedding else None,
+        dropout=config.dropout,
+        scale=width**0.5 if config.scale_embedding else 1.0,
+    )
+
+
+def build_layer(config: TransformerConfig, heads: int, inner: int, *, cross: bool = False) -> Layer:
+    width = config.d_model
+    hf.check_heads(width, heads)
+    attend = partial(MultiHeadAttention, width, heads, dropout=config.attention_dropout)
+    return Layer(
+        attend(),
+        FeedForward(
+            width, inner, activation(config.activation_function), dropout=config.activation_dropout
+        ),
+        partial(nn.LayerNorm, width),
+        cross_attention=attend() if cross else None,
+        pre_norm=config.pre_norm,
+        dropout=config.dropout,
+    )
+
+
+SIDES = [
+    row
+    for side in ("encoder", "decoder")
+    for row in (
+        (f"{side}.embed_tokens", f"{side}.embeddings.token"),
+        (f"{side}.embed_positions", f"{side}.embeddings.position"),
+        (f"{side}.embed_positions", None),  # older files hold the sinusoidal table
+        (f"{side}.layernorm_embedding", f"{side}.embeddings.norm"),
+        (f"{side}.layer_norm", f"{side}.final_norm"),
+        (f"{side}.layers.*.self_attn.q_proj", f"{side}.layers.*.attention.query"),
+        (f"{side}.layers.*.self_attn.k_proj", f"{side}.layers.*.attention.key"),
+        (f"{side}.layers.*.self_attn.v_proj", f"{side}.layers.*.attention.value"),
+        (f"{side}.layers.*.self_attn.out_proj", f"{side}.layers.*.attention.output"),
+        (f"{side}.layers.*.self_attn_layer_norm", f"{side}.layers.*.attention_norm"),
+        (f"{side}.layers.*.encoder_attn.q_proj", f"{side}.layers.*.cross_attention.query"),
+        (f"{side}.layers.*.encoder_attn.k_proj", f"{side}.layers.*.cross_attention.key"),
+        (f"{side}.layers.*.encoder_attn.v_proj", f"{side}.layers.*.cross_attention.value"),
+        (f"{side}.layers.*.encoder_attn.out_proj", f"{side}.layers.*.cross_attention.output"),
+        (f"{side}.layers.*.encoder_attn_layer_norm", f"{side}.layers.*.cross_attention_norm"),
+        (f"{side}.layers.*.fc1", f"{side}.layers.*.feed_forward.up"),
+        (f"{side}.layers.*.fc2", f"{side}.layers.*.feed_forward.down"),
+        (f"{side}.layers.*.final_layer_norm", f"{side}.layers.*.feed_forward_norm"),
+    )
+]
+OUTPUT = [("lm_head", "head.output"), ("final_logits_bias", "head.bias")]
+MARIAN = Architecture(
+    model_type="marian",
+    config=TransformerConfig,
+    build=Transformer,
+    prefix="model",
+    weights=[("shared", "shared"), *SIDES],
+    zero_if_absent=("head.bias",),
+    heads={None: Head("MarianModel"), "text2text-generation": Head("MarianMTModel", OUTPUT)},
+)
+BART_ARCHITECTURE = replace(
+    MARIAN,
+    model_type="bart",
+    heads={None: Head("BartModel"), "text2text-generation": Head("BartForConditionalGeneration", OUTPUT)},
+)
+OURS = replace(
+    MARIAN,
+    model_type="glassformer-transformer",
+    heads={None: Head("TransformerModel"), "text2text-generation": Head("TransformerForGeneration", OUTPUT)},
+)

@@ -1,0 +1,44 @@
+"""What a tokenizer call gives: the model's inputs by name, and where every token came from."""
+
+from collections.abc import Callable
+from typing import Any
+
+from glassformer.text.assemble import Batch
+
+Words = list[
+    list[list[int | None]]
+]  # the word each token belongs to: text (0) and pair (1), then sample, then token
+
+
+class Encoding(dict[str, Any]):
+    """A dict of model inputs: `model(**encoding)`. `cut` counts the tokens truncation took from each text."""
+
+    def __init__(
+        self, inputs: dict[str, Any], *, batch: Batch, words: Callable[[], Words], cut: list[int]
+    ) -> None:
+        super().__init__(inputs)
+        self.cut = cut
+        self._batch = batch
+        self._words = words
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            known = ", ".join(self) or "nothing"
+            raise AttributeError(f"this encoding has no {name!r}; it has {known}") from None
+
+    def to(self, device: Any) -> "Encoding":
+        """Move every tensor to a device, in place; lists stay as they are."""
+        for name, value in self.items():
+            if hasattr(value, "to"):
+                self[name] = value.to(device)
+        return self
+
+    def sequence_ids(self, row: int = 0) -> list[int | None]:
+        """Which text (0 or 1) each token of a row is from; None for special tokens and padding."""
+        return self._batch.sequence_ids(row)
+
+    def word_ids(self, row: int = 0) -> list[int | None]:
+        """Which word of its text each token of a row belongs to; None for special tokens and padding."""
+        return self._batch.row(row, self._words(), None, None)

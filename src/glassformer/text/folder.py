@@ -1,0 +1,287 @@
+"""Read a tokenizer folder: tokenizer.json, or the older vocab.txt, or vocab.json with merges.txt."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
+
+from glassformer.text.files import read_json
+
+NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+BERT = {
+    "unk_token": "[UNK]",
+    "sep_token": "[SEP]",
+    "pad_token": "[PAD]",
+    "cls_token": "[CLS]",
+    "mask_token": "[MASK]",
+}
+ROBERTA = {
+    "bos_token": "<s>",
+    "eos_token": "</s>",
+    "unk_token": "<unk>",
+    "sep_token": "</s>",
+    "pad_token": "<pad>",
+    "cls_token": "<s>",
+    "mask_token": "<mask>",
+}
+GPT2 = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
+MARIAN = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+WITHOUT_SEGMENTS = ("distilbert", "roberta", "xlm-roberta", "gpt2", "bart", "marian", "camembert")
+NO_LIMIT = int(1e30)  # what transformers calls the length of a model that states none
+
+
+@dataclass
+class Settings:
+    """What a folder says of its tokenizer besides the vocabulary."""
+
+    config: dict[str, Any] = field(default_factory=dict)  # tokenizer_config.json as it was read
+    names: dict[str, str | None] = field(
+        default_factory=dict
+    )  # special tokens by name: "pad_token" -> "[PAD]"
+    extra: list[str] = field(default_factory=list)  # further special tokens
+    segments: bool = True  # whether token_type_ids are a model input
+    model_max_length: int = NO_LIMIT
+
+
+@dataclass
+class Folder:
+    """The small json files of a folder, read once."""
+
+    path: Path
+    config: dict[str, Any]
+    model: dict[str, Any]
+    special: dict[str, Any]
+
+    @classmethod
+    def read(cls, path: Path) -> "Folder":
+        """Read what is there of tokenizer_config.json, special_tokens_map.json and config.json."""
+        if not path.is_dir():
+            raise ValueError(
+                f"{path} is not a folder: give the folder that holds tokenizer.json or vocab.txt"
+            )
+        config = read_json(path / "tokenizer_config.json")
+        special = read_json(path / "special_tokens_map.json")
+        tokens = {name: value for name, value in (special | config).items() if name in NAMES}
+        return cls(path, config, read_json(path / "config.json"), tokens)
+
+    @property
+    def kind(self) -> str:
+        """The tokenizer's class, else the kind of model beside it, in lower case; may be empty."""
+        name = self.config.get("tokenizer_class") or self.model.get("tokenizer_class") or ""
+        generic = name in ("PreTrainedTokenizerFast", "TokenizersBackend", "PreTrainedTokenizer")
+        return str(self.model.get("model_type", "") if generic or not name else name).lower()
+
+    def has(self, *names: str) -> bool:
+        """Whether all these files are there."""
+        return all((self.path / name).is_file() for name in names)
+
+    def settings(self, defaults: Mapping[str, str], known: Mapping[str, int], segments: bool) -> Settings:
+        """Special tokens and limits: what the files say, else the defaults that the vocabulary knows."""
+        names: dict[str, str | None] = {name: token for name, token in defaults.items() if token in known}
+        names |= {name: content(token) for name, token in self.special.items()}
+        extra = self.config.get("additional_special_tokens") or self.config.get("extra_special_tokens") or []
+        inputs = self.config.get("model_input_names")
+        return Settings(
+            config=self.config,
+            names={name: names.get(name) for name in NAMES},
+            extra=[str(content(token)) for token in (extra.values() if isinstance(extra, dict) else extra)],
+            segments=segments if inputs is None else "token_type_ids" in inputs,
+            model_max_length=self.limit(),
+        )
+
+    def limit(self) -> int:
+        """How many tokens the model takes: as the tokenizer says, else as many as it has positions for."""
+        stated = self.config.get("model_max_length")
+        if stated is not None:
+            return int(stated)
+        positions = self.model.get("n_positions") or self.model.get("max_position_embeddings")
+        if positions is None:
+            return NO_LIMIT
+        offset = (
+            int(self.model.get("pad_token_id", 1)) + 1 if "roberta" in self.model.get("model_type", "") else 0
+        )
+        return int(positions) - offset  # RoBERTa's positions start after the padding's
+
+    def added(self) -> list[AddedToken]:
+        """Tokens that the folder adds to the vocabulary, in the order of their ids."""
+        listed = self.config.get("added_tokens_decoder") or {}
+        if listed:
+            return [added_token(listed[index]) for index in sorted(listed, key=int)]
+        legacy = read_json(self.path / "added_tokens.json")
+        return [AddedToken(token, normalized=True) for token in sorted(legacy, key=legacy.__getitem__)]
+
+
+def content(token: Any) -> str | None:
+    """A special token's text, whether it is written as a string or as an object."""
+    found: str | None = token["content"] if isinstance(token, dict) else token
+    return found
+
+
+def added_token(token: str | dict[str, Any]) -> AddedToken:
+    """A special token with its flags."""
+    if isinstance(token, str):
+        return AddedToken(token, normalized=False, special=True)
+    flags = {name: token[name] for name in ("single_word", "lstrip", "rstrip", "normalized") if name in token}
+    return AddedToken(token["content"], special=bool(token.get("special", True)), **flags)
+
+
+def load(folder: Folder) -> tuple[tokenizers.Tokenizer, Settings]:
+    """The Rust tokenizer of a folder, and its settings."""
+    if folder.has("tokenizer.json"):
+        rust, defaults = from_json(folder)
+    elif folder.has("vocab.json", "merges.txt"):
+        rust, defaults = from_merges(folder)
+    elif folder.has("vocab.txt"):
+        rust, defaults = from_vocab(folder)
+    else:
+        found = ", ".join(sorted(path.name for path in folder.path.iterdir())) or "nothing"
+        raise ValueError(
+            f"{folder.path} holds no tokenizer: expected tokenizer.json, vocab.txt, or vocab.json with "
+            f"merges.txt; found {found}"
+        )
+    settings = folder.settings(defaults, rust.get_vocab(), has_segments(folder, rust))
+    name_special_tokens(rust, folder, settings)
+    return rust, settings
+
+
+def has_segments(folder: Folder, rust: tokenizers.Tokenizer) -> bool:
+    """Whether the model takes token_type_ids: BERT does, its offspring and GPT-2 do not."""
+    if folder.model.get("model_type") in WITHOUT_SEGMENTS:
+        return False
+    if any(name.replace("-", "") in folder.kind for name in WITHOUT_SEGMENTS):
+        return False
+    return type(rust.model).__name__ == "WordPiece"
+
+
+def name_special_tokens(rust: tokenizers.Tokenizer, folder: Folder, settings: Settings) -> None:
+    """Make Rust see every special token as one, and give those that are new an id."""
+    seen = {token.content: token for token in rust.get_added_tokens_decoder().values()}
+    for name in NAMES:
+        token = settings.names[name]
+        if token is None or (token in seen and seen[token].special):
+            continue
+        flags = folder.special.get(name) or token
+        if name == "mask_token" and flags == ROBERTA[name]:
+            flags = {
+                "content": token,
+                "lstrip": True,
+                "normalized": False,
+            }  # as RoBERTa was trained: it eats the space
+        rust.add_special_tokens([added_token(flags)])
+    rust.add_special_tokens([added_token(token) for token in settings.extra if token not in seen])
+
+
+def from_json(folder: Folder) -> tuple[tokenizers.Tokenizer, dict[str, str]]:
+    """Read tokenizer.json."""
+    path = folder.path / "tokenizer.json"
+    try:
+        rust = tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:
+        raise ValueError(f"{path} cannot be read ({first_line(error)}): download or write it again") from None
+    vocab = rust.get_vocab()
+    if all(token in vocab for token in BERT.values()):
+        return rust, BERT
+    if "roberta" in folder.kind or {"<s>", "</s>", "<mask>"} <= vocab.keys():
+        return rust, ROBERTA
+    return rust, GPT2 if "<|endoftext|>" in vocab else MARIAN
+
+
+def from_vocab(folder: Folder) -> tuple[tokenizers.Tokenizer, dict[str, str]]:
+    """Build BERT's tokenizer from vocab.txt and the options of tokenizer_config.json."""
+    path = folder.path / "vocab.txt"
+    vocab = read_vocab(path)
+    named = {name: str(content(folder.special.get(name) or token)) for name, token in BERT.items()}
+    unknown = named["unk_token"]
+    if unknown not in vocab:
+        raise ValueError(
+            f"{path} has no {unknown}: add that line, or name another unk_token in tokenizer_config.json"
+        )
+    rust = tokenizers.Tokenizer(models.WordPiece(vocab, unk_token=unknown))
+    rust.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=bool(folder.config.get("tokenize_chinese_chars", True)),
+        strip_accents=folder.config.get("strip_accents"),
+        lowercase=bool(folder.config.get("do_lower_case", True)),
+    )
+    rust.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    rust.decoder = decoders.WordPiece(prefix="##")
+    rust.add_tokens(folder.added())
+    cls, sep = named["cls_token"], named["sep_token"]
+    if cls in vocab and sep in vocab:
+        rust.post_processor = bert_template((cls, vocab[cls]), (sep, vocab[sep]))
+    return rust, BERT
+
+
+def bert_template(cls: tuple[str, int], sep: tuple[str, int]) -> processors.TemplateProcessing:
+    """[CLS] text [SEP], and pair [SEP] as the second segment."""
+    return processors.TemplateProcessing(
+        single=f"{cls[0]}:0 $A:0 {sep[0]}:0",
+        pair=f"{cls[0]}:0 $A:0 {sep[0]}:0 $B:1 {sep[0]}:1",
+        special_tokens=[cls, sep],
+    )
+
+
+def from_merges(folder: Folder) -> tuple[tokenizers.Tokenizer, dict[str, str]]:
+    """Build a byte-level BPE from vocab.json and merges.txt: RoBERTa's template, or GPT-2's none."""
+    path = folder.path / "merges.txt"
+    vocab = read_json(folder.path / "vocab.json")
+    merges = read_merges(path)
+    for left, right in merges:
+        missing = next((token for token in (left, right, left + right) if token not in vocab), None)
+        if missing is not None:
+            raise ValueError(
+                f"{path} does not fit vocab.json: {missing!r} of merge '{left} {right}' is not in it"
+            )
+    prefix = bool(folder.config.get("add_prefix_space", False))
+    rust = tokenizers.Tokenizer(models.BPE(vocab, merges))
+    rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    rust.decoder = decoders.ByteLevel()
+    rust.add_tokens(folder.added())
+    if not is_roberta(folder, vocab):
+        rust.post_processor = processors.ByteLevel(trim_offsets=False)
+        return rust, GPT2
+    cls = str(content(folder.special.get("cls_token") or "<s>"))
+    sep = str(content(folder.special.get("sep_token") or "</s>"))
+    if cls not in vocab or sep not in vocab:
+        raise ValueError(
+            f"vocab.json in {folder.path} lacks {cls!r} or {sep!r}, which RoBERTa puts around a text"
+        )
+    rust.post_processor = processors.RobertaProcessing((sep, vocab[sep]), (cls, vocab[cls]), True, prefix)
+    return rust, ROBERTA
+
+
+def is_roberta(folder: Folder, vocab: Mapping[str, int]) -> bool:
+    """Whether a byte-level BPE puts <s> and </s> around a text."""
+    if folder.kind:
+        return any(name in folder.kind for name in ("roberta", "bart", "longformer"))
+    return "<s>" in vocab and "</s>" in vocab and "<|endoftext|>" not in vocab
+
+
+def read_vocab(path: Path) -> dict[str, int]:
+    """A vocab.txt: one token a line, the line number is the id."""
+    lines = path.read_text(encoding="utf-8").split("\n")
+    vocab = {line.rstrip(): index for index, line in enumerate(lines) if line.rstrip()}
+    if not vocab:
+        raise ValueError(f"{path} is empty: expected one token a line")
+    return vocab
+
+
+def read_merges(path: Path) -> list[tuple[str, str]]:
+    """A merges.txt: two tokens a line, best first."""
+    merges = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
+        if not line.strip() or line.startswith("#version"):
+            continue
+        pair = line.rstrip("\r").split(" ")
+        if len(pair) != 2:
+            raise ValueError(f"{path} line {number} is {line!r}: expected two tokens with a space between")
+        merges.append((pair[0], pair[1]))
+    return merges
+
+
+def first_line(error: Exception) -> str:
+    """An error of the Rust library in one line."""
+    return str(error).split("\n")[0]

@@ -1,0 +1,100 @@
+"""Write a tokenizer folder that transformers reads with the same ids."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tokenizers
+
+from glassformer.text.backend import RustBackend, state_of
+from glassformer.text.files import write_json
+from glassformer.text.folder import NO_LIMIT
+
+if TYPE_CHECKING:
+    from glassformer.text.tokenizer import Tokenizer
+
+# What older files say of the vocabulary; tokenizer.json says it now.
+DROPPED = (
+    "added_tokens_decoder",
+    "extra_special_tokens",
+    "special_tokens_map_file",
+    "name_or_path",
+    "tokenizer_file",
+)
+
+
+def save(tokenizer: "Tokenizer", folder: Path) -> None:
+    """Write tokenizer.json (Marian: its own files), tokenizer_config.json and special_tokens_map.json."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.backend.save(folder)
+    settings = tokenizer.settings
+    names = {name: token for name, token in settings.names.items() if token is not None}
+    config = {name: value for name, value in settings.config.items() if name not in DROPPED}
+    config |= dict.fromkeys(
+        (name for name in config if name in settings.names), None
+    )  # unset since it was read
+    config |= pipeline(tokenizer) | names
+    config["model_max_length"] = min(tokenizer.model_max_length, NO_LIMIT)
+    config["model_input_names"] = inputs(settings.segments)
+    config["padding_side"] = tokenizer.padding_side
+    config["truncation_side"] = tokenizer.truncation_side
+    config.setdefault("clean_up_tokenization_spaces", False)
+    special: dict[str, Any] = {**names}
+    if settings.extra:
+        special["additional_special_tokens"] = config["additional_special_tokens"] = settings.extra
+    write_json(folder / "special_tokens_map.json", special)
+    write_json(folder / "tokenizer_config.json", config)
+
+
+def inputs(segments: bool) -> list[str]:
+    """The model's inputs, in transformers' order."""
+    return ["input_ids", "token_type_ids", "attention_mask"] if segments else ["input_ids", "attention_mask"]
+
+
+def pipeline(tokenizer: "Tokenizer") -> dict[str, Any]:
+    """The class that rebuilds this pipeline in transformers, with the options it needs.
+
+    Its BERT and GPT-2 classes build their own pipeline from these options and take only the vocabulary from
+    tokenizer.json; any other pipeline is left to the class that takes all of it from there.
+    """
+    backend = tokenizer.backend
+    stated = tokenizer.settings.config.get("tokenizer_class")
+    if not isinstance(backend, RustBackend):
+        return {"tokenizer_class": "MarianTokenizer", "separate_vocabs": backend.separate}
+    options = bert_options(backend.rust) or byte_level_options(backend.rust)
+    if not options:
+        return {"tokenizer_class": stated or "PreTrainedTokenizerFast"}
+    return options | {"tokenizer_class": stated or options["tokenizer_class"]}
+
+
+def bert_options(rust: tokenizers.Tokenizer) -> dict[str, Any]:
+    """BertTokenizer's options, if that is what it is."""
+    normalizer, splitter = state_of(rust.normalizer), state_of(rust.pre_tokenizer)
+    if type(rust.model).__name__ != "WordPiece" or splitter.get("type") != "BertPreTokenizer":
+        return {}
+    if normalizer.get("type") != "BertNormalizer" or not normalizer["clean_text"]:
+        return {}
+    return {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": normalizer["lowercase"],
+        "strip_accents": normalizer["strip_accents"],
+        "tokenize_chinese_chars": normalizer["handle_chinese_chars"],
+    }
+
+
+def byte_level_options(rust: tokenizers.Tokenizer) -> dict[str, Any]:
+    """What GPT2Tokenizer and RobertaTokenizer need to know, if it is a byte-level BPE."""
+    splitter = state_of(rust.pre_tokenizer)
+    if (
+        type(rust.model).__name__ != "BPE"
+        or splitter.get("type") != "ByteLevel"
+        or rust.normalizer is not None
+    ):
+        return {}
+    processor = state_of(rust.post_processor).get("type")
+    name = {"ByteLevel": "GPT2Tokenizer", "RobertaProcessing": "RobertaTokenizer"}.get(
+        processor or "ByteLevel"
+    )
+    return {
+        "tokenizer_class": name or "PreTrainedTokenizerFast",
+        "add_prefix_space": splitter["add_prefix_space"],
+    }

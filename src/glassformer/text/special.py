@@ -1,0 +1,51 @@
+"""Special tokens as attributes: `tok.pad_token`, `tok.pad_token_id`, and six more such pairs."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from glassformer.text.tokenizer import Tokenizer
+
+
+class SpecialToken:
+    """A special token by its name; None where the tokenizer has none."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, tokenizer: "Tokenizer", owner: type | None = None) -> str | None:
+        return tokenizer.settings.names.get(self.name)
+
+    def __set__(self, tokenizer: "Tokenizer", token: str | None) -> None:
+        if token is not None and tokenizer.backend.token_to_id(token) is None:
+            raise ValueError(
+                f"{self.name} = {token!r} is not in the vocabulary: "
+                f"first tok.add_tokens([{token!r}], special_tokens=True)"
+            )
+        tokenizer.settings.names[self.name] = token
+        tokenizer.refresh()
+
+
+class SpecialId:
+    """The id of a special token; None where the tokenizer has none."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name.removesuffix("_id")
+
+    def __get__(self, tokenizer: "Tokenizer", owner: type | None = None) -> int | None:
+        token = tokenizer.settings.names.get(self.name)
+        return None if token is None else tokenizer.backend.token_to_id(token)
+
+    def __set__(self, tokenizer: "Tokenizer", index: int) -> None:
+        setattr(tokenizer, self.name, tokenizer.convert_ids_to_tokens(index))
+
+
+class SpecialTokens:
+    """The seven names that transformers knows."""
+
+    bos_token, bos_token_id = SpecialToken(), SpecialId()
+    eos_token, eos_token_id = SpecialToken(), SpecialId()
+    unk_token, unk_token_id = SpecialToken(), SpecialId()
+    sep_token, sep_token_id = SpecialToken(), SpecialId()
+    pad_token, pad_token_id = SpecialToken(), SpecialId()
+    cls_token, cls_token_id = SpecialToken(), SpecialId()
+    mask_token, mask_token_id = SpecialToken(), SpecialId()

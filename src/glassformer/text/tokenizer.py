@@ -1,0 +1,355 @@
+"""The tokenizer: texts to model inputs and back, with the names and results of Hugging Face's."""
+
+import logging
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import AddedToken
+
+from glassformer.text.assemble import Batch, Cut, Ids, Side, special_count
+from glassformer.text.backend import Pieces, RustBackend
+from glassformer.text.encoding import Encoding, Words
+from glassformer.text.folder import NO_LIMIT, Folder, Settings, load
+from glassformer.text.marian import MarianBackend, is_marian, load_marian
+from glassformer.text.options import Options, as_batch
+from glassformer.text.saving import save
+from glassformer.text.special import SpecialTokens
+
+LOG = logging.getLogger("glassformer")
+
+
+class Tokenizer(SpecialTokens):
+    """A tokenizer read from a folder or made by training."""
+
+    def __init__(self, backend: RustBackend | MarianBackend, settings: Settings) -> None:
+        self.backend = backend
+        self.settings = settings
+        self.model_max_length = settings.model_max_length
+        self.padding_side: Side = settings.config.get("padding_side", "right")
+        self.truncation_side: Side = settings.config.get("truncation_side", "right")
+        self.refresh()
+
+    @classmethod
+    def from_folder(cls, path: str | Path) -> "Tokenizer":
+        """Read tokenizer.json, or the older vocab.txt, or vocab.json with merges.txt, or Marian's files."""
+        folder = Folder.read(Path(path))
+        if is_marian(folder):
+            return cls(*load_marian(folder))
+        rust, settings = load(folder)
+        return cls(RustBackend(rust), settings)
+
+    def save(self, folder: str | Path) -> None:
+        """Write a folder that this class and transformers read with the same ids."""
+        save(self, Path(folder))
+
+    def refresh(self) -> None:
+        """Take note of a change to the vocabulary or the special tokens."""
+        self.backend.refresh()
+        self._vocab = self.backend.vocab()
+        self._top = max(self._vocab.values(), default=-1)
+
+    def __call__(
+        self,
+        texts: Any = None,
+        pairs: Any = None,
+        *,
+        text_target: Any = None,
+        padding: bool | str | None = False,
+        truncation: bool | str | None = None,
+        max_length: int | None = None,
+        stride: int = 0,
+        return_tensors: str | None = None,
+        return_offsets_mapping: bool = False,
+        return_overflowing_tokens: bool = False,
+        return_special_tokens_mask: bool = False,
+        return_token_type_ids: bool | None = None,
+        add_special_tokens: bool = True,
+        padding_side: Side | None = None,
+        pad_to_multiple_of: int | None = None,
+        is_split_into_words: bool = False,
+    ) -> Encoding:
+        """Model inputs of one text or a list of texts, each with its pair if given.
+
+        `text_target` holds texts of the other language (it matters to Marian): alone it gives their inputs,
+        beside `texts` it gives their ids as "labels". A max_length without a word on truncation truncates.
+        """
+        options = Options(
+            padding=padding,
+            truncation=truncation,
+            max_length=max_length,
+            stride=stride,
+            return_tensors=return_tensors,
+            return_offsets_mapping=return_offsets_mapping,
+            return_overflowing_tokens=return_overflowing_tokens,
+            return_special_tokens_mask=return_special_tokens_mask,
+            return_token_type_ids=return_token_type_ids,
+            add_special_tokens=add_special_tokens,
+            padding_side=padding_side,
+            pad_to_multiple_of=pad_to_multiple_of,
+            is_split_into_words=is_split_into_words,
+        )
+        if text_target is None:
+            return self._call(texts, pairs, options, target=False)
+        targets = self._call(text_target, None, options, target=True)
+        if texts is None:
+            return targets
+        encoding = self._call(texts, pairs, options, target=False)
+        encoding["labels"] = targets["input_ids"]
+        return encoding
+
+    def _call(self, texts: Any, pairs: Any, options: Options, *, target: bool) -> Encoding:
+        """One side of a call: ids, then rows, then tables."""
+        split = options.is_split_into_words
+        first, single = as_batch(texts, "texts", split)
+        sides = [first]
+        if pairs is not None:
+            second, _ = as_batch(pairs, "pairs", split)
+            if len(second) != len(first):
+                raise ValueError(f"{len(first)} texts but {len(second)} pairs: give one pair for each text")
+            sides.append(second)
+
+        pieces: list[list[Pieces]] = []
+        if options.return_offsets_mapping:
+            pieces = [self.backend.pieces(side, split=split, target=target) for side in sides]
+            ids = [[np.array(one.ids, np.int64) for one in side] for side in pieces]
+        else:
+            ids = [self.backend.rows(side, split=split, target=target) for side in sides]
+        batch, cut = self._lay_out(ids, options)
+
+        inputs: dict[str, Any] = {"input_ids": batch.table(batch.ids(ids), self.pad_token_id or 0)}
+        wanted = options.return_token_type_ids
+        if self.settings.segments if wanted is None else wanted:
+            inputs["token_type_ids"] = batch.table(batch.types(), 0)
+        inputs["attention_mask"] = batch.table(np.ones(int(batch.lengths.sum()), np.int64), 0)
+        if options.return_special_tokens_mask:
+            inputs["special_tokens_mask"] = batch.table(batch.special(), 1)
+        if pieces:
+            offsets = [[one.offsets for one in side] for side in pieces]
+            rows = range(len(batch.samples))
+            inputs["offset_mapping"] = [batch.row(row, offsets, (0, 0), (0, 0)) for row in rows]
+        if options.return_overflowing_tokens:
+            inputs["overflow_to_sample_mapping"] = batch.samples
+        flat = single and options.return_tensors is None and not options.return_overflowing_tokens
+
+        @cache
+        def words() -> Words:
+            found = pieces or [self.backend.pieces(side, split=split, target=target) for side in sides]
+            return [[one.words for one in side] for side in found]
+
+        return Encoding(finished(inputs, options.return_tensors, flat), batch=batch, words=words, cut=cut)
+
+    def _lay_out(self, ids: list[list[Ids]], options: Options) -> tuple[Batch, list[int]]:
+        """Truncate and pad: which tokens go to which row, and how many each text lost."""
+        template = self.backend.template(pair=len(ids) > 1, special=options.add_special_tokens)
+        limit = self._limit(options)
+        room = None if limit is None else limit - special_count(template)
+        if room is not None and room < 0:
+            raise ValueError(
+                f"max_length={limit} is under the {special_count(template)} special tokens: raise it"
+            )
+        plan = Cut(
+            room=room,
+            strategy=options.truncates,
+            stride=options.stride,
+            side=self.truncation_side,
+            windows=options.return_overflowing_tokens,
+        )
+        sizes = list(zip(*(map(len, side) for side in ids), strict=True))
+        rows = [plan.rows(size) for size in sizes]
+        batch = Batch(
+            template,
+            samples=[sample for sample, found in enumerate(rows) for _ in found],
+            spans=[spans for found in rows for spans in found],
+        )
+        cut = [0] * len(rows)
+        if room is not None and not plan.windows:
+            cut = [
+                sum(size) - sum(b - a for a, b in found[0]) for size, found in zip(sizes, rows, strict=True)
+            ]
+        self._report(cut, limit, batch)
+        self._pad(batch, options)
+        return batch, cut
+
+    def _limit(self, options: Options) -> int | None:
+        """How many tokens a row may have, None for any number."""
+        if options.truncates == "do_not_truncate":
+            return None
+        limit = self.model_max_length if options.max_length is None else options.max_length
+        return None if limit >= NO_LIMIT else limit
+
+    def _report(self, cut: list[int], limit: int | None, batch: Batch) -> None:
+        """Say what truncation took, or that a row is longer than the model reads."""
+        hit = sum(map(bool, cut))
+        if hit:
+            LOG.warning(
+                "truncation to %s tokens cut %s tokens from %s of %s texts: raise max_length, or keep "
+                "them as further rows with return_overflowing_tokens=True",
+                *(limit, sum(cut), hit, len(cut)),
+            )
+        longest = int(batch.lengths.max(initial=0))
+        if limit is None and longest > self.model_max_length:
+            LOG.warning(
+                "a text has %s tokens but the model reads %s: pass truncation=True",
+                longest,
+                self.model_max_length,
+            )
+
+    def _pad(self, batch: Batch, options: Options) -> None:
+        """Give rows one width where padding is asked for, or where tensors need it."""
+        side = options.padding_side or self.padding_side
+        if options.pads == "do_not_pad":
+            lengths = sorted(set(batch.lengths.tolist()))
+            if options.return_tensors and len(lengths) > 1:
+                raise ValueError(
+                    f"rows of {lengths[0]} to {lengths[-1]} tokens cannot be one tensor: pass padding=True"
+                )
+            if options.return_tensors:
+                batch.pad(None, None, side)
+            return
+        if self.pad_token_id is None:
+            raise ValueError(
+                "padding needs a pad token and this tokenizer has none: tok.pad_token = tok.eos_token"
+            )
+        width = None
+        if options.pads == "max_length":
+            width = self.model_max_length if options.max_length is None else options.max_length
+            if width >= NO_LIMIT:
+                raise ValueError(
+                    "padding='max_length' needs a max_length: this tokenizer states no model_max_length"
+                )
+        batch.pad(width, options.pad_to_multiple_of, side)
+
+    def encode(self, text: Any, pair: Any = None, **options: Any) -> Any:
+        """The ids of one text, with special tokens unless add_special_tokens=False."""
+        return self(text, pair, **options)["input_ids"]
+
+    def tokenize(self, text: str, pair: str | None = None, *, add_special_tokens: bool = False) -> list[str]:
+        """The tokens of one text."""
+        ids = self._call(text, pair, Options(add_special_tokens=add_special_tokens), target=False)[
+            "input_ids"
+        ]
+        return [str(self.backend.id_to_token(index)) for index in ids]
+
+    def decode(
+        self, ids: Any, *, skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool | None = None
+    ) -> Any:
+        """The text of ids: a list, an array, a tensor, one number; rows of them give a list of texts."""
+        ids = ids.tolist() if hasattr(ids, "tolist") else ids
+        ids = [ids] if isinstance(ids, int) else list(ids)
+        if ids and isinstance(ids[0], (list, tuple, np.ndarray)):
+            return self.batch_decode(
+                ids,
+                skip_special_tokens=skip_special_tokens,
+                clean_up_tokenization_spaces=clean_up_tokenization_spaces,
+            )
+        text = self.backend.decode(
+            [self._known(index) for index in ids], skip_special_tokens=skip_special_tokens
+        )
+        clean = clean_up_tokenization_spaces
+        if clean is None:
+            clean = bool(self.settings.config.get("clean_up_tokenization_spaces", False))
+        return cleaned_up(text) if clean and not self._is_bpe() else text
+
+    def _is_bpe(self) -> bool:
+        """BPE keeps its own spaces, which must not be cleaned up."""
+        return isinstance(self.backend, RustBackend) and type(self.backend.rust.model).__name__ == "BPE"
+
+    def batch_decode(self, rows: Any, **options: Any) -> list[str]:
+        """The text of each row of ids."""
+        return [self.decode(row, **options) for row in rows]
+
+    def _known(self, index: Any) -> int:
+        """An id that the vocabulary has."""
+        number = int(index)
+        if not 0 <= number <= self._top or self.backend.id_to_token(number) is None:
+            raise ValueError(f"id {number} is not in the vocabulary, whose ids go from 0 to {self._top}")
+        return number
+
+    def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> Any:
+        """The id of a token, or of each; the unknown token's where it is not in the vocabulary."""
+        if isinstance(tokens, str):
+            found = self.backend.token_to_id(tokens)
+            return self.unk_token_id if found is None else found
+        return [self.convert_tokens_to_ids(token) for token in tokens]
+
+    def convert_ids_to_tokens(self, ids: Any, *, skip_special_tokens: bool = False) -> Any:
+        """The token of an id, or of each."""
+        ids = ids.tolist() if hasattr(ids, "tolist") else ids
+        if isinstance(ids, int):
+            return self.backend.id_to_token(self._known(ids))
+        skipped = set(self.all_special_ids) if skip_special_tokens else set()
+        return [self.backend.id_to_token(self._known(index)) for index in ids if index not in skipped]
+
+    def add_tokens(
+        self, tokens: str | AddedToken | Sequence[str | AddedToken], *, special_tokens: bool = False
+    ) -> int:
+        """Add tokens that are never cut; gives how many are new (resize the embeddings to len(tok))."""
+        listed = [tokens] if isinstance(tokens, (str, AddedToken)) else list(tokens)
+        new = self.backend.add_tokens(listed, special=special_tokens)
+        if special_tokens:
+            self.settings.extra += [str(getattr(token, "content", token)) for token in listed]
+        self.refresh()
+        return new
+
+    def get_vocab(self) -> dict[str, int]:
+        """Every token with its id."""
+        return self.backend.vocab()
+
+    def num_special_tokens_to_add(self, pair: bool = False) -> int:
+        """How many special tokens a text, or a pair, is given."""
+        return special_count(self.backend.template(pair=pair, special=True))
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of tokens without the added ones; `len(tok)` counts all."""
+        return len(self.backend.vocab(with_added_tokens=False))
+
+    def __len__(self) -> int:
+        return len(self._vocab)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        special = {name: token for name, token in self.settings.names.items() if token}
+        return f"Tokenizer({len(self)} tokens, {special})"
+
+    @property
+    def all_special_tokens(self) -> list[str]:
+        """Special tokens, each once."""
+        return list(
+            dict.fromkeys([token for token in self.settings.names.values() if token] + self.settings.extra)
+        )
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        """The ids of the special tokens."""
+        return [self._vocab[token] for token in self.all_special_tokens]
+
+
+def finished(inputs: dict[str, Any], tensors: str | None, flat: bool) -> dict[str, Any]:
+    """Inputs as tensors, arrays or lists; of one text alone, without the batch."""
+    if tensors is None:
+        lists = {
+            name: value.tolist() if hasattr(value, "tolist") else value for name, value in inputs.items()
+        }
+        return {name: value[0] for name, value in lists.items()} if flat else lists
+    arrays = {name: np.asarray(value, np.int64) for name, value in inputs.items()}
+    if tensors == "np":
+        return arrays
+    import torch  # only those who want tensors need it
+
+    return {name: torch.from_numpy(value) for name, value in arrays.items()}
+
+
+def cleaned_up(text: str) -> str:
+    """Take out the spaces that English does not put before punctuation and contractions."""
+    for mark in (".", "?", "!", ","):
+        text = text.replace(f" {mark}", mark)
+    text = text.replace(" ' ", "'")
+    for ending in ("n't", "'m", "'s", "'ve", "'re"):
+        text = text.replace(f" {ending}", ending)
+    return text

@@ -1,0 +1,72 @@
+"""Who may import whom: the rooms of the design, downward only."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "src" / "glassformer"
+ABOVE = ("blocks", "models", "text", "hub", "data", "tasks", "train", "generate", "inspect", "view")
+MAY_IMPORT = {
+    "blocks": (),
+    "text": (),
+    "view": (),
+    "models": ("blocks",),
+    "generate": ("blocks",),
+    "inspect": ("blocks",),
+    "hub": ("models", "text"),
+    "data": ("text",),
+    "tasks": ("data", "text", "blocks", "generate"),
+    "train": ("tasks", "data", "blocks"),
+    "compare": ABOVE,
+    "serve": ABOVE,
+    "studio": ABOVE,
+    "cli": (*ABOVE, "compare", "serve", "studio"),
+}
+ROOMS = sorted(path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__")
+
+
+def imports(tree: ast.AST, package: str) -> set[str]:
+    """Every absolute module name imported anywhere in a file, lazily or not."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = package.split(".")
+                base = ".".join(parents[: len(parents) - node.level + 1] + ([base] if base else []))
+            names |= {f"{base}.{alias.name}" for alias in node.names} | {base}
+    return names
+
+
+def rooms_imported(tree: ast.AST, package: str) -> set[str]:
+    ours = set()
+    for name in imports(tree, package):
+        parts = name.split(".")
+        if parts[0] == "glassformer" and len(parts) > 1 and (PACKAGE / parts[1]).is_dir():
+            ours.add(parts[1])
+    return ours
+
+
+def test_the_rule_sees_every_form_of_import():
+    source = "import glassformer.hub.load\ndef f():\n    from ..cli import main\n    from glassformer import text\n"
+    assert rooms_imported(ast.parse(source), "glassformer.blocks") == {"hub", "cli", "text"}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_only_what_lies_below_it(room):
+    assert room in MAY_IMPORT, f"{room}/ is not in the design"
+    for path in (PACKAGE / room).rglob("*.py"):
+        package = ".".join(["glassformer", *path.relative_to(PACKAGE).parts[:-1]])
+        wrong = rooms_imported(ast.parse(path.read_text()), package) - {room, *MAY_IMPORT[room]}
+        assert not wrong, f"{path.relative_to(PACKAGE)} imports {sorted(wrong)}"
+
+
+def test_blocks_import_only_torch_and_the_standard_library():
+    for path in (PACKAGE / "blocks").rglob("*.py"):
+        third_party = {
+            name.split(".")[0] for name in imports(ast.parse(path.read_text()), "glassformer.blocks")
+        } & {"numpy", "tokenizers", "safetensors", "huggingface_hub", "transformers", "rich", "typer"}
+        assert not third_party, f"{path.name} imports {third_party}"
