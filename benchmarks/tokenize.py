@@ -1,4 +1,7 @@
-"""Texts into padded tensors: ours beside transformers, one thread, the same ids. `python -m benchmarks.tokenize`."""
+"""Texts into padded tensors: ours beside transformers, one thread, the same ids.
+
+Run it as `python -m benchmarks.tokenize`.
+"""  # noqa: A005  (a module of a package shadows nothing)
 
 import json
 import os

@@ -150,12 +150,12 @@ def test_the_pattern_is_recorded_over_the_whole_target(kind, attention):
 
 
 def test_bahdanau_attends_with_the_state_before_the_token():
-    model = build("additive", kind="gru", num_layers=1)
+    model = build("additive", kind="gru")
     source, target = pairs()
     with record(model, ["*attention.pattern", "decoder.*.hidden"]) as seen:
         model(source, None, target)
     start = model.start(source, length=4)
-    hidden = seen["decoder.recurrent.layers.0.left_to_right.hidden"]
+    hidden = seen["decoder.recurrent.layers.1.left_to_right.hidden"]
     before = torch.cat([start.recurrent.hidden[-1][:, None], hidden[:, :-1]], dim=1)  # (B, T, W)
     scores = model.decoder.attention.scorer(before, start.keys)
     assert_close(seen["decoder.attention.pattern"], scores.softmax(-1), atol=1e-5, rtol=1e-5)

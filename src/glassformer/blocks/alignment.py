@@ -116,7 +116,7 @@ def masked_softmax(scores: Tensor, keep: Tensor | None) -> Tensor:
     if keep is None:
         return scores.softmax(dim=-1, dtype=exact).to(scores.dtype)
     drop = ~keep.bool()
-    lowest = torch.finfo(exact).min  # finite, so that a row without any token has finite gradients
+    lowest = torch.finfo(exact).min  # finite: a row without any token makes no NaN, forward or backward
     weights = scores.to(exact).masked_fill(drop, lowest).softmax(dim=-1)
     return weights.masked_fill(drop, 0.0).to(scores.dtype)
 

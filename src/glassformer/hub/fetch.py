@@ -18,15 +18,12 @@ TOKENIZER_EXTRAS = ("tokenizer_config.json", "special_tokens_map.json", "merges.
 def model_folder(name: str | Path, *, revision: str | None = None) -> Path:
     """The folder with the config and weights of a model, fetched if need be."""
     if (local := _local(name)) is not None:
-        if not (local / CONFIG).is_file():
-            raise ValueError(f"{local} has no {CONFIG}; give the folder that holds it")
-        return local
+        return _with_config(local)
     hub = _Hub(str(name), revision)
     cached = hub.cached((CONFIG,))
     if cached is not None and _has_weights(cached):
         return cached
-    if (config := hub.fetch(CONFIG)) is None:
-        raise ValueError(f"{name} at {hub.endpoint} has no {CONFIG}; it is not a model that can be read here")
+    config = hub.config()
     hub.fetch(GENERATION)
     for weights in WEIGHT_FILES:
         if (found := hub.fetch(weights)) is not None:
@@ -34,6 +31,16 @@ def model_folder(name: str | Path, *, revision: str | None = None) -> Path:
                 hub.fetch(shard)
             return config.parent
     raise ValueError(f"{name} at {hub.endpoint} has no weights; looked for {', '.join(WEIGHT_FILES)}")
+
+
+def config_folder(name: str | Path, *, revision: str | None = None) -> Path:
+    """The folder with a model's config.json; its weights are not fetched."""
+    if (local := _local(name)) is not None:
+        return _with_config(local)
+    hub = _Hub(str(name), revision)
+    if (cached := hub.cached((CONFIG,))) is not None:
+        return cached
+    return hub.config().parent
 
 
 def tokenizer_folder(name: str | Path, *, revision: str | None = None) -> Path:
@@ -78,6 +85,12 @@ def _local(name: str | Path) -> Path | None:
     return None
 
 
+def _with_config(folder: Path) -> Path:
+    if not (folder / CONFIG).is_file():
+        raise ValueError(f"{folder} has no {CONFIG}; give the folder that holds it")
+    return folder
+
+
 def _shards(weights: Path) -> list[str]:
     """The files that an index names; none where the weights are one file."""
     if not weights.name.endswith(INDEX):
@@ -112,6 +125,11 @@ class _Hub:
         except HFValidationError:
             raise ValueError(f"there is no folder {self.name!r}, and no hub name looks like that") from None
         return None
+
+    def config(self) -> Path:
+        if (found := self.fetch(CONFIG)) is None:
+            raise ValueError(f"{self.name} at {self.endpoint} has no {CONFIG}; it is not a model for this project")
+        return found
 
     def fetch(self, file: str) -> Path | None:
         """One file, downloaded into the cache; None where the repository does not have it."""

@@ -121,7 +121,7 @@ class Batch:
     side: Side = "right"
 
     def __post_init__(self) -> None:
-        spans = np.array(self.spans, dtype=np.int64).reshape(len(self.spans), -1, 2)
+        spans = np.array(self.spans, dtype=np.int64).reshape(len(self.spans), max(map(len, self.spans), default=2), 2)
         sizes = [
             np.full(len(spans), len(part.ids))
             if part.text is None

@@ -8,10 +8,11 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import pairwise
+from itertools import pairwise, repeat
 from pathlib import Path
 
 SPECIAL = ("<|endoftext|>",)
+NEVER = 1 << 60  # the rank of a pair that is not merged
 
 CONTRACTION = re.compile("'s|'t|'re|'ve|'m|'ll|'d")
 # Over the kinds of a text's characters: L letter, N number, O other, "_" whitespace but for the plain space.
@@ -87,10 +88,12 @@ class BytePairEncoding:
         """Start from single bytes and merge the pair that was learnt first, until no pair is known."""
         parts = [self.letters[byte] for byte in word.encode("utf-8")]
         while len(parts) > 1:
-            best = min(pairwise(parts), key=lambda pair: self.rank.get(pair, len(self.rank)))
-            if best not in self.rank:
+            ranks = list(map(self.rank.get, pairwise(parts), repeat(NEVER)))
+            best = min(ranks)
+            if best == NEVER:
                 break
-            parts = merged(parts, best)
+            at = ranks.index(best)
+            parts[at : at + 2] = [parts[at] + parts[at + 1]]
         return parts
 
     def tokenize(self, text: str) -> list[str]:
@@ -117,17 +120,6 @@ class BytePairEncoding:
         byte = {letter: byte for byte, letter in self.letters.items()}
         joined = "".join(token[index] for index in ids)
         return bytes(b for char in joined for b in _bytes_of(char, byte)).decode("utf-8", errors="replace")
-
-
-def merged(parts: list[str], pair: tuple[str, str]) -> list[str]:
-    """Join every occurrence of a pair, from left to right."""
-    out: list[str] = []
-    for part in parts:
-        if out and (out[-1], part) == pair:
-            out[-1] += part
-        else:
-            out.append(part)
-    return out
 
 
 def _bytes_of(char: str, byte: Mapping[str, int]) -> bytes:

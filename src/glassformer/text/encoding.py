@@ -19,7 +19,10 @@ class Encoding(dict[str, Any]):
         super().__init__(inputs)
         self.cut = cut
         self._batch = batch
-        self._words = words
+        self._words: Callable[[], Words] | None = words
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"cut": self.cut, "_batch": self._batch, "_words": None}  # the tokenizer stays behind
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -41,4 +44,6 @@ class Encoding(dict[str, Any]):
 
     def word_ids(self, row: int = 0) -> list[int | None]:
         """Which word of its text each token of a row belongs to; None for special tokens and padding."""
+        if self._words is None:
+            raise ValueError("a pickled encoding knows no word numbers: ask for word_ids before it is sent")
         return self._batch.row(row, self._words(), None, None)

@@ -112,11 +112,14 @@ class Tokenizer(SpecialTokens):
             sides.append(second)
 
         pieces: list[list[Pieces]] = []
-        if options.return_offsets_mapping:
-            pieces = [self.backend.pieces(side, split=split, target=target) for side in sides]
-            ids = [[np.array(one.ids, np.int64) for one in side] for side in pieces]
-        else:
-            ids = [self.backend.rows(side, split=split, target=target) for side in sides]
+        try:
+            if options.return_offsets_mapping:
+                pieces = [self.backend.pieces(side, split=split, target=target) for side in sides]
+                ids = [[np.array(one.ids, np.int64) for one in side] for side in pieces]
+            else:
+                ids = [self.backend.rows(side, split=split, target=target) for side in sides]
+        except TypeError:  # the one thing Rust takes for no string at all
+            raise ValueError("a text holds half a character (a lone surrogate): read it with errors='replace'") from None
         batch, cut = self._lay_out(ids, options)
 
         inputs: dict[str, Any] = {"input_ids": batch.table(batch.ids(ids), self.pad_token_id or 0)}
@@ -220,6 +223,9 @@ class Tokenizer(SpecialTokens):
                 raise ValueError(
                     "padding='max_length' needs a max_length: this tokenizer states no model_max_length"
                 )
+            longest = int(batch.lengths.max(initial=0))
+            if longest > width:
+                raise ValueError(f"a text has {longest} tokens, over max_length={width}: pass truncation=True")
         batch.pad(width, options.pad_to_multiple_of, side)
 
     def encode(self, text: Any, pair: Any = None, **options: Any) -> Any:

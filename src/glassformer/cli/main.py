@@ -1,0 +1,51 @@
+"""The `glassformer` command: its sub-commands, and errors in one line."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from . import doctor, models, show, tokenizer, verify
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Sequence models you can see through: RNN, LSTM, seq2seq, Transformer, BERT, GPT.",
+)
+app.add_typer(tokenizer.app, name="tokenizer", help="Train a vocabulary; turn text into ids and back.")
+app.command("show")(show.show)
+app.command("verify")(verify.verify)
+app.command("models")(models.models)
+app.command("doctor")(doctor.doctor)
+
+
+def version(asked: bool) -> None:
+    if asked:
+        from glassformer import __version__
+
+        typer.echo(f"glassformer {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=version, is_eager=True, help="Say which.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")] = False,
+) -> None:
+    """Options that stand before the command."""
+
+
+def main() -> None:
+    """Run the command line; what goes wrong for a user is one line on stderr and exit code 1."""
+    debug = "--debug" in sys.argv  # taken anywhere on the line
+    try:
+        app(args=[word for word in sys.argv[1:] if word != "--debug"])
+    except (ValueError, OSError) as error:
+        if debug:
+            raise
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        typer.echo("stopped", err=True)
+        sys.exit(130)

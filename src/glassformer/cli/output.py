@@ -1,0 +1,39 @@
+"""What every command says the same way: tables for people, json for machines."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="One json object on stdout, for machines.")]
+Name = Annotated[str, typer.Argument(metavar="MODEL", help="A folder, or a name on the hub.")]
+
+
+def print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, ensure_ascii=False))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """A table on stdout; columns of numbers are aligned to the right."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    listed = [[str(cell) for cell in row] for row in rows]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, column in enumerate(columns):
+        numeric = bool(listed) and all(row[number].strip("+-%")[:1].isdigit() for row in listed)
+        table.add_column(escape(column), justify="right" if numeric else "left", overflow="fold")
+    for row in listed:
+        table.add_row(*(escape(cell) for cell in row))
+    Console().print(table)
+
+
+def size(count: float) -> str:
+    """Bytes as a person reads them."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError

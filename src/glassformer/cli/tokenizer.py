@@ -1,0 +1,145 @@
+"""`glassformer tokenizer train | encode | decode`."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from glassformer.text import Tokenizer
+
+app = typer.Typer(no_args_is_help=True, help="Train a vocabulary; turn text into ids and back.")
+
+Folder = Annotated[Path, typer.Argument(help="A folder with a tokenizer.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+
+
+@app.command()
+def train(
+    files: Annotated[list[Path], typer.Argument(help="Text files, UTF-8.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The folder to write.", show_default=False)],
+    kind: Annotated[str, typer.Option(help="wordpiece, bpe, unigram or character.")] = "wordpiece",
+    vocab_size: Annotated[int, typer.Option(help="The most tokens there may be.")] = 30000,
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase", help="Fold capitals; wordpiece: accents too.")
+    ] = False,
+    special: Annotated[
+        list[str] | None,
+        typer.Option(help="A special token by its role, e.g. pad_token=<pad>. May be repeated."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Learn a vocabulary from text files of any size.
+
+    Example: glassformer tokenizer train corpus.txt --kind bpe --vocab-size 8000 --out my-tokenizer
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from glassformer.text.train import train as learn
+
+    roles = dict(role_and_token(item) for item in special or [])
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading")
+
+        def show(what: str, done: int, total: int) -> None:
+            unknown = what == "learning"  # how long that takes is not known: the bar pulses
+            bar.update(task, description=what, completed=done, total=None if unknown else total)
+
+        kinds: Any = kind
+        tokenizer = learn(
+            files, kind=kinds, vocab_size=vocab_size, lowercase=lowercase, special=roles, progress=show
+        )
+        tokenizer.save(out)
+    if as_json:
+        print(json.dumps({"out": str(out), "kind": kind, "vocab_size": len(tokenizer)}))
+    else:
+        fewer = "" if len(tokenizer) == vocab_size else f", not {vocab_size}: the text holds no more"
+        print(f"{out}: {kind} with {len(tokenizer)} tokens{fewer}")
+
+
+def role_and_token(item: str) -> tuple[str, str]:
+    """Read 'pad_token=<pad>'."""
+    role, equals, token = item.partition("=")
+    if not equals:
+        raise ValueError(f"--special {item}: write ROLE=TOKEN, for example pad_token=<pad>")
+    return role, token
+
+
+@app.command()
+def encode(
+    folder: Folder,
+    text: Annotated[str | None, typer.Argument(help="The text; without it, each line of stdin.")] = None,
+    pair: Annotated[str | None, typer.Option(help="A second text.", show_default=False)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the tokens of a text with their ids and the characters they cover.
+
+    Example: glassformer tokenizer encode my-tokenizer "unheard of" --pair "so far"
+    """
+    from glassformer.text import Tokenizer
+
+    tokenizer = Tokenizer.from_folder(folder)
+    texts = (line.rstrip("\n") for line in sys.stdin) if text is None else [text]
+    for one in texts:
+        found = encoded(tokenizer, one, pair)
+        if as_json:
+            print(json.dumps(found, ensure_ascii=False))
+        else:
+            show_table(found)
+
+
+def encoded(tokenizer: "Tokenizer", text: str, pair: str | None) -> dict[str, Any]:
+    """Tokens, ids and offsets of a text; no offsets where the tokenizer knows none."""
+    from glassformer.text.marian import MarianBackend
+
+    known = not isinstance(tokenizer.backend, MarianBackend)
+    encoding = tokenizer(text, pair, return_offsets_mapping=known)
+    ids = encoding["input_ids"]
+    found = {"tokens": tokenizer.convert_ids_to_tokens(ids), "ids": ids}
+    return found | ({"offsets": encoding["offset_mapping"]} if known else {})
+
+
+def show_table(found: dict[str, Any]) -> None:
+    """One line a token: token, id, first and last character."""
+    offsets = found.get("offsets") or [("", "")] * len(found["ids"])
+    width = max(map(len, found["tokens"]), default=0)
+    for token, index, (start, stop) in zip(found["tokens"], found["ids"], offsets, strict=True):
+        span = f"{start}:{stop}" if start != stop else ""
+        print(f"{token:<{width}}  {index:>7}  {span}".rstrip())
+
+
+@app.command()
+def decode(
+    folder: Folder,
+    ids: Annotated[list[str], typer.Argument(help="Ids, with spaces or commas between.", show_default=False)],
+    skip_special_tokens: Annotated[
+        bool, typer.Option("--skip-special-tokens", help="Leave out [CLS] and its like.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Turn ids back into text.
+
+    Example: glassformer tokenizer decode my-tokenizer 101 2651 2003 102
+    """
+    from glassformer.text import Tokenizer
+
+    numbers = [whole_number(word) for item in ids for word in item.replace(",", " ").split()]
+    text = Tokenizer.from_folder(folder).decode(numbers, skip_special_tokens=skip_special_tokens)
+    print(json.dumps({"text": text}, ensure_ascii=False) if as_json else text)
+
+
+def whole_number(word: str) -> int:
+    """An id as it was typed."""
+    try:
+        return int(word.strip("[]"))
+    except ValueError:
+        raise ValueError(f"{word!r} is not an id: give whole numbers, for example 101 2651 102") from None

@@ -1,0 +1,121 @@
+"""`glassformer verify`: the laws, on the user's own model."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .output import Json, Name, print_json, print_table
+
+if TYPE_CHECKING:
+    from torch import nn
+
+TEXTS = (
+    "The cat sat on the mat.",
+    "A longer sentence, with a few more words in it, shows what padding does to a short one.",
+    "Yes!",
+    "你好，世界。",
+)
+
+
+def verify(
+    name: Name,
+    tolerance: Annotated[float, typer.Option(help="The largest error that passes.")] = 1e-4,
+    json: Json = False,
+) -> None:
+    """Check the laws that apply to a model, on texts through its own tokenizer, in float32.
+
+    Where `transformers` is installed and knows the model, its outputs are compared too. Exit code 1 on a breach.
+
+    Example: glassformer verify ./my-model
+    """
+    from rich.progress import Progress
+
+    import glassformer as gf
+    from glassformer.inspect.laws import LAWS
+
+    model = gf.load(name, dtype="float32")
+    sequences, spoken = _sequences(name, model)
+    checks: dict[str, Any] = {law.name: law.check for law in LAWS if law.applies(model)}
+    checks["saved and loaded again"] = _round_trip
+    rows = []
+    with Progress(transient=True, disable=json) as progress:
+        for law, check in progress.track(checks.items(), description="checking"):
+            rows.append({"law": law, "error": check(model, sequences)})
+        rows += [_parity(name, model, sequences)]
+    for row in rows:
+        row["verdict"] = row.get("verdict") or ("holds" if row["error"] <= tolerance else "BREACH")
+    broken = [row["law"] for row in rows if row["verdict"] == "BREACH"]
+    if json:
+        print_json({"model": name, "tolerance": tolerance, "laws": rows, "holds": not broken})
+    else:
+        typer.echo(f"{name}: {spoken}\n")
+        print_table(
+            ("law", "largest error", "verdict"),
+            [(row["law"], "-" if row["error"] is None else f"{row['error']:.1e}", row["verdict"]) for row in rows],
+        )
+    if broken:
+        typer.echo(f"broken: {', '.join(broken)}", err=True)
+        raise typer.Exit(1)
+
+
+def _sequences(name: str, model: "nn.Module") -> tuple[list[list[int]], str]:
+    """Token sequences from the model's tokenizer, or made up where it has none."""
+    import glassformer as gf
+    from glassformer.hub.fetch import TOKENIZER_FILES, tokenizer_folder
+
+    config: Any = model.config
+    limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None) or 512
+    folder = tokenizer_folder(name)
+    if any((folder / file).is_file() for file in TOKENIZER_FILES):
+        tokenizer = gf.load_tokenizer(name)
+        found = [tokenizer.encode(text)[: limit - 4] for text in TEXTS]
+        return [ids for ids in found if ids], f"{len(TEXTS)} texts through its own tokenizer"
+    lengths = [min(length, limit - 4) for length in (5, 17, 2, 9)]
+    made = [[(11 * row + 7 * place + 3) % config.vocab_size for place in range(n)] for row, n in enumerate(lengths)]
+    return made, "it has no tokenizer: made-up ids"
+
+
+def _round_trip(model: "nn.Module", sequences: list[list[int]]) -> float:
+    import tempfile
+
+    import glassformer as gf
+    from glassformer.inspect.laws import error, pad, run
+
+    with tempfile.TemporaryDirectory() as folder:
+        again = gf.load(gf.save(model, folder))
+        ids, mask = pad(sequences, model)
+        ours, theirs = run(model, ids, mask), run(again, ids, mask)
+    return max(error(theirs[name], ours[name]) for name in ours)
+
+
+def _parity(name: str, model: "nn.Module", sequences: list[list[int]]) -> dict[str, Any]:
+    """The same model in `transformers`, on a right-padded batch."""
+    row: dict[str, Any] = {"law": "parity with transformers", "error": None}
+    try:
+        import transformers
+    except ImportError:
+        return {**row, "verdict": "transformers is not installed"}
+    from glassformer.hub.fetch import model_folder
+    from glassformer.hub.registry import architecture_for
+    from glassformer.inspect.laws import error, is_encoder_decoder, pad, run, some_target
+
+    config: Any = model.config
+    peer_class = getattr(transformers, architecture_for(config.model_type).heads[model.head_name].hf_class, None)  # type: ignore[index]
+    if peer_class is None:
+        return {**row, "verdict": "transformers does not know this model"}
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    import torch
+
+    peer = peer_class.from_pretrained(model_folder(name), dtype=torch.float32).eval()
+    ids, mask = pad(sequences, model)
+    more = {"decoder_input_ids": some_target(model, len(ids))} if is_encoder_decoder(model) else {}
+    with torch.inference_mode():
+        theirs = peer(input_ids=ids, attention_mask=mask, **more)
+    worst = 0.0
+    for field, value in run(model, ids, mask).items():
+        other = theirs[field]
+        if value.shape[:2] == mask.shape and not (more and field == "logits"):  # padding has no meaning
+            value, other = value[mask.bool()], other[mask.bool()]
+        worst = max(worst, error(value, other))
+    return {**row, "error": worst}

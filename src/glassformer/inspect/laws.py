@@ -1,0 +1,187 @@
+"""The laws, as checks on any model and a few token sequences; each gives its largest error.
+
+They know no architecture: only forward's arguments, `start` and `step` where a model has them, and module names.
+An error is the largest absolute difference, taken relative to the largest value where that exceeds one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.blocks.point import StepPoint
+
+from .record import record
+
+Sequences = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Law:
+    """One law: what it says, which models it is for, and its check."""
+
+    name: str
+    applies: Callable[[nn.Module], bool]
+    check: Callable[[nn.Module, Sequences], float]
+
+
+def padding_is_invisible(model: nn.Module, sequences: Sequences) -> float:
+    """Alone, padded right, padded left; packed while nobody listens, padded while someone does."""
+    alone = [run(model, *pad([sequence], model)) for sequence in sequences]
+    worst = 0.0
+    for side in ("right", "left"):
+        ids, mask = pad(sequences, model, side=side, extra=1)
+        with record(model, "*"):
+            listened = run(model, ids, mask)
+        for outputs in (run(model, ids, mask), listened):
+            for row, one in enumerate(alone):
+                for name, value in one.items():
+                    other = outputs[name][row]
+                    if other.shape != value[0].shape:  # one value a token
+                        other = other[mask[row].bool()]
+                    worst = max(worst, error(other, value[0]))
+    return worst
+
+
+def later_changes_nothing_earlier(model: nn.Module, sequences: Sequences) -> float:
+    """Change the last tokens: what was said before them stays."""
+    worst = 0.0
+    for sequence in sequences:
+        source, target = _source_and_target(model, sequence)
+        changed = target.clone()
+        cut = target.shape[1] // 2
+        changed[:, cut:] = (changed[:, cut:] + 1) % _target_vocabulary(model)
+        before, after = (_decoded(model, source, ids)[:, :cut] for ids in (target, changed))
+        worst = max(worst, error(after, before))
+    return worst
+
+
+def cache_equals_no_cache(model: nn.Module, sequences: Sequences) -> float:
+    """Token by token, in chunks, and from left-padded prompts: the same scores as the whole at once."""
+    worst = 0.0
+    for sequence in sequences:
+        source, target = _source_and_target(model, sequence)
+        whole = _decoded(model, source, target)
+        for chunk in (1, 3):
+            worst = max(worst, error(_stepped(model, source, None, target, chunk), whole))
+    if not is_encoder_decoder(model):
+        ids, mask = pad(sequences, model, side="left")
+        stepped = _stepped(model, ids, mask, ids, ids.shape[1] - 1)
+        for row, sequence in enumerate(sequences):
+            whole = _decoded(model, *_source_and_target(model, sequence))
+            worst = max(worst, error(stepped[row, mask[row].bool()], whole[0]))
+    return worst
+
+
+def readable_equals_fused(model: nn.Module, sequences: Sequences) -> float:
+    """Listening to every attention pattern makes the textbook equation run."""
+    return _listening(model, sequences, "*attention.pattern")
+
+
+def stepwise_equals_fused(model: nn.Module, sequences: Sequences) -> float:
+    """Listening to the hidden state of every step makes the hand-written time loop run."""
+    return _listening(model, sequences, [name for name, part in model.named_modules() if isinstance(part, StepPoint)])
+
+
+def looking_changes_nothing(model: nn.Module, sequences: Sequences) -> float:
+    """Recording everything leaves outputs as they were, and no hook behind."""
+    worst = _listening(model, sequences, "*")
+    hooked = [name for name, part in model.named_modules() if part._forward_hooks or part._forward_pre_hooks]
+    return float("inf") if hooked else worst
+
+
+def _listening(model: nn.Module, sequences: Sequences, patterns: str | list[str]) -> float:
+    ids, mask = pad(sequences, model)
+    plain = run(model, ids, mask)
+    with record(model, patterns):
+        listened = run(model, ids, mask)
+    return max(error(listened[name], plain[name]) for name in plain)
+
+
+LAWS = (
+    Law("padding is invisible", lambda _: True, padding_is_invisible),
+    Law("causal", lambda model: hasattr(model, "step"), later_changes_nothing_earlier),
+    Law("cache = no cache", lambda model: hasattr(model, "step") and _has_head(model), cache_equals_no_cache),
+    Law("fused = readable", lambda model: _has(model, "attention.pattern"), readable_equals_fused),
+    Law("stepwise = fused", lambda model: _has(model, "hidden"), stepwise_equals_fused),
+    Law("looking changes nothing", lambda _: True, looking_changes_nothing),
+)
+
+
+def run(model: nn.Module, ids: Tensor, mask: Tensor | None = None, target: Tensor | None = None) -> dict[str, Tensor]:
+    """forward's outputs by name; an encoder-decoder gets the same target for every source."""
+    device = next(model.parameters()).device
+    inputs = {"input_ids": ids, "attention_mask": mask}
+    if is_encoder_decoder(model):
+        inputs["decoder_input_ids"] = some_target(model, len(ids)) if target is None else target
+    with torch.inference_mode():
+        outputs = model(**{name: value.to(device) for name, value in inputs.items() if value is not None})
+    return {name: value.cpu() for name, value in outputs._asdict().items()}
+
+
+def pad(sequences: Sequences, model: nn.Module, *, side: str = "right", extra: int = 0) -> tuple[Tensor, Tensor]:
+    """Ids and mask, (B, S) each."""
+    width = max(map(len, sequences)) + extra
+    ids = torch.full((len(sequences), width), getattr(model.config, "pad_token_id", None) or 0)
+    mask = torch.zeros_like(ids)
+    for row, sequence in enumerate(sequences):
+        part = slice(0, len(sequence)) if side == "right" else slice(width - len(sequence), width)
+        ids[row, part] = torch.tensor(sequence)
+        mask[row, part] = 1
+    return ids, mask
+
+
+def is_encoder_decoder(model: nn.Module) -> bool:
+    return bool(getattr(model.config, "is_encoder_decoder", False))
+
+
+def some_target(model: nn.Module, batch: int, length: int = 7) -> Tensor:
+    """(B, T) target tokens, the same in every row."""
+    start = getattr(model.config, "decoder_start_token_id", None) or 0
+    rest = [(5 * number + 3) % _target_vocabulary(model) for number in range(1, length)]
+    return torch.tensor([[start, *rest]]).repeat(batch, 1)
+
+
+def error(one: Tensor, other: Tensor) -> float:
+    if one.shape != other.shape or not other.numel():
+        return float("inf") if one.shape != other.shape else 0.0
+    difference = (one.double() - other.double()).abs().max()
+    worst = float(difference / max(1.0, float(other.double().abs().max())))
+    return worst if worst == worst else float("inf")  # NaN is a breach, not a pass
+
+
+def _target_vocabulary(model: nn.Module) -> int:
+    config: Any = model.config
+    return int(getattr(config, "decoder_vocab_size", None) or config.vocab_size)
+
+
+def _source_and_target(model: nn.Module, sequence: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """What is read first, and what is decoded: the same thing in a decoder-only model."""
+    ids = torch.tensor([list(sequence)])
+    return ids, some_target(model, 1) if is_encoder_decoder(model) else ids
+
+
+def _decoded(model: nn.Module, source: Tensor, target: Tensor) -> Tensor:
+    outputs = run(model, source, target=target) if is_encoder_decoder(model) else run(model, target)
+    return outputs["logits"] if "logits" in outputs else outputs["last_hidden_state"]
+
+
+def _stepped(model: Any, source: Tensor, mask: Tensor | None, target: Tensor, chunk: int) -> Tensor:
+    device = next(model.parameters()).device
+    with torch.inference_mode():
+        state = model.start(source.to(device), None if mask is None else mask.to(device), length=target.shape[1])
+        logits = []
+        for ids in target.to(device).split(chunk, dim=1):
+            part, state = model.step(ids, state)
+            logits.append(part.cpu())
+    return torch.cat(logits, dim=1)
+
+
+def _has_head(model: nn.Module) -> bool:
+    return getattr(model, "head_name", None) is not None
+
+
+def _has(model: nn.Module, ending: str) -> bool:
+    return any(name.endswith(ending) for name, _ in model.named_modules())

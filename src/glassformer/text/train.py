@@ -1,0 +1,275 @@
+"""Make a vocabulary from text files of any size: WordPiece, byte-level BPE, unigram or single characters.
+
+Files are streamed: memory grows with the number of different words, never with the length of a file or line.
+The same files and options give the same vocabulary.
+"""
+
+import io
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Literal, get_args
+
+import tokenizers
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from glassformer.text.backend import RustBackend
+from glassformer.text.folder import BERT, GPT2, NAMES, Settings, bert_template
+from glassformer.text.tokenizer import Tokenizer
+from glassformer.text.wordpiece import is_ideograph, is_punctuation
+
+LOG = logging.getLogger("glassformer")
+
+Kind = Literal["wordpiece", "bpe", "unigram", "character"]
+Progress = Callable[[str, int, int], None]  # what is being done, bytes read so far, bytes in all
+Lines = Callable[[str], Iterator[str]]  # the lines of the text, told what they are read for
+Named = Mapping[str, str]  # special tokens by role
+
+SEQUENCE = {"pad_token": "<pad>", "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+SPECIAL: dict[Kind, dict[str, str]] = {
+    "wordpiece": {
+        name: BERT[name] for name in ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+    },
+    "bpe": GPT2,
+    "unigram": SEQUENCE,
+    "character": SEQUENCE,
+}
+LONGEST_LINE = 1 << 16  # characters; a longer line is broken at whitespace
+MOST_BYTES = 1 << 30  # beyond this, every k-th line stands for all
+
+
+def train(
+    files: Sequence[str | Path],
+    *,
+    kind: Kind,
+    vocab_size: int,
+    lowercase: bool = False,
+    special: Mapping[str, str] | None = None,
+    max_bytes: int = MOST_BYTES,
+    progress: Progress | None = None,
+) -> Tokenizer:
+    """Learn a vocabulary of at most `vocab_size` tokens; `special` renames or adds special tokens by role."""
+    if kind not in get_args(Kind):
+        raise ValueError(f"kind={kind!r} is not known: use one of {', '.join(get_args(Kind))}")
+    named = SPECIAL[kind] | check_special(special or {})
+    tokens = list(dict.fromkeys(named.values()))
+    least = len(tokens) + (256 if kind == "bpe" else 1)
+    if vocab_size < least:
+        raise ValueError(f"vocab_size={vocab_size} is too small: {kind} with {tokens} needs at least {least}")
+    paths = [Path(file) for file in files]
+    step = sampling_step(paths, max_bytes)
+    lines = partial(sampled_lines, paths, step, progress or (lambda _what, _done, _total: None))
+    if next(lines("reading"), None) is None:
+        raise ValueError(f"{', '.join(map(str, paths)) or 'no file'}: there is no text in it to learn from")
+    rust = untrained(kind, named, lowercase)
+    LEARN[kind](rust, lines, vocab_size, named)
+    rust.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in tokens])
+    finish(rust, kind, named)
+    settings = Settings(names={name: named.get(name) for name in NAMES}, segments=kind == "wordpiece")
+    return Tokenizer(RustBackend(rust), settings)
+
+
+def check_special(special: Mapping[str, str]) -> dict[str, str]:
+    """Special tokens by role, refused if the role is not known."""
+    for name, token in special.items():
+        if name not in NAMES or not token:
+            raise ValueError(
+                f"special token {name}={token!r}: give one of {', '.join(NAMES)}, and a text for it"
+            )
+    return dict(special)
+
+
+def sampling_step(paths: Sequence[Path], max_bytes: int) -> int:
+    """One line in how many is used: all of them up to `max_bytes` of text."""
+    for path in paths:
+        if not path.is_file():
+            raise ValueError(f"{path} is not a file: give text files to learn from")
+    total = sum(path.stat().st_size for path in paths)
+    step = max(1, -(-total // max_bytes))
+    if step > 1:
+        LOG.warning(
+            "the files hold %s bytes, over the cap of %s: one line in %s is used", total, max_bytes, step
+        )
+    return step
+
+
+def sampled_lines(paths: Sequence[Path], step: int, progress: Progress, what: str) -> Iterator[str]:
+    """Every `step`-th line of all files, without the empty ones."""
+    sizes = [path.stat().st_size for path in paths]
+
+    def every_line() -> Iterator[str]:
+        for number, path in enumerate(paths):
+            for line, place in read_lines(path):
+                yield line
+                progress(what, sum(sizes[:number]) + place, sum(sizes))
+        progress("learning", sum(sizes), sum(sizes))
+
+    return (line for line in islice(every_line(), 0, None, step) if line.strip())
+
+
+def read_lines(path: Path) -> Iterator[tuple[str, int]]:
+    """Lines with the bytes read so far; a giant line comes in parts, broken at whitespace where it has any."""
+    carry = ""
+    with path.open("rb") as raw, io.TextIOWrapper(raw, encoding="utf-8") as file:
+        try:
+            while piece := file.readline(LONGEST_LINE):
+                line, carry = carry + piece, ""
+                if not piece.endswith("\n") and len(piece) == LONGEST_LINE:
+                    parts = line.rsplit(maxsplit=1)
+                    line, carry = (parts[0], " " + parts[1]) if len(parts) == 2 else (line, "")
+                yield line, raw.tell()
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{path} is not UTF-8 ({error.reason} {error.object[error.start]:#x}): "
+                f"iconv -f latin1 -t utf-8 {path.name} > new.txt"
+            ) from None
+        if carry:
+            yield carry, raw.tell()
+
+
+def untrained(kind: Kind, named: Mapping[str, str], lowercase: bool) -> tokenizers.Tokenizer:
+    """The pipeline of a kind, with an empty vocabulary."""
+    lower = normalizers.Lowercase() if lowercase else None
+    if kind == "wordpiece":
+        rust = tokenizers.Tokenizer(models.WordPiece(unk_token=named["unk_token"]))
+        rust.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+        rust.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        rust.decoder = decoders.WordPiece(prefix="##")
+    elif kind == "bpe":
+        rust = tokenizers.Tokenizer(models.BPE())
+        rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        rust.decoder = decoders.ByteLevel()
+    elif kind == "unigram":
+        rust = tokenizers.Tokenizer(models.Unigram())
+        rust.normalizer = normalizers.Sequence([normalizers.NFKC(), *([lower] if lower else [])])
+        rust.pre_tokenizer = pre_tokenizers.Metaspace()
+        rust.decoder = decoders.Metaspace()
+    else:
+        rust = tokenizers.Tokenizer(models.WordLevel(unk_token=named["unk_token"]))
+        rust.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex(r"[\s\S]"), "isolated")
+        rust.decoder = decoders.Fuse()
+    if lower and kind in ("bpe", "character"):
+        rust.normalizer = lower
+    return rust
+
+
+def count_characters(rust: tokenizers.Tokenizer, lines: Lines) -> list[str]:
+    """The characters of a text after normalisation, the most frequent first."""
+    raw: Counter[str] = Counter()
+    for line in lines("counting characters"):
+        raw.update(line)
+    counts: Counter[str] = Counter()
+    for char, count in raw.items():
+        for part in rust.normalizer.normalize_str(char) if rust.normalizer else char:
+            counts[part] += count
+    return sorted(counts, key=lambda char: (-counts[char], char))
+
+
+def learn_characters(rust: tokenizers.Tokenizer, lines: Lines, vocab_size: int, named: Named) -> None:
+    """Every character is a token."""
+    tokens = dict.fromkeys([*named.values(), *count_characters(rust, lines)])
+    vocab = {token: index for index, token in enumerate(islice(tokens, vocab_size))}
+    rust.model = models.WordLevel(vocab, unk_token=named["unk_token"])
+
+
+def learn_wordpiece(rust: tokenizers.Tokenizer, lines: Lines, vocab_size: int, named: Named) -> None:
+    """Pieces by frequency, over an alphabet that takes three quarters of the vocabulary at most.
+
+    The trainer numbers characters inside words in an order that changes from run to run. Naming them beforehand
+    makes it the same each time; they are given as special tokens, which the final vocabulary does not keep so.
+    """
+    special = list(dict.fromkeys(named.values()))
+    alphabet: list[str] = []
+    inside: list[str] = []
+    for char in count_characters(rust, lines):
+        if len(special) + len(alphabet) + len(inside) >= vocab_size * 3 // 4:
+            break
+        if not char.isspace():
+            alphabet.append(char)
+            inside += [] if is_punctuation(char) or is_ideograph(char) else ["##" + char]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        special_tokens=special + sorted(inside),
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        show_progress=False,
+    )
+    scratch = untrained("wordpiece", named, lowercase=False)
+    scratch.normalizer = rust.normalizer
+    scratch.train_from_iterator(lines("reading"), trainer)
+    rust.model = models.WordPiece(scratch.get_vocab(), unk_token=named["unk_token"])
+
+
+def learn_bpe(rust: tokenizers.Tokenizer, lines: Lines, vocab_size: int, named: Named) -> None:
+    """Merges of bytes by frequency."""
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=list(dict.fromkeys(named.values())),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    rust.train_from_iterator(lines("reading"), trainer)
+
+
+def learn_unigram(rust: tokenizers.Tokenizer, lines: Lines, vocab_size: int, named: Named) -> None:
+    """Pieces by likelihood. Equal scores come in an order that changes from run to run, and are sorted here."""
+    special = list(dict.fromkeys(named.values()))
+    trainer = trainers.UnigramTrainer(
+        vocab_size=vocab_size, special_tokens=special, unk_token=named["unk_token"], show_progress=False
+    )
+    try:
+        rust.train_from_iterator(lines("reading"), trainer)
+    except Exception as error:
+        if isinstance(error, ValueError):
+            raise
+        raise ValueError(
+            f"unigram with vocab_size={vocab_size} cannot be learnt from this text: {error}"
+        ) from None
+    pieces = json.loads(rust.to_str())["model"]["vocab"]
+    learnt = settled([(token, round(score, 6)) for token, score in pieces if token not in special])
+    vocab = [*((token, 0.0) for token in special), *learnt]
+    rust.model = models.Unigram(vocab, unk_id=special.index(named["unk_token"]), byte_fallback=False)
+
+
+def settled(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Pieces in one order: by score, then by text.
+
+    Characters that no piece kept are given the lowest scores, one step apart, as they come; they are dealt out anew
+    in alphabetical order.
+    """
+    pieces = sorted(pieces, key=lambda piece: (-piece[1], piece[0]))
+    start = len(pieces)
+    while (
+        start > 1 and len(pieces[start - 1][0]) == 1 and pieces[start - 2][1] - pieces[start - 1][1] < 1.5e-4
+    ):
+        start -= 1
+    last = sorted(token for token, _ in pieces[start - 1 :])
+    scores = [score for _, score in pieces[start - 1 :]]
+    return pieces[: start - 1] + list(zip(last, scores, strict=True))
+
+
+LEARN: dict[Kind, Callable[[tokenizers.Tokenizer, Lines, int, Named], None]] = {
+    "wordpiece": learn_wordpiece,
+    "bpe": learn_bpe,
+    "unigram": learn_unigram,
+    "character": learn_characters,
+}
+
+
+def finish(rust: tokenizers.Tokenizer, kind: Kind, named: Mapping[str, str]) -> None:
+    """Put special tokens around texts: BERT's template, or </s> after a unigram text."""
+    vocab = rust.get_vocab()
+    if kind == "wordpiece":
+        cls, sep = named["cls_token"], named["sep_token"]
+        rust.post_processor = bert_template((cls, vocab[cls]), (sep, vocab[sep]))
+    elif kind == "bpe":
+        rust.post_processor = processors.ByteLevel(trim_offsets=False)
+    elif kind == "unigram":
+        end = named["eos_token"]
+        rust.post_processor = processors.TemplateProcessing(
+            single=f"$A {end}", pair=f"$A {end} $B {end}", special_tokens=[(end, vocab[end])]
+        )

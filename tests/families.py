@@ -1,0 +1,180 @@
+"""Random small models of every family in the registry, so that a new architecture is tested by existing."""
+
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from torch import nn
+
+from glassformer.blocks.activations import ACTIVATIONS
+from glassformer.hub.registry import ARCHITECTURES, build
+
+CASES = [(name, head) for name, architecture in ARCHITECTURES.items() for head in architecture.heads]
+IN_TRANSFORMERS = [(name, head) for name, head in CASES if not name.startswith("glassformer")]
+SMOOTH = sorted(ACTIVATIONS)
+VOCABULARY, POSITIONS = 41, 40
+
+heads_and_width = st.sampled_from([(1, 6), (1, 16), (2, 8), (3, 12), (3, 15), (4, 32)])
+layers = st.integers(1, 3)
+inner = st.sampled_from([7, 16, 33])
+acts = st.sampled_from(SMOOTH)
+labels = st.integers(1, 5)
+
+
+@st.composite
+def bert_settings(draw: Any, model_type: str) -> dict[str, Any]:
+    heads, width = draw(heads_and_width)
+    return {
+        "vocab_size": VOCABULARY,
+        "hidden_size": width,
+        "num_attention_heads": heads,
+        "num_hidden_layers": draw(layers),
+        "intermediate_size": draw(inner),
+        "hidden_act": draw(acts),
+        "type_vocab_size": draw(st.integers(1, 3)),
+        "max_position_embeddings": POSITIONS,
+        "layer_norm_eps": draw(st.sampled_from([1e-12, 1e-5])),
+        "tie_word_embeddings": draw(st.booleans()),
+        "pad_token_id": 1 if "roberta" in model_type else 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+        "num_labels": draw(labels),
+    }
+
+
+@st.composite
+def distilbert_settings(draw: Any, _model_type: str) -> dict[str, Any]:
+    heads, width = draw(heads_and_width)
+    return {
+        "vocab_size": VOCABULARY,
+        "dim": width,
+        "n_heads": heads,
+        "n_layers": draw(layers),
+        "hidden_dim": draw(inner),
+        "activation": draw(st.sampled_from(["gelu", "relu"])),
+        "max_position_embeddings": POSITIONS,
+        "sinusoidal_pos_embds": draw(st.booleans()),
+        "tie_word_embeddings": draw(st.booleans()),
+        "num_labels": draw(labels),
+    }
+
+
+@st.composite
+def gpt2_settings(draw: Any, _model_type: str) -> dict[str, Any]:
+    heads, width = draw(heads_and_width)
+    return {
+        "vocab_size": VOCABULARY,
+        "n_embd": width,
+        "n_head": heads,
+        "n_layer": draw(layers),
+        "n_inner": draw(st.none() | inner),
+        "n_positions": POSITIONS,
+        "activation_function": draw(acts),
+        "scale_attn_weights": draw(st.booleans()),
+        "scale_attn_by_inverse_layer_idx": draw(st.booleans()),
+        "tie_word_embeddings": draw(st.booleans()),
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+    }
+
+
+@st.composite
+def transformer_settings(draw: Any, model_type: str) -> dict[str, Any]:
+    encoder_heads, width = draw(heads_and_width)
+    settings = {
+        "vocab_size": VOCABULARY,
+        "d_model": width,
+        "encoder_attention_heads": encoder_heads,
+        "decoder_attention_heads": draw(st.sampled_from([h for h in (1, 2, 3, 4) if width % h == 0])),
+        "encoder_layers": draw(layers),
+        "decoder_layers": draw(layers),
+        "encoder_ffn_dim": draw(inner),
+        "decoder_ffn_dim": draw(inner),
+        "activation_function": draw(acts),
+        "scale_embedding": draw(st.booleans()),
+        "max_position_embeddings": POSITIONS,
+        "tie_word_embeddings": draw(st.booleans()),
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+        "decoder_start_token_id": 0,
+        "forced_eos_token_id": 3,
+    }
+    if model_type == "marian" and draw(st.booleans()):
+        settings |= {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": VOCABULARY + 9}
+        settings["tie_word_embeddings"] = True
+    if model_type == "glassformer-transformer":
+        settings |= {"pre_norm": True, "positions": draw(st.sampled_from(["learned", "sinusoidal"]))}
+    return settings
+
+
+@st.composite
+def rnn_settings(draw: Any, _model_type: str) -> dict[str, Any]:
+    return {
+        "kind": draw(st.sampled_from(["rnn", "gru", "lstm"])),
+        "nonlinearity": draw(st.sampled_from(["tanh", "relu"])),
+        "vocab_size": VOCABULARY,
+        "embedding_size": 12,
+        "hidden_size": 12,
+        "num_layers": draw(layers),
+        "tie_word_embeddings": draw(st.booleans()),
+        "pad_token_id": 0,
+    }
+
+
+@st.composite
+def seq2seq_settings(draw: Any, _model_type: str) -> dict[str, Any]:
+    return {
+        "kind": draw(st.sampled_from(["rnn", "gru", "lstm"])),
+        "attention": draw(st.sampled_from([None, "additive", "dot", "general", "concat", "scaled_dot"])),
+        "vocab_size": VOCABULARY,
+        "embedding_size": 10,
+        "hidden_size": 12,
+        "num_layers": draw(st.integers(1, 2)),
+        "bidirectional": False,
+        "pad_token_id": 0,
+        "decoder_start_token_id": 1,
+    }
+
+
+SETTINGS = {
+    "bert": bert_settings,
+    "roberta": bert_settings,
+    "xlm-roberta": bert_settings,
+    "distilbert": distilbert_settings,
+    "gpt2": gpt2_settings,
+    "marian": transformer_settings,
+    "bart": transformer_settings,
+    "glassformer-transformer": transformer_settings,
+    "glassformer-rnn": rnn_settings,
+    "glassformer-seq2seq": seq2seq_settings,
+}
+
+
+def settings_of(model_type: str) -> st.SearchStrategy[dict[str, Any]]:
+    """Random legal settings of a family."""
+    return SETTINGS[model_type](model_type)
+
+
+def random_model(model_type: str, head: str | None, settings: dict[str, Any], seed: int = 0) -> nn.Module:
+    """A model whose every tensor matters: no zero bias, no norm that changes nothing."""
+    known = ARCHITECTURES[model_type].config.__dataclass_fields__
+    given = {key: value for key, value in settings.items() if key in known}
+    if "num_labels" in settings and "id2label" in known:
+        given["id2label"] = {number: f"label {number}" for number in range(settings["num_labels"])}
+    model = build(model_type, head, **given)
+    return shake(model, seed)
+
+
+def shake(model: nn.Module, seed: int = 0) -> nn.Module:
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in filter(lambda p: p.requires_grad, model.parameters()):
+            parameter += 0.25 * torch.randn(parameter.shape, generator=generator)
+    return model
+
+
+def sequences(seed: int = 0, lengths: tuple[int, ...] = (5, 11, 2, 8)) -> list[list[int]]:
+    """Token sequences of unequal length, free of the special ids."""
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randint(4, VOCABULARY, (length,), generator=generator).tolist() for length in lengths]
