@@ -1,45 +1,11 @@
-"""Small tokenizer folders of every kind, trained here, and the same read by transformers."""
+"""Small tokenizer folders of every kind, trained here."""
 
-import json
-import os
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer as Rust
+from text_folders import CORPUS, merge_lines, vocab_lines, write
 
 from glassformer.text.train import train
-
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-
-CORPUS = """\
-The quick brown fox jumps over the lazy dog, and the dog doesn't mind: it's a warm day in June.
-We, the readers of long books, can't say whether 1,234 pages are many or few; they're enough.
-Best-selling albums sold 124443 copies (unheard of!) while nobody was listening to the radio.
-Un petit café près de la forêt; l'été, les élèves y déjeunent. Ça va très bien, naïve Zoë.
-Der größte Fluß heißt Über-See: Mädchen schwimmen dort früh am Morgen.
-今天天气很好，我们去公园散步。他说：“明天也许会下雨。” 你好 世界
-Что ты читаешь? Я читаю книгу о море. Привет, мир! 😀 ½ ² ﬁ
-"""
-
-
-def write(folder: Path, **files: str | dict) -> Path:
-    """A folder with these files; names have _ for the dot, and values that are no strings become JSON."""
-    folder.mkdir(parents=True)
-    for name, content in files.items():
-        stem, _, suffix = name.rpartition("_")
-        text = content if isinstance(content, str) else json.dumps(content)
-        (folder / f"{stem}.{suffix}").write_text(text, encoding="utf-8")
-    return folder
-
-
-def vocab_lines(rust: Rust) -> str:
-    vocab = rust.get_vocab()
-    return "\n".join(sorted(vocab, key=vocab.__getitem__)) + "\n"
-
-
-def merge_lines(rust: Rust) -> str:
-    merges = json.loads(rust.to_str())["model"]["merges"]
-    return "#version: 0.2\n" + "\n".join(" ".join(pair) for pair in merges) + "\n"
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +23,9 @@ def folders(tmp_path_factory, corpus) -> dict[str, Path]:
     cased = vocab_lines(train([corpus], kind="wordpiece", vocab_size=500).backend.rust)
     bytes_ = train([corpus], kind="bpe", vocab_size=500).backend.rust
     merges, vocab = merge_lines(bytes_), bytes_.get_vocab()
-    roberta = {token: len(vocab) + i for i, token in enumerate(["<s>", "<pad>", "</s>", "<unk>", "<mask>"])} | vocab
+    roberta = {
+        token: len(vocab) + i for i, token in enumerate(["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    } | vocab
     return {
         "bert": write(root / "bert", vocab_txt=pieces, config_json={"model_type": "bert"}),
         "cased": write(
@@ -78,16 +46,9 @@ def folders(tmp_path_factory, corpus) -> dict[str, Path]:
             vocab_json=roberta,
             merges_txt=merges,
             tokenizer_config_json={"tokenizer_class": "RobertaTokenizer", "add_prefix_space": True},
-            special_tokens_map_json={"mask_token": {"content": "<mask>", "lstrip": True, "normalized": False}},
+            special_tokens_map_json={
+                "mask_token": {"content": "<mask>", "lstrip": True, "normalized": False}
+            },
             config_json={"model_type": "roberta"},
         ),
     }
-
-
-@pytest.fixture(scope="session")
-def data() -> Path:
-    """The shared data, or a skip."""
-    folder = Path(os.environ.get("GLASSFORMER_DATA", Path(__file__).parents[3] / "shared" / "data"))
-    if not folder.is_dir():
-        pytest.skip("no real data: put it in ../shared/data or name its folder in $GLASSFORMER_DATA")
-    return folder

@@ -20,7 +20,10 @@ def pairs(folders):
     """A readable tokenizer beside the fast one, by kind."""
     bpe = BytePairEncoding.from_files(folders["gpt2"] / "vocab.json", folders["gpt2"] / "merges.txt")
     return {
-        "uncased": (WordPiece.from_file(folders["bert"] / "vocab.txt"), Tokenizer.from_folder(folders["bert"])),
+        "uncased": (
+            WordPiece.from_file(folders["bert"] / "vocab.txt"),
+            Tokenizer.from_folder(folders["bert"]),
+        ),
         "cased": (
             WordPiece.from_file(folders["cased"] / "vocab.txt", lowercase=False),
             Tokenizer.from_folder(folders["cased"]),
@@ -33,7 +36,7 @@ def pairs(folders):
     }
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(text=texts)
 def test_any_text_gives_the_same_ids(pairs, text):
     for kind, (readable, fast) in pairs.items():
@@ -53,7 +56,7 @@ def test_every_character_gives_the_same_ids(pairs, kind, between):
     assert wrong == []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=texts)
 def test_bpe_words_join_to_the_text_and_ids_decode_to_it(pairs, text):
     bpe, fast = pairs["gpt2"]

@@ -6,14 +6,28 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from glassformer.text import Tokenizer
 
 KINDS = ["bert", "cased", "distilbert", "gpt2", "roberta"]
-WORDS = ["the", "quick", "Été", "doesn't", "124443", "今天", "книгу", "\t", "😀", "unheard-of", "  ", "[MASK]", "<mask>"]
+WORDS = [
+    "the",
+    "quick",
+    "Été",
+    "doesn't",
+    "124443",
+    "今天",
+    "книгу",
+    "\t",
+    "😀",
+    "unheard-of",
+    "  ",
+    "[MASK]",
+    "<mask>",
+]
 
 texts = st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join)
 
@@ -55,13 +69,15 @@ def plain(value):
     return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300)
 @given(
     kind=st.sampled_from(KINDS),
     batch=st.lists(st.tuples(texts, texts), min_size=1, max_size=4),
     paired=st.booleans(),
     padding=st.sampled_from([False, True, "longest", "max_length"]),
-    truncation=st.sampled_from([None, False, True, "longest_first", "only_first", "only_second", "do_not_truncate"]),
+    truncation=st.sampled_from(
+        [None, False, True, "longest_first", "only_first", "only_second", "do_not_truncate"]
+    ),
     max_length=st.integers(6, 30),
     stride=st.integers(0, 3),
     overflow=st.booleans(),
@@ -71,7 +87,19 @@ def plain(value):
     multiple=st.sampled_from([None, 1, 2]),
 )
 def test_every_option_gives_what_transformers_gives(
-    both, kind, batch, paired, padding, truncation, max_length, stride, overflow, special, left, cut_left, multiple
+    both,
+    kind,
+    batch,
+    paired,
+    padding,
+    truncation,
+    max_length,
+    stride,
+    overflow,
+    special,
+    left,
+    cut_left,
+    multiple,
 ):
     ours, theirs = both[kind]
     ours.truncation_side = theirs.truncation_side = "left" if cut_left else "right"
@@ -91,7 +119,8 @@ def test_every_option_gives_what_transformers_gives(
         max_length=max_length,
         stride=stride if overflow else 0,  # without windows Rust trips over a stride that has no meaning
         return_overflowing_tokens=overflow,
-        return_offsets_mapping=kind != "roberta",  # where Rust forgets the space before the first word of a window
+        return_offsets_mapping=kind
+        != "roberta",  # where Rust forgets the space before the first word of a window
         return_special_tokens_mask=True,
         add_special_tokens=special,
         padding_side="left" if left else None,
@@ -127,7 +156,9 @@ def test_ids_and_tokens_and_text_convert_as_in_transformers(both, kind):
     assert ours.convert_ids_to_tokens(ids, skip_special_tokens=True) == theirs.convert_ids_to_tokens(
         ids, skip_special_tokens=True
     )
-    assert ours.convert_tokens_to_ids(["the", "no such token"]) == theirs.convert_tokens_to_ids(["the", "no such token"])
+    assert ours.convert_tokens_to_ids(["the", "no such token"]) == theirs.convert_tokens_to_ids(
+        ["the", "no such token"]
+    )
     for skip in (True, False):
         assert ours.decode(ids, skip_special_tokens=skip) == theirs.decode(ids, skip_special_tokens=skip)
         assert ours.batch_decode(torch.tensor([ids]), skip_special_tokens=skip) == theirs.batch_decode(

@@ -12,16 +12,27 @@ KINDS = ["bert", "cased", "distilbert", "gpt2", "roberta"]
 ADDED = {
     "plain": ["newtoken", "wortspiel"],
     "special": [AddedToken("<ent>", special=True, normalized=False)],
-    "eats spaces": [AddedToken("<l>", lstrip=True, normalized=False), AddedToken("<r>", rstrip=True, normalized=False)],
+    "eats spaces": [
+        AddedToken("<l>", lstrip=True, normalized=False),
+        AddedToken("<r>", rstrip=True, normalized=False),
+    ],
     "holds a space": [AddedToken("two words", normalized=False)],
     "ideographs": [AddedToken("今天", normalized=False)],
     "single word": [AddedToken("fox", single_word=True, normalized=False)],
     "after normalisation": [AddedToken("Two Words", normalized=True), AddedToken("世界", normalized=True)],
 }
-words = [str(token.content if isinstance(token, AddedToken) else token) for group in ADDED.values() for token in group]
-tricky = st.one_of(pieces, st.sampled_from([*words, "<mask>", " <mask> ", "the", " fox ", "TWO WORDS", "x" * 50]))
+words = [
+    str(token.content if isinstance(token, AddedToken) else token)
+    for group in ADDED.values()
+    for token in group
+]
+tricky = st.one_of(
+    pieces, st.sampled_from([*words, "<mask>", " <mask> ", "the", " fox ", "TWO WORDS", "x" * 50])
+)
 # any Unicode at all: both sides are Rust here
-texts = st.one_of(st.lists(tricky, max_size=12).map("".join), st.text(st.characters(exclude_categories=["Cs"])))
+texts = st.one_of(
+    st.lists(tricky, max_size=12).map("".join), st.text(st.characters(exclude_categories=["Cs"]))
+)
 
 
 def whole(tokenizer, batch):
@@ -45,7 +56,7 @@ def tokenizers(folders):
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(batch=st.lists(texts, max_size=4))
 def test_cached_ids_are_whole_ids(tokenizers, batch):
     for tokenizer in tokenizers:

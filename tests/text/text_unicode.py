@@ -13,7 +13,22 @@ from hypothesis import strategies as st
 
 OLD = unicodedata.ucd_3_2_0
 EMOJI = [chr(code) for code in range(0x1F300, 0x1F5FB)]
-ODD = ["[MASK]", "[SEP]", "<|endoftext|>", "  ", " \n ", "\t", "\r\n", "\u00a0", "\u3000", "'s", "'ll", "don't", "##a", "e\u0301"]
+ODD = [
+    "[MASK]",
+    "[SEP]",
+    "<|endoftext|>",
+    "  ",
+    " \n ",
+    "\t",
+    "\r\n",
+    "\u00a0",
+    "\u3000",
+    "'s",
+    "'ll",
+    "don't",
+    "##a",
+    "e\u0301",
+]
 
 
 @cache
@@ -25,5 +40,7 @@ def known() -> list[str]:
 
 letters = st.characters(max_codepoint=0x24F, exclude_categories=["Cn", "Cs"])
 anything = st.deferred(lambda: st.sampled_from(known()))
-pieces = st.one_of(st.text(letters, max_size=8), st.text(anything, max_size=4), st.sampled_from(ODD), st.just(" "))
+pieces = st.one_of(
+    st.text(letters, max_size=8), st.text(anything, max_size=4), st.sampled_from(ODD), st.just(" ")
+)
 texts = st.lists(pieces, max_size=12).map("".join)

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,12 +75,14 @@ _File = _SafetensorsFile | _PickleFile
 
 def _unpickle(path: Path) -> Any:
     """Tensors only: a pickle that would run code is refused."""
-    try:
-        return torch.load(path, weights_only=True, map_location="cpu", mmap=True)
-    except RuntimeError as error:
-        if "mmap" not in str(error):
-            raise
-        return torch.load(path, weights_only=True, map_location="cpu")  # the format before torch 1.6
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about other pickle protocols: what cannot be read is an error anyway
+        try:
+            return torch.load(path, weights_only=True, map_location="cpu", mmap=True)
+        except RuntimeError as error:
+            if "mmap" not in str(error):
+                raise
+            return torch.load(path, weights_only=True, map_location="cpu")  # the format before torch 1.6
 
 
 def _files(folder: Path) -> list[Path]:
@@ -107,6 +110,6 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except pickle.UnpicklingError:
         raise ValueError(f"{path} holds more than tensors and was refused: loading it could run code") from None
-    except (SafetensorError, RuntimeError, EOFError, KeyError, AttributeError, TypeError, ValueError) as error:
+    except (SafetensorError, RuntimeError, EOFError, KeyError, AttributeError, TypeError, ValueError, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{path} cannot be read ({reason}); it may be cut short: fetch it again") from None

@@ -109,7 +109,8 @@ def plan_load(
     same = {name: id(tensor) for name, tensor in ours.items()}  # tied names have one identity
     canonical = {_canonical(name, architecture.prefix): name for name in file}
     rows = None if architecture.weights is None else [*architecture.weights, *architecture.heads[head].weights]
-    reads, filled, used, misshaped = [], set(), set(), []
+    reads, filled, used = [], set(), set()
+    misshaped: dict[str, str] = {}
     for entry in entries(rows, ours):
         if (name := canonical.get(entry.theirs)) is None:
             continue
@@ -121,14 +122,15 @@ def plan_load(
             reads.append(Entry(name, entry.ours, entry.op))
             filled |= {same[target] for target in entry.ours}
         elif not (fresh_head and _is_fresh(entry.ours[0])):
-            misshaped.append(f"{name}: {list(file[name])} in the file, {list(wanted)} by config.json")
+            text = f"{name}: {list(file[name])} in the file, {list(wanted)} by config.json"
+            misshaped |= dict.fromkeys(entry.ours, text)
     absent = [name for name in ours if same[name] not in filled and name not in architecture.zero_if_absent]
     new = [name for name in absent if fresh_head and _is_fresh(name)]
-    missing = [name for name in absent if name not in new]
+    missing = [name for name in absent if name not in new and name not in misshaped]
     left = [name for name in file if name not in used]
     known = [name for name in left if _known_elsewhere(architecture, _canonical(name, architecture.prefix))]
     unknown = [name for name in left if name not in known]
-    _raise_all(missing=[] if misshaped else missing, unknown=unknown, misshaped=misshaped)
+    _raise_all(missing=missing, unknown=unknown, misshaped=list(dict.fromkeys(misshaped.values())))
     dropped = [name for name in known if _dropped(architecture, _canonical(name, architecture.prefix))]
     unused = [name for name in known if name not in dropped]
     return Plan(reads, Report([name for entry in reads for name in entry.ours], new, unused))

@@ -1,0 +1,313 @@
+"""Loading and saving: what is in a folder, what is wrong with it, and what it costs."""
+
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from families import random_model, sequences
+from safetensors.torch import load_file, save_file
+from torch.testing import assert_close
+
+import glassformer as gf
+from glassformer.inspect.laws import pad, run
+
+BERT = {
+    "vocab_size": 41,
+    "hidden_size": 12,
+    "num_attention_heads": 3,
+    "num_hidden_layers": 2,
+    "intermediate_size": 20,
+    "max_position_embeddings": 40,
+}
+GPT = {"vocab_size": 41, "n_embd": 12, "n_head": 3, "n_layer": 2, "n_positions": 40}
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """A BERT with its masked-LM head."""
+    return gf.save(random_model("bert", "fill-mask", BERT), tmp_path / "model")
+
+
+def rewrite(folder, change):
+    """Change the tensors of a folder's file."""
+    tensors = load_file(folder / "model.safetensors")
+    save_file(change(tensors), folder / "model.safetensors")
+
+
+def edit_config(folder, **changes):
+    raw = json.loads((folder / "config.json").read_text())
+    raw = {key: value for key, value in {**raw, **changes}.items() if value != "REMOVE"}
+    (folder / "config.json").write_text(json.dumps(raw))
+
+
+def same_outputs(one, other):
+    ids, mask = pad(sequences(), one)
+    ours, theirs = run(one, ids, mask), run(other, ids, mask)
+    for name in ours:
+        assert_close(theirs[name], ours[name], atol=0, rtol=0)
+
+
+def test_load_gives_eval_mode_and_a_report(folder):
+    model = gf.load(folder)
+    assert not model.training
+    assert model.load_report.new == []
+    assert model.load_report.unused == []
+    assert "embeddings.token.weight" in model.load_report.loaded
+    assert model.head.decoder.weight is model.embeddings.token.weight
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_pickled_weights_load_without_running_code(folder, legacy):
+    model = gf.load(folder)
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save(tensors, folder / "pytorch_model.bin", _use_new_zipfile_serialization=not legacy)
+    same_outputs(model, gf.load(folder))
+
+
+def test_a_malicious_pickle_is_refused(folder, tmp_path):
+    mark = tmp_path / "ran"
+
+    class Evil:
+        def __reduce__(self):
+            return (Path.touch, (mark,))
+
+    (folder / "model.safetensors").unlink()
+    with (folder / "pytorch_model.bin").open("wb") as file:
+        pickle.dump({"a": Evil()}, file)
+    with pytest.raises(ValueError, match="refused: loading it could run code"):
+        gf.load(folder)
+    torch.save({"a": Evil()}, folder / "pytorch_model.bin")
+    with pytest.raises(ValueError, match="refused: loading it could run code"):
+        gf.load(folder)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "bin"])
+def test_sharded_weights_load(folder, suffix):
+    model = gf.load(folder)
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    stem = "model" if suffix == "safetensors" else "pytorch_model"
+    names = sorted(tensors)
+    weight_map = {}
+    for number, part in enumerate((names[::2], names[1::2]), 1):
+        file = f"{stem}-{number:05}-of-00002.{suffix}"
+        shard = {name: tensors[name] for name in part}
+        save_file(shard, folder / file) if suffix == "safetensors" else torch.save(shard, folder / file)
+        weight_map |= dict.fromkeys(part, file)
+    index = folder / f"{stem}.{suffix}.index.json"
+    index.write_text(json.dumps({"weight_map": weight_map}))
+    same_outputs(model, gf.load(folder))
+    (folder / f"{stem}-00002-of-00002.{suffix}").unlink()
+    with pytest.raises(ValueError, match=f"names 1 files that are not there: {stem}-00002"):
+        gf.load(folder)
+    index.write_text(json.dumps({"weight_map": {"a": "../../etc/passwd"}}))
+    with pytest.raises(ValueError, match="outside its folder"):
+        gf.load(folder)
+
+
+@pytest.mark.parametrize("keep", [0, 4, 100, -1])
+def test_a_cut_file_is_a_one_line_error(folder, keep):
+    content = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(content[:keep])
+    with pytest.raises(ValueError, match=r"cannot be read .*fetch it again") as caught:
+        gf.load(folder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("keep", [0, 4, 100, -100])
+def test_a_cut_pickle_is_a_one_line_error(folder, keep):
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    content = (folder / "pytorch_model.bin").read_bytes()
+    (folder / "pytorch_model.bin").write_bytes(content[:keep])
+    with pytest.raises(ValueError, match="pytorch_model.bin") as caught:
+        gf.load(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_all_that_is_wrong_is_said_at_once(folder):
+    def spoil(tensors):
+        tensors.pop("bert.encoder.layer.1.attention.self.key.bias")
+        tensors["bert.embeddings.LayerNorm.weight"] = torch.ones(13)
+        return tensors | {"bert.encoder.layer.7.surprise": torch.ones(1)}
+
+    rewrite(folder, spoil)
+    with pytest.raises(ValueError, match="do not fit") as caught:
+        gf.load(folder)
+    text = str(caught.value)
+    assert "bert.encoder.layer.7.surprise" in text
+    assert "layers.1.attention.key.bias" in text
+    assert "bert.embeddings.LayerNorm.weight: [13] in the file, [12] by config.json" in text
+
+
+def test_shapes_are_checked_before_memory_is_taken(folder):
+    """A config that asks for terabytes is refused by the shapes alone."""
+    edit_config(folder, vocab_size=10**12)
+    with pytest.raises(ValueError, match=r"\[1000000000000, 12\] by config.json"):
+        gf.load(folder)
+
+
+def test_old_files_load(folder):
+    """gamma and beta, buffers of long ago, an extra head, tied copies written out."""
+    model = gf.load(folder)
+
+    def age(tensors):
+        aged = {
+            name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
+            for name, tensor in tensors.items()
+        }
+        return aged | {
+            "bert.embeddings.position_ids": torch.arange(40)[None],
+            "cls.predictions.decoder.weight": tensors["bert.embeddings.word_embeddings.weight"].clone(),
+            "cls.seq_relationship.weight": torch.randn(2, 12),
+            "cls.seq_relationship.bias": torch.randn(2),
+            "bert.pooler.dense.weight": torch.randn(12, 12),
+            "bert.pooler.dense.bias": torch.randn(12),
+        }
+
+    rewrite(folder, age)
+    old = gf.load(folder)
+    same_outputs(model, old)
+    assert sorted(old.load_report.unused) == [
+        "bert.pooler.dense.bias",
+        "bert.pooler.dense.weight",
+        "cls.seq_relationship.bias",
+        "cls.seq_relationship.weight",
+    ]
+
+
+def test_a_bare_file_may_lack_or_have_the_prefix(tmp_path):
+    model = random_model("bert", None, BERT)
+    folder = gf.save(model, tmp_path)
+    assert "embeddings.word_embeddings.weight" in load_file(folder / "model.safetensors")
+    rewrite(folder, lambda tensors: {f"bert.{name}": tensor for name, tensor in tensors.items()})
+    same_outputs(model, gf.load(folder))
+
+
+def test_a_bare_model_without_a_pooler(folder):
+    model = gf.load(folder, head=None)
+    assert model.pooler is None
+    assert model(input_ids=torch.tensor([[5, 6]]))._fields == ("last_hidden_state",)
+
+
+def test_a_fresh_head_is_asked_for_and_reported(folder, caplog):
+    model = gf.load(folder, head="text-classification", labels=["no", "maybe", "yes"])
+    assert model(input_ids=torch.tensor([[5, 6]])).logits.shape == (1, 3)
+    assert sorted(model.load_report.new) == ["head.output.bias", "head.output.weight", "pooler.dense.bias", "pooler.dense.weight"]
+    assert "cls.predictions.bias" in model.load_report.unused
+    assert model.config.id2label == {0: "no", 1: "maybe", 2: "yes"}
+    assert "4 new with random values" in caplog.text
+    assert not any(p.is_meta for p in model.parameters())
+
+
+def test_more_labels_than_the_file_has_is_a_fresh_head(tmp_path):
+    folder = gf.save(random_model("bert", "text-classification", BERT), tmp_path)
+    assert gf.load(folder, labels=5).head.output.weight.shape == (5, 12)
+    assert gf.load(folder, labels=2).load_report.new == []
+
+
+def test_a_missing_head_that_nobody_asked_for_is_an_error(folder):
+    edit_config(folder, architectures=["BertForSequenceClassification"])
+    with pytest.raises(ValueError, match=r"missing from the file: .*head.output.weight"):
+        gf.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_type": "REMOVE"}, 'has no "model_type"; add one of: bert'),
+        ({"model_type": "llama"}, "model_type 'llama' is not supported; supported: bert"),
+        ({"architectures": ["BertForMultipleChoice"]}, "BertForMultipleChoice, which is not supported"),
+        ({"hidden_act": "golu"}, "unknown activation 'golu'"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key', which is not"),
+        ({"is_decoder": True}, "is_decoder = True, which is not supported"),
+        ({"num_attention_heads": 5}, "a width of 12 cannot be shared by 5 heads"),
+        ({"id2label": {"0": "a", "7": "b"}}, "must number the labels 0 to 1"),
+    ],
+)
+def test_a_config_that_cannot_be_carried_out_is_refused(folder, changes, message):
+    edit_config(folder, **changes)
+    with pytest.raises(ValueError, match=message):
+        gf.load(folder)
+
+
+def test_other_wrong_input_is_explained(folder, tmp_path):
+    with pytest.raises(ValueError, match="bert has no head 'poetry'; it has: None, fill-mask"):
+        gf.load(folder, head="poetry")
+    with pytest.raises(ValueError, match="dtype 'int8' is not one of"):
+        gf.load(folder, dtype="int8")
+    with pytest.raises(ValueError, match=r"has no config\.json"):
+        gf.load(tmp_path)
+    with pytest.raises(ValueError, match="is a file; give the folder"):
+        gf.load(folder / "config.json")
+    with pytest.raises(ValueError, match="there is no folder"):
+        gf.load(tmp_path / "nowhere")
+    (folder / "config.json").write_text("{")
+    with pytest.raises(ValueError, match="is not valid json"):
+        gf.load(folder)
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match="holds no weights; looked for model.safetensors"):
+        gf.load(folder)
+
+
+def test_dtype_defaults_to_the_files_and_can_be_chosen(folder):
+    half = gf.load(folder, dtype="bfloat16")
+    assert {p.dtype for p in half.parameters()} == {torch.bfloat16}
+    gf.save(half, folder)
+    assert {p.dtype for p in gf.load(folder).parameters()} == {torch.bfloat16}
+    assert {p.dtype for p in gf.load(folder, dtype=torch.float32).parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize(("model_type", "head", "settings"), [("bert", "fill-mask", BERT), ("gpt2", "text-generation", GPT)])
+def test_saving_over_the_loaded_folder_and_training_on(model_type, head, settings, tmp_path):
+    """The weights are mapped from the file that is being replaced."""
+    folder = gf.save(random_model(model_type, head, settings), tmp_path)
+    model = gf.load(folder)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)
+    gf.save(model, folder)
+    same_outputs(model, gf.load(folder))
+    assert not [path for path in folder.iterdir() if "partial" in path.name]
+
+
+def test_unknown_names_of_the_package_are_explained():
+    with pytest.raises(AttributeError, match="glassformer has no 'lode'; it has: "):
+        gf.lode  # noqa: B018
+    with pytest.raises(ValueError, match="bert has no setting hidden; it has: model_type, vocab_size"):
+        gf.build("bert", hidden=3)
+
+
+PEAK = """
+import resource, sys, torch, glassformer as gf
+import glassformer.hub.load
+from pathlib import Path
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+model = gf.load(sys.argv[1])
+total = sum(float(p.sum()) for p in model.parameters())  # every page is touched
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+weights = sum(p.numel() * p.element_size() for p in model.parameters())
+print((after - before) * 1024 / weights)
+"""
+
+
+@pytest.mark.parametrize(
+    ("model_type", "settings"),
+    [
+        ("bert", {"vocab_size": 20000, "num_hidden_layers": 8}),
+        ("gpt2", {"vocab_size": 20000, "n_layer": 8}),
+    ],
+)
+def test_loading_needs_no_second_copy(model_type, settings, tmp_path):
+    """Peak memory at most 1.3 times the weights, transposed and split tensors included."""
+    head = "fill-mask" if model_type == "bert" else "text-generation"
+    folder = gf.save(gf.build(model_type, head, **settings), tmp_path)
+    done = subprocess.run([sys.executable, "-c", PEAK, folder], capture_output=True, text=True, check=True)
+    assert float(done.stdout) <= 1.3

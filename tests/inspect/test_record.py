@@ -1,0 +1,159 @@
+"""Recording and editing: what is seen is what was computed, and nothing stays behind."""
+
+import pytest
+import torch
+from families import CASES, random_model, sequences
+from torch.testing import assert_close
+
+import glassformer as gf
+from glassformer.inspect.laws import pad, run
+
+BERT = {
+    "vocab_size": 41,
+    "hidden_size": 12,
+    "num_attention_heads": 3,
+    "num_hidden_layers": 3,
+    "intermediate_size": 20,
+    "max_position_embeddings": 40,
+}
+
+
+@pytest.fixture
+def bert():
+    return random_model("bert", None, BERT)
+
+
+def batch(model):
+    ids, mask = pad(sequences(), model)
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def test_berts_named_values_by_hand(bert):
+    """hidden_states[0] is the embedding output, [-1] the last hidden state, the pooler tanh(dense(first token))."""
+    inputs = batch(bert)
+    with torch.no_grad(), gf.record(bert, "*") as seen:
+        out = bert(**inputs)
+    ids, table = inputs["input_ids"], bert.embeddings
+    total = table.token.weight[ids] + table.segment.weight[0] + table.position.weight[: ids.shape[1]]
+    centred = total - total.mean(-1, keepdim=True)
+    scaled = centred / (centred.square().mean(-1, keepdim=True) + bert.config.layer_norm_eps).sqrt()
+    assert_close(seen.hidden_states[0], scaled * table.norm.weight + table.norm.bias)
+    assert_close(seen.hidden_states[-1], out.last_hidden_state, atol=0, rtol=0)
+    assert len(seen.hidden_states) == 1 + BERT["num_hidden_layers"]
+    dense = bert.pooler.dense
+    with torch.no_grad():
+        assert_close(out.pooler_output, torch.tanh(out.last_hidden_state[:, 0] @ dense.weight.T + dense.bias))
+
+
+def test_masked_lm_scores_are_the_head_on_the_last_hidden_state():
+    model = random_model("bert", "fill-mask", BERT)
+    with torch.no_grad(), gf.record(model, "*") as seen:
+        logits = model(**batch(model)).logits
+    head = model.head
+    x = torch.nn.functional.gelu(seen.hidden_states[-1] @ head.dense.weight.T + head.dense.bias)
+    x = torch.nn.functional.layer_norm(x, (12,), head.norm.weight, head.norm.bias, model.config.layer_norm_eps)
+    assert_close(logits, x @ model.embeddings.token.weight.T + head.bias)
+
+
+def test_one_attention_head_by_hand(bert):
+    inputs = batch(bert)
+    with torch.no_grad(), gf.record(bert, "*") as seen:
+        bert(**inputs)
+    query, key, value = (seen[f"layers.1.attention.{part}"].unflatten(-1, (3, 4)) for part in ("query", "key", "value"))
+    scores = torch.einsum("bthk,bshk->bhts", query, key) / 4**0.5
+    assert_close(seen["layers.1.attention.scores"], scores)
+    pattern = scores.masked_fill(inputs["attention_mask"][:, None, None] == 0, float("-inf")).softmax(-1)
+    assert_close(seen["layers.1.attention.pattern"], pattern)
+    assert_close(seen["layers.1.attention.mixed"], torch.einsum("bhts,bshk->bthk", pattern, value))
+
+
+@pytest.mark.parametrize(("model_type", "head"), CASES)
+def test_every_family_can_be_recorded(model_type, head):
+    model = small(model_type, head)
+    with gf.record(model, "*") as seen:
+        run(model, *pad(sequences(), model))
+    assert seen
+    if any("attention" in name for name, _ in model.named_modules()):
+        assert seen.attentions
+        for pattern in seen.attentions:
+            sums = pattern.sum(-1)
+            assert_close(sums, sums.round())  # every row sums to one, or to zero where it may look nowhere
+
+
+def test_zeroing_a_head_equals_zeroing_its_columns_of_the_output(bert):
+    inputs = batch(bert)
+
+    def without_head(mixed):
+        return mixed * torch.tensor([1.0, 0.0, 1.0])[:, None]
+
+    with torch.no_grad():
+        with gf.record(bert, edit={"layers.1.attention.mixed": without_head}):
+            edited = bert(**inputs).last_hidden_state
+        bert.layers[1].attention.output.weight[:, 4:8] = 0.0
+        assert_close(edited, bert(**inputs).last_hidden_state)
+
+
+def test_an_edited_pattern_changes_what_follows_and_is_what_is_seen(bert):
+    inputs = batch(bert)
+    with torch.no_grad():
+        plain = bert(**inputs).last_hidden_state
+        with gf.record(bert, "layers.0.attention.pattern", edit={"layers.0.*pattern": torch.zeros_like}) as seen:
+            edited = bert(**inputs).last_hidden_state
+        again = bert(**inputs).last_hidden_state
+    assert not seen["layers.0.attention.pattern"].any()
+    assert (plain - edited).abs().max() > 1e-3
+    assert_close(again, plain, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("how", ["wrapper", "in place"])
+def test_compiled_models_are_heard(bert, how):
+    compiled = torch.compile(bert, backend="eager") if how == "wrapper" else bert
+    if how == "in place":
+        bert.compile(backend="eager")
+    inputs = batch(bert)
+    with torch.no_grad():
+        plain = compiled(**inputs).last_hidden_state
+        with gf.record(compiled, "layers.*.attention.pattern") as seen:
+            recorded = compiled(**inputs).last_hidden_state
+        after = compiled(**inputs).last_hidden_state
+    assert sorted(seen) == [f"layers.{number}.attention.pattern" for number in range(3)]
+    assert_close(recorded, plain, atol=1e-5, rtol=1e-5)
+    assert_close(after, plain, atol=0, rtol=0)
+
+
+def test_hooks_are_removed_even_when_the_model_fails(bert):
+    with pytest.raises(IndexError), gf.record(bert, "*"):
+        bert(input_ids=torch.tensor([[10**6]]))
+    assert not any(part._forward_hooks or part._forward_pre_hooks for part in bert.modules())
+
+
+def test_the_last_call_is_kept(bert):
+    with torch.no_grad(), gf.record(bert, "embeddings") as seen:
+        bert(input_ids=torch.tensor([[5, 6, 7]]))
+        bert(input_ids=torch.tensor([[5, 6]]))
+    assert seen["embeddings"].shape == (1, 2, 12)
+
+
+def test_gradients_flow_through_what_is_recorded(bert):
+    with gf.record(bert, "layers.0.attention.pattern") as seen:
+        bert(input_ids=torch.tensor([[5, 6, 7]])).last_hidden_state.sum().backward()
+    assert seen["layers.0.attention.pattern"].requires_grad
+
+
+def test_wrong_names_and_edits_are_explained(bert):
+    with pytest.raises(ValueError, match=r"no module is called 'layers.0.attention.patern'; near it: layers.0"):
+        gf.record(bert, "layers.0.attention.patern").__enter__()
+    with gf.record(bert, "embeddings") as seen, pytest.raises(KeyError, match="was not recorded"):
+        seen["layers.0"]
+    with (
+        pytest.raises(ValueError, match=r"must return a tensor of shape \(1, 2, 12\)"),
+        gf.record(bert, edit={"embeddings": lambda x: x[:, :1]}),
+    ):
+        bert(input_ids=torch.tensor([[5, 6]]))
+
+
+def small(model_type, head):
+    from families import settings_of
+    from hypothesis import find
+
+    return random_model(model_type, head, find(settings_of(model_type), lambda _: True))

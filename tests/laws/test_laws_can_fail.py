@@ -1,0 +1,69 @@
+"""Each law catches the fault it is there for: a check that cannot fail proves nothing."""
+
+import pytest
+import torch
+from families import random_model, sequences
+
+from glassformer.blocks.cache import KVCache
+from glassformer.blocks.packing import Causal, Dense, Packed
+from glassformer.inspect import laws
+
+GPT = {"vocab_size": 41, "n_embd": 12, "n_head": 3, "n_layer": 2, "n_positions": 40}
+BERT = {
+    "vocab_size": 41,
+    "hidden_size": 12,
+    "num_attention_heads": 3,
+    "num_hidden_layers": 2,
+    "intermediate_size": 20,
+    "max_position_embeddings": 40,
+}
+
+
+@pytest.fixture
+def gpt():
+    return random_model("gpt2", "text-generation", GPT)
+
+
+@pytest.fixture
+def bert():
+    return random_model("bert", None, BERT)
+
+
+def test_padding_that_leaks_is_seen(bert, monkeypatch):
+    monkeypatch.setattr(Dense, "over", staticmethod(lambda *_: Dense()))
+    assert laws.padding_is_invisible(bert, sequences()) > 1e-3
+
+
+def test_sequences_that_see_each_other_are_seen(bert, monkeypatch):
+    def attend(_self, query, key, value, *, scale, dropout):
+        return Dense().attend(query[None], key[None], value[None], scale=scale, dropout=dropout)[0]
+
+    monkeypatch.setattr(Packed, "attend", attend)
+    assert laws.padding_is_invisible(bert, sequences()) > 1e-3
+
+
+def test_looking_ahead_is_seen(gpt, monkeypatch):
+    monkeypatch.setattr(Causal, "attend", Dense.attend)
+    monkeypatch.setattr(Causal, "mask", None)
+    assert laws.later_changes_nothing_earlier(gpt, sequences()) > 1e-3
+
+
+def test_a_cache_that_miscounts_is_seen(gpt, monkeypatch):
+    counted = KVCache.positions
+    monkeypatch.setattr(KVCache, "positions", lambda self, tokens: counted(self, tokens) + 1)
+    assert laws.cache_equals_no_cache(gpt, sequences()) > 1e-3
+
+
+def test_a_readable_path_of_its_own_is_seen(bert):
+    attend = bert.layers[0].attention.readable
+    bert.layers[0].attention.readable = lambda *args: 1.01 * attend(*args)
+    assert laws.readable_equals_fused(bert, sequences()) > 1e-4
+
+
+def test_a_hook_left_behind_is_seen(bert):
+    bert.layers[0].register_forward_hook(lambda *_: None)
+    assert laws.looking_changes_nothing(bert, sequences()) == float("inf")
+
+
+def test_not_a_number_is_a_breach():
+    assert laws.error(torch.tensor([float("nan")]), torch.tensor([1.0])) == float("inf")

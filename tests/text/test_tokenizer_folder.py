@@ -1,0 +1,171 @@
+"""Folders in and out: every format is read as transformers reads it, and what is saved reads back the same there."""
+
+import json
+import shutil
+
+import pytest
+from text_folders import CORPUS, write
+from transformers import AutoTokenizer
+
+from glassformer.text import Tokenizer
+from glassformer.text.train import train
+
+TEXTS = [
+    *CORPUS.splitlines(),
+    "",
+    " ",
+    "a [MASK] b<mask>c <|endoftext|> </s>",
+    "  two  spaces \n and lines\n",
+]
+PAIRS = list(reversed(TEXTS))
+
+
+def assert_same_ids(ours, theirs):
+    for tokenizer in (ours, theirs):
+        tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    found, expected = ours(TEXTS, PAIRS, padding=True), theirs(TEXTS, PAIRS, padding=True)
+    assert dict(found) == dict(expected)
+    assert dict(ours(TEXTS)) == dict(theirs(TEXTS))
+    assert [ours.decode(row) for row in ours(TEXTS)["input_ids"]] == [
+        theirs.decode(row) for row in theirs(TEXTS)["input_ids"]
+    ]
+
+
+@pytest.mark.parametrize("kind", ["bert", "cased", "distilbert", "gpt2", "roberta"])
+def test_old_folders_read_and_save_as_transformers_reads_them(folders, tmp_path, kind):
+    ours = Tokenizer.from_folder(folders[kind])
+    assert_same_ids(ours, AutoTokenizer.from_pretrained(str(folders[kind])))
+    ours = Tokenizer.from_folder(folders[kind])
+    ours.save(tmp_path / "new")
+    shutil.copy(folders[kind] / "config.json", tmp_path / "new")
+    assert_same_ids(ours, AutoTokenizer.from_pretrained(str(tmp_path / "new")))
+    again = Tokenizer.from_folder(tmp_path / "new")
+    assert_same_ids(again, AutoTokenizer.from_pretrained(str(tmp_path / "new")))
+    assert dict(again(TEXTS)) == dict(ours(TEXTS))
+    assert again.settings.names == ours.settings.names
+    assert again.model_max_length == ours.model_max_length
+    assert not list((tmp_path / "new").glob(".*"))
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "roberta"])
+def test_folders_that_transformers_wrote(folders, tmp_path, kind):
+    theirs = AutoTokenizer.from_pretrained(str(folders[kind]))
+    theirs.add_tokens(["newtoken"])
+    theirs.add_special_tokens({"additional_special_tokens": ["<ent>"]})
+    theirs.model_max_length = 77
+    theirs.save_pretrained(str(tmp_path))
+    shutil.copy(folders[kind] / "config.json", tmp_path)
+    ours = Tokenizer.from_folder(tmp_path)
+    assert ours.model_max_length == 77
+    assert_same_ids(ours, theirs)
+    text = "a newtoken and<ent> newtokens"
+    assert ours.encode(text) == theirs.encode(text)
+    assert set(ours.all_special_ids) == set(theirs.all_special_ids)
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "roberta"])
+def test_added_tokens_survive_saving(folders, tmp_path, kind):
+    ours = Tokenizer.from_folder(folders[kind])
+    size = len(ours)
+    assert ours.add_tokens(["newtoken", "the two"]) == 2
+    assert ours.add_tokens("<ent>", special_tokens=True) == 1
+    assert ours.add_tokens(["newtoken"]) == 0
+    assert len(ours) == size + 3
+    text = "a newtoken the two <ent> end"
+    assert "newtoken" in ours.tokenize(text)
+    ours.save(tmp_path)
+    shutil.copy(folders[kind] / "config.json", tmp_path)
+    theirs = AutoTokenizer.from_pretrained(str(tmp_path))
+    again = Tokenizer.from_folder(tmp_path)
+    assert ours.encode(text) == again.encode(text) == theirs.encode(text)
+    assert set(again.all_special_tokens) == set(theirs.all_special_tokens) == set(ours.all_special_tokens)
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram", "character"])
+def test_trained_tokenizers_load_in_transformers(corpus, tmp_path, kind):
+    ours = train([corpus], kind=kind, vocab_size=400)
+    ours.model_max_length = 99
+    ours.save(tmp_path)
+    (tmp_path / "config.json").write_text(
+        json.dumps({"model_type": "bert" if kind == "wordpiece" else "gpt2"})
+    )
+    theirs = AutoTokenizer.from_pretrained(str(tmp_path))
+    assert theirs.model_max_length == 99
+    assert_same_ids(ours, theirs)
+    assert_same_ids(Tokenizer.from_folder(tmp_path), theirs)
+
+
+def test_a_chinese_gpt2_has_berts_vocabulary(folders, tmp_path):
+    folder = write(
+        tmp_path / "gpt",
+        vocab_txt=(folders["bert"] / "vocab.txt").read_text(encoding="utf-8"),
+        config_json={"model_type": "gpt2", "tokenizer_class": "BertTokenizer", "n_positions": 1024},
+    )
+    ours, theirs = Tokenizer.from_folder(folder), AutoTokenizer.from_pretrained(str(folder))
+    assert ours(TEXTS)["input_ids"] == theirs(TEXTS)["input_ids"]
+    assert ours.model_max_length == 1024
+    assert "token_type_ids" not in ours("a")  # GPT-2 would add them to its embeddings as if they were words
+
+
+@pytest.mark.parametrize(
+    ("model", "limit"),
+    [
+        ({"model_type": "bert", "max_position_embeddings": 512}, 512),
+        ({"model_type": "gpt2", "n_positions": 1024}, 1024),
+        ({"model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
+        ({"model_type": "bert"}, int(1e30)),
+    ],
+)
+def test_the_model_says_how_long_a_text_may_be(folders, tmp_path, model, limit):
+    vocab = (folders["bert"] / "vocab.txt").read_text(encoding="utf-8")
+    assert (
+        Tokenizer.from_folder(write(tmp_path / "x", vocab_txt=vocab, config_json=model)).model_max_length
+        == limit
+    )
+
+
+def test_special_tokens_may_be_objects_and_new(folders, tmp_path):
+    vocab, merges = (
+        (folders["gpt2"] / name).read_text(encoding="utf-8") for name in ("vocab.json", "merges.txt")
+    )
+    folder = write(
+        tmp_path / "x",
+        vocab_json=vocab,
+        merges_txt=merges,
+        tokenizer_config_json={
+            "pad_token": {"__type": "AddedToken", "content": "<pad>"},
+            "padding_side": "left",
+        },
+        config_json={"model_type": "gpt2"},
+    )
+    ours, theirs = Tokenizer.from_folder(folder), AutoTokenizer.from_pretrained(str(folder))
+    assert ours.pad_token == "<pad>"
+    assert ours.padding_side == "left"
+    assert_same_ids(ours, theirs)
+
+
+BROKEN = {
+    "no folder": (None, "is not a folder"),
+    "an empty folder": ({}, "holds no tokenizer"),
+    "a corrupt tokenizer.json": ({"tokenizer_json": '{"model": '}, "tokenizer.json cannot be read"),
+    "a tokenizer.json of something else": ({"tokenizer_json": {"a": 1}}, "tokenizer.json cannot be read"),
+    "a corrupt config": ({"vocab_txt": "[UNK]\n", "tokenizer_config_json": "{"}, "is not valid JSON"),
+    "a list for a config": ({"vocab_txt": "[UNK]\n", "tokenizer_config_json": "[]"}, "not a JSON object"),
+    "an empty vocab.txt": ({"vocab_txt": "\n"}, "vocab.txt is empty"),
+    "a vocab.txt without [UNK]": ({"vocab_txt": "a\nb\n"}, r"has no \[UNK\]"),
+    "merges of another vocabulary": (
+        {"vocab_json": {"a": 0, "b": 1}, "merges_txt": "a b\n"},
+        "'ab' of merge 'a b'",
+    ),
+    "merges that are no pairs": ({"vocab_json": {"a": 0}, "merges_txt": "a\n"}, "line 1 is 'a'"),
+}
+
+
+@pytest.mark.parametrize(("files", "message"), BROKEN.values(), ids=BROKEN)
+def test_broken_folders_say_what_is_wrong(tmp_path, files, message):
+    folder = tmp_path / "broken"
+    if files is not None:
+        write(folder, **files)
+    with pytest.raises(ValueError, match=message) as error:
+        Tokenizer.from_folder(folder)
+    assert "\n" not in str(error.value)
