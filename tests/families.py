@@ -110,9 +110,10 @@ def transformer_settings(draw: Any, model_type: str) -> dict[str, Any]:
 
 @st.composite
 def rnn_settings(draw: Any, _model_type: str) -> dict[str, Any]:
+    kind = draw(st.sampled_from(["rnn", "gru", "lstm"]))
     return {
-        "kind": draw(st.sampled_from(["rnn", "gru", "lstm"])),
-        "nonlinearity": draw(st.sampled_from(["tanh", "relu"])),
+        "kind": kind,
+        "nonlinearity": draw(st.sampled_from(["tanh", "relu"])) if kind == "rnn" else "tanh",
         "vocab_size": VOCABULARY,
         "embedding_size": 12,
         "hidden_size": 12,

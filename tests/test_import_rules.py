@@ -66,7 +66,13 @@ def test_a_room_imports_only_what_lies_below_it(room):
 
 def test_blocks_import_only_torch_and_the_standard_library():
     for path in (PACKAGE / "blocks").rglob("*.py"):
-        third_party = {
-            name.split(".")[0] for name in imports(ast.parse(path.read_text()), "glassformer.blocks")
-        } & {"numpy", "tokenizers", "safetensors", "huggingface_hub", "transformers", "rich", "typer"}
+        third_party = {name.split(".")[0] for name in imports(ast.parse(path.read_text()), "glassformer.blocks")} & {
+            "numpy",
+            "tokenizers",
+            "safetensors",
+            "huggingface_hub",
+            "transformers",
+            "rich",
+            "typer",
+        }
         assert not third_party, f"{path.name} imports {third_party}"

@@ -33,9 +33,7 @@ def formula(name, attention, q, m):
         case "general":
             return q @ (weights["scorer.memory.weight"] @ m)
         case "concat":
-            return (
-                weights["scorer.weigh.weight"][0] @ (weights["scorer.both.weight"] @ torch.cat([q, m])).tanh()
-            )
+            return weights["scorer.weigh.weight"][0] @ (weights["scorer.both.weight"] @ torch.cat([q, m])).tanh()
     mixed = weights["scorer.query.weight"] @ q + weights["scorer.memory.weight"] @ m
     return weights["scorer.weigh.weight"][0] @ mixed.tanh()
 

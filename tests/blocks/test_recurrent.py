@@ -37,9 +37,7 @@ def masks(draw):
 
 def build(kind, nonlinearity="tanh", *, layers=1, bidirectional=False, seed=0, **more):
     torch.manual_seed(seed)
-    return Recurrent(
-        kind, D, W, layers=layers, bidirectional=bidirectional, nonlinearity=nonlinearity, **more
-    ).eval()
+    return Recurrent(kind, D, W, layers=layers, bidirectional=bidirectional, nonlinearity=nonlinearity, **more).eval()
 
 
 def random_state(block, batch):
@@ -62,9 +60,7 @@ def by_cells(block, x, state):
             given, ways = x, []
         options = {"nonlinearity": block.kernel.nonlinearity} if block.kind == "rnn" else {}
         cell = CELLS[block.kind](given.shape[-1], W, **options)
-        cell.load_state_dict(
-            dict(zip(["weight_ih", "weight_hh", "bias_ih", "bias_hh"], weights, strict=True))
-        )
+        cell.load_state_dict(dict(zip(["weight_ih", "weight_hh", "bias_ih", "bias_hh"], weights, strict=True)))
         memory = (hidden, state.cell[row]) if block.kind == "lstm" else hidden
         backward = row % block.directions == 1
         steps = []
@@ -83,9 +79,7 @@ def by_cells(block, x, state):
 @every_way
 @settings(deadline=None, max_examples=20)
 @given(keep=masks(), seed=st.integers(0, 99))
-def test_stepwise_equals_fused_in_outputs_state_and_gradients(
-    kind, nonlinearity, layers, bidirectional, keep, seed
-):
+def test_stepwise_equals_fused_in_outputs_state_and_gradients(kind, nonlinearity, layers, bidirectional, keep, seed):
     block = build(kind, nonlinearity, layers=layers, bidirectional=bidirectional, seed=seed)
     x, state = torch.randn(*keep.shape, D), random_state(block, len(keep))
     results = []
@@ -236,9 +230,7 @@ def test_an_edited_gate_changes_what_follows_and_nothing_stays(kind, gate, bidir
     block, x = build(kind, layers=2, bidirectional=bidirectional), torch.randn(2, 4, D)
     before, _ = block(x)
     steps = iter(range(4))
-    with record(
-        block, edit={f"layers.1.left_to_right.{gate}": lambda v: v * 0 - 1 if next(steps) == 2 else v}
-    ):
+    with record(block, edit={f"layers.1.left_to_right.{gate}": lambda v: v * 0 - 1 if next(steps) == 2 else v}):
         edited, _ = block(x)
     assert_close(edited[:, :2], before[:, :2], atol=1e-5, rtol=1e-5)
     changed = (edited - before).abs()
@@ -287,9 +279,7 @@ def test_builds_without_memory(kind, nonlinearity):
     with torch.device("meta"):
         block = build(kind, nonlinearity, layers=2, bidirectional=True)
     assert all(weight.is_meta for weight in block.parameters())
-    block.load_state_dict(
-        build(kind, nonlinearity, layers=2, bidirectional=True, seed=3).state_dict(), assign=True
-    )
+    block.load_state_dict(build(kind, nonlinearity, layers=2, bidirectional=True, seed=3).state_dict(), assign=True)
     x = torch.randn(2, 3, D)
     expected, _ = build(kind, nonlinearity, layers=2, bidirectional=True, seed=3)(x)
     assert_close(block(x)[0], expected)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from families import random_model
 
 import glassformer as gf
+from families import random_model
 from glassformer.hub import fetch
 
 SMALL = {
@@ -68,10 +68,10 @@ class Handler(BaseHTTPRequestHandler):
         if with_body:
             self.wfile.write(body)
 
-    def do_HEAD(self) -> None:  # noqa: N802
+    def do_HEAD(self) -> None:
         self.answer(with_body=False)
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         self.answer(with_body=True)
 
 

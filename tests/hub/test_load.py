@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from families import random_model, sequences
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 import glassformer as gf
+from families import random_model, sequences
 from glassformer.inspect.laws import pad, run
 
 BERT = {
@@ -199,7 +199,12 @@ def test_a_bare_model_without_a_pooler(folder):
 def test_a_fresh_head_is_asked_for_and_reported(folder, caplog):
     model = gf.load(folder, head="text-classification", labels=["no", "maybe", "yes"])
     assert model(input_ids=torch.tensor([[5, 6]])).logits.shape == (1, 3)
-    assert sorted(model.load_report.new) == ["head.output.bias", "head.output.weight", "pooler.dense.bias", "pooler.dense.weight"]
+    assert sorted(model.load_report.new) == [
+        "head.output.bias",
+        "head.output.weight",
+        "pooler.dense.bias",
+        "pooler.dense.weight",
+    ]
     assert "cls.predictions.bias" in model.load_report.unused
     assert model.config.id2label == {0: "no", 1: "maybe", 2: "yes"}
     assert "4 new with random values" in caplog.text
@@ -265,7 +270,9 @@ def test_dtype_defaults_to_the_files_and_can_be_chosen(folder):
     assert {p.dtype for p in gf.load(folder, dtype=torch.float32).parameters()} == {torch.float32}
 
 
-@pytest.mark.parametrize(("model_type", "head", "settings"), [("bert", "fill-mask", BERT), ("gpt2", "text-generation", GPT)])
+@pytest.mark.parametrize(
+    ("model_type", "head", "settings"), [("bert", "fill-mask", BERT), ("gpt2", "text-generation", GPT)]
+)
 def test_saving_over_the_loaded_folder_and_training_on(model_type, head, settings, tmp_path):
     """The weights are mapped from the file that is being replaced."""
     folder = gf.save(random_model(model_type, head, settings), tmp_path)

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from families import CASES, random_model, sequences
 from torch.testing import assert_close
 
 import glassformer as gf
+from families import CASES, random_model, sequences
 from glassformer.inspect.laws import pad, run
 
 BERT = {
@@ -153,7 +153,8 @@ def test_wrong_names_and_edits_are_explained(bert):
 
 
 def small(model_type, head):
-    from families import settings_of
     from hypothesis import find
+
+    from families import settings_of
 
     return random_model(model_type, head, find(settings_of(model_type), lambda _: True))

@@ -1,10 +1,10 @@
 """Every law, for every family and head of the registry, on random configs and weights."""
 
 import pytest
-from families import CASES, random_model, sequences, settings_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from families import CASES, random_model, sequences, settings_of
 from glassformer.inspect.laws import LAWS
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from families import random_model, sequences
 
+from families import random_model, sequences
 from glassformer.blocks.cache import KVCache
 from glassformer.blocks.packing import Causal, Dense, Packed
 from glassformer.inspect import laws

@@ -3,13 +3,13 @@
 import pytest
 import torch
 import transformers
-from families import IN_TRANSFORMERS, VOCABULARY, settings_of, shake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
 import glassformer as gf
+from families import IN_TRANSFORMERS, VOCABULARY, settings_of, shake
 from glassformer.hub.registry import ARCHITECTURES
 
 transformers.logging.set_verbosity_error()

@@ -23,9 +23,7 @@ def folders(tmp_path_factory, corpus) -> dict[str, Path]:
     cased = vocab_lines(train([corpus], kind="wordpiece", vocab_size=500).backend.rust)
     bytes_ = train([corpus], kind="bpe", vocab_size=500).backend.rust
     merges, vocab = merge_lines(bytes_), bytes_.get_vocab()
-    roberta = {
-        token: len(vocab) + i for i, token in enumerate(["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
-    } | vocab
+    roberta = {token: len(vocab) + i for i, token in enumerate(["<s>", "<pad>", "</s>", "<unk>", "<mask>"])} | vocab
     return {
         "bert": write(root / "bert", vocab_txt=pieces, config_json={"model_type": "bert"}),
         "cased": write(
@@ -46,9 +44,7 @@ def folders(tmp_path_factory, corpus) -> dict[str, Path]:
             vocab_json=roberta,
             merges_txt=merges,
             tokenizer_config_json={"tokenizer_class": "RobertaTokenizer", "add_prefix_space": True},
-            special_tokens_map_json={
-                "mask_token": {"content": "<mask>", "lstrip": True, "normalized": False}
-            },
+            special_tokens_map_json={"mask_token": {"content": "<mask>", "lstrip": True, "normalized": False}},
             config_json={"model_type": "roberta"},
         ),
     }

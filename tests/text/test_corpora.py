@@ -1,4 +1,4 @@
-"""Readable, fast and Rust tokenizers agree on 10,000 real lines of every corpus (all lines of the smaller ones)."""
+"""Readable, fast and Rust tokenizers agree on 10,000 real lines of every corpus, or all that it has."""
 
 import io
 import json
@@ -75,7 +75,7 @@ def reviews(name: str):
     return read
 
 
-# Each corpus with its vocabularies; to keep the run short only the first is used, unless $GLASSFORMER_ALL is set.
+# Each corpus with its vocabularies: only the first is used, to be quick; all of them with $GLASSFORMER_ALL.
 CORPORA = {
     "multi30k en": (plain("multi30k/train.en"), ("uncased", "gpt2")),
     "multi30k de": (plain("multi30k/train.de"), ("gpt2", "cased")),

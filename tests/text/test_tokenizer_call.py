@@ -75,9 +75,7 @@ def plain(value):
     batch=st.lists(st.tuples(texts, texts), min_size=1, max_size=4),
     paired=st.booleans(),
     padding=st.sampled_from([False, True, "longest", "max_length"]),
-    truncation=st.sampled_from(
-        [None, False, True, "longest_first", "only_first", "only_second", "do_not_truncate"]
-    ),
+    truncation=st.sampled_from([None, False, True, "longest_first", "only_first", "only_second", "do_not_truncate"]),
     max_length=st.integers(6, 30),
     stride=st.integers(0, 3),
     overflow=st.booleans(),
@@ -119,8 +117,7 @@ def test_every_option_gives_what_transformers_gives(
         max_length=max_length,
         stride=stride if overflow else 0,  # without windows Rust trips over a stride that has no meaning
         return_overflowing_tokens=overflow,
-        return_offsets_mapping=kind
-        != "roberta",  # where Rust forgets the space before the first word of a window
+        return_offsets_mapping=kind != "roberta",  # where Rust forgets the space before the first word of a window
         return_special_tokens_mask=True,
         add_special_tokens=special,
         padding_side="left" if left else None,

@@ -1,6 +1,7 @@
-"""Folders in and out: every format is read as transformers reads it, and what is saved reads back the same there."""
+"""Folders in and out: every format is read as transformers reads it, and so is what is saved here."""
 
 import json
+import pickle
 import shutil
 
 import pytest
@@ -86,9 +87,7 @@ def test_trained_tokenizers_load_in_transformers(corpus, tmp_path, kind):
     ours = train([corpus], kind=kind, vocab_size=400)
     ours.model_max_length = 99
     ours.save(tmp_path)
-    (tmp_path / "config.json").write_text(
-        json.dumps({"model_type": "bert" if kind == "wordpiece" else "gpt2"})
-    )
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert" if kind == "wordpiece" else "gpt2"}))
     theirs = AutoTokenizer.from_pretrained(str(tmp_path))
     assert theirs.model_max_length == 99
     assert_same_ids(ours, theirs)
@@ -118,16 +117,11 @@ def test_a_chinese_gpt2_has_berts_vocabulary(folders, tmp_path):
 )
 def test_the_model_says_how_long_a_text_may_be(folders, tmp_path, model, limit):
     vocab = (folders["bert"] / "vocab.txt").read_text(encoding="utf-8")
-    assert (
-        Tokenizer.from_folder(write(tmp_path / "x", vocab_txt=vocab, config_json=model)).model_max_length
-        == limit
-    )
+    assert Tokenizer.from_folder(write(tmp_path / "x", vocab_txt=vocab, config_json=model)).model_max_length == limit
 
 
 def test_special_tokens_may_be_objects_and_new(folders, tmp_path):
-    vocab, merges = (
-        (folders["gpt2"] / name).read_text(encoding="utf-8") for name in ("vocab.json", "merges.txt")
-    )
+    vocab, merges = ((folders["gpt2"] / name).read_text(encoding="utf-8") for name in ("vocab.json", "merges.txt"))
     folder = write(
         tmp_path / "x",
         vocab_json=vocab,
@@ -169,3 +163,9 @@ def test_broken_folders_say_what_is_wrong(tmp_path, files, message):
     with pytest.raises(ValueError, match=message) as error:
         Tokenizer.from_folder(folder)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2"])
+def test_a_tokenizer_can_be_sent_to_another_process(folders, kind):
+    ours = Tokenizer.from_folder(folders[kind])
+    assert dict(pickle.loads(pickle.dumps(ours))(TEXTS)) == dict(ours(TEXTS))

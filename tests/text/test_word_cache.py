@@ -21,18 +21,10 @@ ADDED = {
     "single word": [AddedToken("fox", single_word=True, normalized=False)],
     "after normalisation": [AddedToken("Two Words", normalized=True), AddedToken("世界", normalized=True)],
 }
-words = [
-    str(token.content if isinstance(token, AddedToken) else token)
-    for group in ADDED.values()
-    for token in group
-]
-tricky = st.one_of(
-    pieces, st.sampled_from([*words, "<mask>", " <mask> ", "the", " fox ", "TWO WORDS", "x" * 50])
-)
+words = [str(token.content if isinstance(token, AddedToken) else token) for group in ADDED.values() for token in group]
+tricky = st.one_of(pieces, st.sampled_from([*words, "<mask>", " <mask> ", "the", " fox ", "TWO WORDS", "x" * 50]))
 # any Unicode at all: both sides are Rust here
-texts = st.one_of(
-    st.lists(tricky, max_size=12).map("".join), st.text(st.characters(exclude_categories=["Cs"]))
-)
+texts = st.one_of(st.lists(tricky, max_size=12).map("".join), st.text(st.characters(exclude_categories=["Cs"])))
 
 
 def whole(tokenizer, batch):

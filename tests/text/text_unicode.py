@@ -1,9 +1,9 @@
 """Hypothesis texts over characters that the Unicode tables of Python and of the Rust library agree on.
 
-The Rust library reads three tables of its own (one for categories, of Unicode 8 or so, one for accents, one for
-lower case) and Python a fourth. They agree on characters whose category has not changed since Unicode 3.2, the
-oldest table that Python has; characters that came or changed later (U+166D, many marks) are left out of the
-comparison of the readable tokenizers with Rust, but for the emoji, which are added. Nothing else is left out.
+The Rust library reads several tables (categories of about Unicode 8, accents, lower case, GPT-2's letters),
+and Python one more. They agree on characters whose category has not changed since Unicode 3.2, the oldest
+table that Python has. Characters that came or changed later (U+166D, many marks) are left out where the
+readable tokenizers are compared with Rust, but for the emoji, which are added. Nothing else is left out.
 """
 
 import unicodedata
@@ -40,7 +40,5 @@ def known() -> list[str]:
 
 letters = st.characters(max_codepoint=0x24F, exclude_categories=["Cn", "Cs"])
 anything = st.deferred(lambda: st.sampled_from(known()))
-pieces = st.one_of(
-    st.text(letters, max_size=8), st.text(anything, max_size=4), st.sampled_from(ODD), st.just(" ")
-)
+pieces = st.one_of(st.text(letters, max_size=8), st.text(anything, max_size=4), st.sampled_from(ODD), st.just(" "))
 texts = st.lists(pieces, max_size=12).map("".join)

@@ -98,9 +98,7 @@ class Alignment(nn.Module):
         """What queries are compared with; a loop computes it once and hands it to every step."""
         return self.scorer.keys(memory)
 
-    def forward(
-        self, query: Tensor, memory: Tensor, keep: Tensor | None = None, keys: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, query: Tensor, memory: Tensor, keep: Tensor | None = None, keys: Tensor | None = None) -> Tensor:
         """query (B, T, D), memory (B, S, E), keep (B, S) -> context (B, T, E), zero where nothing is kept."""
         scores = self.scorer(query, self.keys(memory) if keys is None else keys)  # (B, T, S)
         weights = masked_softmax(self._show(self.scores, scores), None if keep is None else keep[:, None])
@@ -131,9 +129,7 @@ def alignment(
 ) -> Alignment:
     """The attention of this name; `width`, of additive and concat, is the query's unless said."""
     if name not in get_args(AlignmentName):
-        raise ValueError(
-            f"there is no attention {name!r}; choose one of {', '.join(get_args(AlignmentName))}"
-        )
+        raise ValueError(f"there is no attention {name!r}; choose one of {', '.join(get_args(AlignmentName))}")
     if name in ("dot", "scaled_dot"):
         if query_width != memory_width:
             raise ValueError(

@@ -72,7 +72,7 @@ class MultiHeadAttention(nn.Module):
         return self.split(self.key(x)), self.split(self.value(x))
 
     def split(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.heads, -1))  # (…, D) -> (…, H, K)
+        return x.unflatten(-1, (self.heads, -1))  # type: ignore[no-any-return]  # (…, D) -> (…, H, K)
 
     def readable(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """softmax(Q Kᵀ / √K) V, step by step, through the Points."""
@@ -80,7 +80,7 @@ class MultiHeadAttention(nn.Module):
         scores = self.scores(query @ key.transpose(-2, -1) * self.scale)
         pattern = self.pattern(masked_softmax(scores, mask))
         pattern = F.dropout(pattern, self.dropout, self.training)
-        return (pattern @ value).transpose(-3, -2)  # type: ignore[no-any-return]
+        return (pattern @ value).transpose(-3, -2)
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:

@@ -50,7 +50,7 @@ class KVCache:
         room = self.keys.shape[-2]
         if self.used + tokens > room:
             raise ValueError(
-                f"the cache has room for {room} tokens and {self.used + tokens} are asked for; start with a larger length"
+                f"the cache has room for {room} tokens, and {self.used + tokens} are asked for; start with more length"
             )
         everything = self.used + tokens
         order = causal(tokens, everything, self.keys.device) if tokens > 1 else None
@@ -74,4 +74,3 @@ class LayerCache:
         self.keys[:, :, self.used : end] = key.transpose(1, 2)
         self.values[:, :, self.used : end] = value.transpose(1, 2)
         return self.keys[:, :, :end].transpose(1, 2), self.values[:, :, :end].transpose(1, 2)
-

@@ -80,4 +80,3 @@ def check_length(length: int, limit: int) -> None:
             f"{length} tokens do not fit into this model's {limit} positions; "
             f"shorten the text, or tokenize with truncation=True, max_length={limit}"
         )
-

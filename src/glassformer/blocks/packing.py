@@ -9,13 +9,9 @@ from itertools import groupby
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
 
 from .masks import causal, combine
-
-try:
-    from torch.nn.attention.varlen import varlen_attn
-except ImportError:  # pragma: no cover - builds of torch without it
-    varlen_attn = None
 
 
 @dataclass(frozen=True)
@@ -57,6 +53,7 @@ class Packed:
 
     index: Tensor  # (N,) where each real token stood in the flattened (B·S) batch
     lengths: list[int]  # of the sequences, ascending
+    longest: int
     boundaries: Tensor  # (B + 1,) int32, where each sequence starts
     shape: tuple[int, int]  # (B, S) of the padded batch
     causal: bool = False
@@ -68,7 +65,8 @@ class Packed:
         lengths, rows = keep.sum(1).sort(stable=True)
         places = torch.arange(width, device=keep.device) + rows[:, None] * width  # (B, S)
         boundaries = F.pad(lengths.cumsum(0), (1, 0)).int()
-        return Packed(places[keep[rows]], lengths.tolist(), boundaries, (batch, width), causal)
+        counts: list[int] = lengths.tolist()
+        return Packed(places[keep[rows]], counts, counts[-1], boundaries, (batch, width), causal)
 
     @property
     def mask(self) -> None:
@@ -81,19 +79,19 @@ class Packed:
     def unpack(self, x: Tensor) -> Tensor:
         """(N, …) -> (B, S, …), zero at padding"""
         whole = x.new_zeros(self.shape[0] * self.shape[1], *x.shape[1:])
-        return whole.index_copy(0, self.index, x).unflatten(0, self.shape)
+        return whole.index_copy(0, self.index, x).unflatten(0, self.shape)  # type: ignore[no-any-return]
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, dropout: float) -> Tensor:
-        if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and varlen_attn and not dropout:
+        if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and not dropout:
             return self._by_varlen_kernel(query, key, value, scale)
         return self._by_equal_lengths(query, key, value, scale, dropout)
 
     def _by_varlen_kernel(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-        longest = self.lengths[-1]
         window = (-1, 0) if self.causal else (-1, -1)
-        return varlen_attn(  # type: ignore[no-any-return]
-            query, key, value, self.boundaries, self.boundaries, longest, longest, scale=scale, window_size=window
-        )
+        ends, longest = self.boundaries, self.longest
+        mixed = varlen_attn(query, key, value, ends, ends, longest, longest, scale=scale, window_size=window)
+        assert isinstance(mixed, Tensor)
+        return mixed
 
     def _by_equal_lengths(self, query: Tensor, key: Tensor, value: Tensor, scale: float, dropout: float) -> Tensor:
         """One dense call for each run of sequences of the same length: no mask, no padding."""

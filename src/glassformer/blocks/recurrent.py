@@ -15,9 +15,7 @@ from .point import StepPoint, anyone_listens
 
 Kind = Literal["rnn", "gru", "lstm"]
 Nonlinearity = Literal["tanh", "relu"]
-Past = tuple[
-    Tensor, ...
-]  # what one direction of one layer remembers: (hidden,), or (hidden, cell) in an LSTM
+Past = tuple[Tensor, ...]  # what one direction of one layer remembers: (hidden,), or (hidden, cell) in an LSTM
 
 
 class RecurrentState(NamedTuple):
@@ -120,9 +118,7 @@ class Recurrent(nn.Module):
             layers,
             batch_first=True,
             bidirectional=bidirectional,
-            dropout=dropout
-            if layers > 1
-            else 0.0,  # it acts between layers, and torch warns where there is one
+            dropout=dropout if layers > 1 else 0.0,  # it acts between layers, and torch warns where there is one
             **({"nonlinearity": nonlinearity} if kind == "rnn" else {}),
         )
         self.layers = nn.ModuleList(
@@ -175,9 +171,7 @@ class Recurrent(nn.Module):
         outputs = outputs.take_along_dim(order.argsort(dim=1)[..., None], dim=1)  # back to their places
         return outputs, _ours(new).unless(lengths > 0, state)
 
-    def _readable(
-        self, x: Tensor, keep: Tensor | None, state: RecurrentState
-    ) -> tuple[Tensor, RecurrentState]:
+    def _readable(self, x: Tensor, keep: Tensor | None, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         finals: list[Past] = []
         for number, layer in enumerate(self.layers):
             if number > 0:
@@ -191,9 +185,7 @@ class Recurrent(nn.Module):
             x = torch.cat(ways, dim=-1)  # (B, T, W·N)
         return x, RecurrentState(*(torch.stack(part) for part in zip(*finals, strict=True)))
 
-    def _walk(
-        self, gates: Gates, row: int, x: Tensor, keep: Tensor | None, past: Past
-    ) -> tuple[Tensor, Past]:
+    def _walk(self, gates: Gates, row: int, x: Tensor, keep: Tensor | None, past: Past) -> tuple[Tensor, Past]:
         """One direction of one layer, a token at a time; at padding the old state stays."""
         input_weight, hidden_weight, input_bias, hidden_bias = self.kernel.all_weights[row]
         given = F.linear(x, input_weight, input_bias)  # (B, T, G·W): does not depend on the past

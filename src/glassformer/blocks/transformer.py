@@ -74,18 +74,28 @@ class Layer(nn.Module):
 
 
 class Stack(nn.ModuleList):
-    """Layers one after another. Padding costs nothing: it is dropped before the first and restored after the last."""
+    """Layers one after another; what they give at padding, where there still is any, is set to zero."""
 
-    def forward(self, x: Tensor, keep: Tensor | None = None, *, causal: bool = False) -> Tensor:
-        if keep is None:
-            return self.run(x, Causal(x.shape[1], x.device) if causal else Dense())
-        if anyone_listens(self):
-            order = Causal(x.shape[1], x.device).mask if causal else None
-            return self.run(x, Dense.over(keep, order)).masked_fill(~keep[..., None], 0.0)
-        packed = Packed.over(keep, causal=causal)
-        return packed.unpack(self.run(packed.pack(x), packed))
-
-    def run(self, x: Tensor, scope: Scope) -> Tensor:
+    def forward(self, x: Tensor, scope: Scope, keep: Tensor | None = None) -> Tensor:
         for layer in self:
             x = layer(x, scope)
-        return x
+        return x if keep is None else x.masked_fill(~keep[..., None], 0.0)
+
+
+def embed_and_run(
+    embeddings: nn.Module, layers: Stack, keep: Tensor | None, *indices: Tensor | None, causal: bool = False
+) -> Tensor:
+    """layers(embeddings(*indices)), (B, S) -> (B, S, D), zero at padding.
+
+    Padding costs nothing: it is dropped before the first look-up and restored after the last layer. Only while
+    someone listens does it stay, so that they see (B, S, …) everywhere.
+    """
+    if keep is not None and not (anyone_listens(layers) or anyone_listens(embeddings)):
+        packed = Packed.over(keep, causal=causal)
+        real = (None if index is None else packed.pack(index.expand_as(keep)) for index in indices)
+        return packed.unpack(layers(embeddings(*real), packed))
+    x = embeddings(*indices)
+    order = Causal(x.shape[1], x.device)
+    if keep is None:
+        return layers(x, order if causal else Dense())  # type: ignore[no-any-return]
+    return layers(x, Dense.over(keep, order.mask if causal else None), keep)  # type: ignore[no-any-return]

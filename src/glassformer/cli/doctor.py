@@ -39,7 +39,11 @@ def _devices() -> dict[str, Any]:
     devices += [f"cuda:{n} {torch.cuda.get_device_name(n)}" for n in range(torch.cuda.device_count())]
     if torch.backends.mps.is_available():
         devices.append("mps")
-    return {"devices": ", ".join(devices), "threads": torch.get_num_threads(), "cpu": torch.backends.cpu.get_cpu_capability()}
+    return {
+        "devices": ", ".join(devices),
+        "threads": torch.get_num_threads(),
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+    }
 
 
 def _hub() -> dict[str, Any]:

@@ -27,7 +27,16 @@ def models(
     if json:
         print_json(found)
     elif found:
-        rows = [(m["name"], m["model_type"] if m["supported"] else f"{m['model_type']} (not supported)", m["head"], size(m["bytes"]), m["where"]) for m in found]
+        rows = [
+            (
+                m["name"],
+                m["model_type"] if m["supported"] else f"{m['model_type']} (not supported)",
+                m["head"],
+                size(m["bytes"]),
+                m["where"],
+            )
+            for m in found
+        ]
         print_table(("name", "type", "class", "size", "where"), rows)
     else:
         typer.echo(f"no models in {cache_folder()} or in {folder.resolve()}")

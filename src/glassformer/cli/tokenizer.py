@@ -22,9 +22,7 @@ def train(
     out: Annotated[Path, typer.Option(help="The folder to write.", show_default=False)],
     kind: Annotated[str, typer.Option(help="wordpiece, bpe, unigram or character.")] = "wordpiece",
     vocab_size: Annotated[int, typer.Option(help="The most tokens there may be.")] = 30000,
-    lowercase: Annotated[
-        bool, typer.Option("--lowercase", help="Fold capitals; wordpiece: accents too.")
-    ] = False,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Fold capitals; wordpiece: accents too.")] = False,
     special: Annotated[
         list[str] | None,
         typer.Option(help="A special token by its role, e.g. pad_token=<pad>. May be repeated."),
@@ -55,9 +53,7 @@ def train(
             bar.update(task, description=what, completed=done, total=None if unknown else total)
 
         kinds: Any = kind
-        tokenizer = learn(
-            files, kind=kinds, vocab_size=vocab_size, lowercase=lowercase, special=roles, progress=show
-        )
+        tokenizer = learn(files, kind=kinds, vocab_size=vocab_size, lowercase=lowercase, special=roles, progress=show)
         tokenizer.save(out)
     if as_json:
         print(json.dumps({"out": str(out), "kind": kind, "vocab_size": len(tokenizer)}))

@@ -20,6 +20,7 @@ TEXTS = (
 def verify(
     name: Name,
     tolerance: Annotated[float, typer.Option(help="The largest error that passes.")] = 1e-4,
+    device: Annotated[str, typer.Option(help="Where to run: cpu, cuda, mps.")] = "cpu",
     json: Json = False,
 ) -> None:
     """Check the laws that apply to a model, on texts through its own tokenizer, in float32.
@@ -33,7 +34,7 @@ def verify(
     import glassformer as gf
     from glassformer.inspect.laws import LAWS
 
-    model = gf.load(name, dtype="float32")
+    model = gf.load(name, dtype="float32", device=device)
     sequences, spoken = _sequences(name, model)
     checks: dict[str, Any] = {law.name: law.check for law in LAWS if law.applies(model)}
     checks["saved and loaded again"] = _round_trip

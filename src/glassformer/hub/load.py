@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from glassformer.blocks.init import initialise
 from glassformer.models.architecture import Architecture
+from glassformer.models.init import fill_tables, initialise
 from glassformer.text.tokenizer import Tokenizer
 
 from . import fetch
@@ -62,7 +62,8 @@ def load(
 def save(model: nn.Module, folder: str | Path, *, tokenizer: Tokenizer | None = None) -> Path:
     """Write config.json, model.safetensors and the tokenizer's files, as `transformers` reads them."""
     model = getattr(model, "_orig_mod", model)  # inside torch.compile's wrapper
-    config, head = model.config, model.head_name
+    config: Any = model.config
+    head: str | None = model.head_name  # type: ignore[assignment]
     architecture = architecture_for(config.model_type)
     tensors = {name: t.cpu() for name, t in their_tensors(architecture, model, head).items()}
     folder = Path(folder)
@@ -148,6 +149,4 @@ def _finish(model: nn.Module, architecture: Architecture, std: float, device: to
                 fresh.append(places[name][0][0])
     for module in fresh:
         initialise(module, std)
-    for module in model.modules():
-        if hasattr(module, "reset_buffers"):
-            module.reset_buffers(device, kind)
+    fill_tables(model, device, kind)

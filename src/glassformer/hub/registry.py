@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import nn
 
-from glassformer.models import bert, distilbert, gpt2, roberta, transformer
+from glassformer.models import bert, distilbert, gpt2, rnn, roberta, seq2seq, transformer
 from glassformer.models.architecture import Architecture
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -18,6 +18,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         transformer.MARIAN,
         transformer.BART_ARCHITECTURE,
         transformer.OURS,
+        rnn.ARCHITECTURE,
+        seq2seq.ARCHITECTURE,
     )
 }
 

@@ -142,7 +142,7 @@ def their_tensors(architecture: Architecture, model: nn.Module, head: str | None
     rows: list[Row] | None = None
     if architecture.weights is not None:
         prefix = f"{architecture.prefix}." if head else ""
-        body: list[Row] = [(prefix + row[0], *row[1:]) for row in architecture.weights]  # type: ignore[misc]
+        body: list[Row] = [(prefix + row[0], *row[1:]) for row in architecture.weights]
         rows = [*body, *architecture.heads[head].weights]
     theirs: dict[str, Tensor] = {}
     written: set[int] = set()

@@ -102,8 +102,8 @@ def _listening(model: nn.Module, sequences: Sequences, patterns: str | list[str]
 
 LAWS = (
     Law("padding is invisible", lambda _: True, padding_is_invisible),
-    Law("causal", lambda model: hasattr(model, "step"), later_changes_nothing_earlier),
-    Law("cache = no cache", lambda model: hasattr(model, "step") and _has_head(model), cache_equals_no_cache),
+    Law("causal", lambda model: _generates(model), later_changes_nothing_earlier),
+    Law("cache = no cache", lambda model: _generates(model), cache_equals_no_cache),
     Law("fused = readable", lambda model: _has(model, "attention.pattern"), readable_equals_fused),
     Law("stepwise = fused", lambda model: _has(model, "hidden"), stepwise_equals_fused),
     Law("looking changes nothing", lambda _: True, looking_changes_nothing),
@@ -165,7 +165,7 @@ def _source_and_target(model: nn.Module, sequence: Sequence[int]) -> tuple[Tenso
 
 def _decoded(model: nn.Module, source: Tensor, target: Tensor) -> Tensor:
     outputs = run(model, source, target=target) if is_encoder_decoder(model) else run(model, target)
-    return outputs["logits"] if "logits" in outputs else outputs["last_hidden_state"]
+    return outputs["logits"]
 
 
 def _stepped(model: Any, source: Tensor, mask: Tensor | None, target: Tensor, chunk: int) -> Tensor:
@@ -179,8 +179,8 @@ def _stepped(model: Any, source: Tensor, mask: Tensor | None, target: Tensor, ch
     return torch.cat(logits, dim=1)
 
 
-def _has_head(model: nn.Module) -> bool:
-    return getattr(model, "head_name", None) is not None
+def _generates(model: nn.Module) -> bool:
+    return hasattr(model, "step") and str(getattr(model, "head_name", None)).endswith("generation")
 
 
 def _has(model: nn.Module, ending: str) -> bool:

@@ -7,7 +7,6 @@ from torch import nn
 
 from glassformer.blocks.activations import activation
 from glassformer.blocks.embeddings import Embeddings
-from glassformer.blocks.init import initialise
 
 from . import config as hf
 from .architecture import Architecture, Head
@@ -21,6 +20,7 @@ from .heads import (
     SpanHead,
     TokenClassifierHead,
 )
+from .init import initialise
 
 NEED_POOLER = ("next-sentence-prediction", "pretraining", "text-classification")
 
@@ -53,7 +53,7 @@ class BertConfig:
 
     @classmethod
     def from_hf(cls, raw: dict[str, Any]) -> Self:
-        only = {
+        only: dict[str, tuple[Any, ...]] = {
             "position_embedding_type": ("absolute", None),
             "is_decoder": (False,),
             "add_cross_attention": (False,),
@@ -174,9 +174,7 @@ ARCHITECTURE = Architecture(
     heads={
         None: Head("BertModel"),
         "fill-mask": Head("BertForMaskedLM", word_head_weights("head")),
-        "next-sentence-prediction": Head(
-            "BertForNextSentencePrediction", [("cls.seq_relationship", "head.output")]
-        ),
+        "next-sentence-prediction": Head("BertForNextSentencePrediction", [("cls.seq_relationship", "head.output")]),
         "pretraining": Head(
             "BertForPreTraining",
             [*word_head_weights("head.words"), ("cls.seq_relationship", "head.sentences.output")],

@@ -1,6 +1,6 @@
 """What every config shares: reading from and writing to Hugging Face's config.json keys."""
 
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from typing import Any, TypeVar
 
 C = TypeVar("C")
@@ -16,6 +16,9 @@ def read(cls: type[C], raw: dict[str, Any], *, only: dict[str, tuple[Any, ...]] 
                 f"supported: {', '.join(repr(v) for v in allowed)}"
             )
     names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+    needed = [f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING]  # type: ignore[arg-type]
+    if missing := [name for name in needed if name not in raw]:
+        raise ValueError(f"config.json lacks {', '.join(missing)}")
     given = {key: value for key, value in raw.items() if key in names and key != "id2label"}
     return cls(**given, **labels(raw) if "id2label" in names else {})
 

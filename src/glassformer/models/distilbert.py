@@ -8,12 +8,12 @@ from torch import nn
 
 from glassformer.blocks.activations import activation
 from glassformer.blocks.embeddings import Embeddings
-from glassformer.blocks.init import initialise
 
 from . import config as hf
 from .architecture import Architecture, Head
 from .encoder import Encoder, encoder_layers
 from .heads import ClassifierHead, MaskedLMHead, SpanHead, TokenClassifierHead
+from .init import initialise
 
 EPS = 1e-12  # not in its config
 
@@ -85,9 +85,7 @@ def build(config: DistilBertConfig, head: str | None = None) -> Encoder:
         dropout=config.dropout,
         attention_dropout=config.attention_dropout,
     )
-    model = Encoder(
-        config, embeddings, layers, head=build_head(head, config, embeddings.token), head_name=head
-    )
+    model = Encoder(config, embeddings, layers, head=build_head(head, config, embeddings.token), head_name=head)
     initialise(model, config.initializer_range)
     return model
 

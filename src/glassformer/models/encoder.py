@@ -12,7 +12,7 @@ from glassformer.blocks.activations import activation
 from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.embeddings import Embeddings, check_length
 from glassformer.blocks.masks import as_keep, first_kept, positions
-from glassformer.blocks.transformer import FeedForward, Layer, Stack
+from glassformer.blocks.transformer import FeedForward, Layer, Stack, embed_and_run
 
 from .config import check_heads
 from .outputs import Hidden, PooledHidden
@@ -66,7 +66,7 @@ class Encoder(nn.Module):
         keep = as_keep(attention_mask, input_ids)
         if position_ids is None:
             position_ids = self.default_positions(input_ids, keep)
-        hidden = self.layers(self.embeddings(input_ids, position_ids, token_type_ids), keep)
+        hidden = embed_and_run(self.embeddings, self.layers, keep, input_ids, position_ids, token_type_ids)
         if keep is None:
             first = hidden[:, 0]
         else:  # with left padding the first token is not at 0

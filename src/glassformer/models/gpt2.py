@@ -13,12 +13,12 @@ from glassformer.blocks.activations import activation
 from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.cache import KVCache
 from glassformer.blocks.embeddings import Embeddings, check_length
-from glassformer.blocks.init import initialise
 from glassformer.blocks.masks import as_keep, positions
-from glassformer.blocks.transformer import FeedForward, Layer, Stack
+from glassformer.blocks.transformer import FeedForward, Layer, Stack, embed_and_run
 
 from . import config as hf
 from .architecture import Architecture, Head, Op
+from .init import initialise
 from .outputs import Hidden, Logits
 
 
@@ -76,9 +76,9 @@ class Gpt2(nn.Module):
         if self.head is not None and config.tie_word_embeddings:
             self.head.weight = self.embeddings.token.weight
         initialise(self, config.initializer_range)
-        for layer in self.layers:  # what is added to the residual shrinks with the number of layers
-            for out in (layer.attention.output, layer.feed_forward.down):
-                nn.init.normal_(out.weight, std=config.initializer_range / (2 * config.n_layer) ** 0.5)
+        for name, weight in self.named_parameters():  # what is added to the residual shrinks with the depth
+            if name.endswith(("attention.output.weight", "feed_forward.down.weight")):
+                nn.init.normal_(weight, std=config.initializer_range / (2 * config.n_layer) ** 0.5)
 
     def layer(self, number: int) -> Layer:
         config, width = self.config, self.config.n_embd
@@ -97,18 +97,16 @@ class Gpt2(nn.Module):
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
     ) -> Logits | Hidden:
         """Ids (B, T), a mask with 1 = keep; positions count from each row's first real token."""
-        hidden = self.encode(input_ids, attention_mask, token_type_ids, position_ids)
+        hidden = self.encode(input_ids, attention_mask, position_ids)
         return Hidden(hidden) if self.head is None else Logits(self.head(hidden))
 
     def encode(
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
     ) -> Tensor:
         """The hidden states (B, T, D) after the final norm."""
@@ -116,13 +114,8 @@ class Gpt2(nn.Module):
         if position_ids is None:
             check_length(input_ids.shape[1], self.config.n_positions)
             position_ids = positions(keep, input_ids.shape[1], input_ids.device)
-        x = self.embed(input_ids, position_ids, token_type_ids)
-        return self.final_norm(self.layers(x, keep, causal=True))  # type: ignore[no-any-return]
-
-    def embed(self, input_ids: Tensor, position_ids: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
-        """As in `transformers`, token types are looked up in the token table itself."""
-        x = self.embeddings(input_ids, position_ids)
-        return x if token_type_ids is None else x + self.embeddings.token(token_type_ids)
+        x = embed_and_run(self.embeddings, self.layers, keep, input_ids, position_ids, causal=True)
+        return self.final_norm(x)  # type: ignore[no-any-return]
 
     def start(self, input_ids: Tensor, attention_mask: Tensor | None = None, *, length: int) -> KVCache:
         """An empty cache with room for `length` tokens, prompt included."""
@@ -136,7 +129,7 @@ class Gpt2(nn.Module):
     def step(self, ids: Tensor, state: KVCache) -> tuple[Tensor, KVCache]:
         """Logits (B, T, V) after each of T new tokens."""
         tokens = ids.shape[1]
-        x, scope = self.embed(ids, state.positions(tokens)), state.scope(tokens)
+        x, scope = self.embeddings(ids, state.positions(tokens)), state.scope(tokens)
         for number, layer in enumerate(self.layers):
             x = layer(x, scope, cache=state.layer(number))
         assert self.head is not None, "stepping needs the text-generation head"

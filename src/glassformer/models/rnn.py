@@ -13,6 +13,7 @@ from glassformer.blocks.masks import as_keep
 from glassformer.blocks.recurrent import Kind, Nonlinearity, Recurrent, RecurrentState
 
 from . import config as hf
+from .architecture import Architecture, Head
 from .outputs import Hidden, Logits
 
 HEADS = (None, "text-generation", "text-classification", "token-classification")
@@ -23,6 +24,7 @@ PROBLEMS = (None, "single_label_classification", "multi_label_classification", "
 class RnnConfig:
     """What an Rnn is built from."""
 
+    model_type: str = "glassformer-rnn"
     vocab_size: int
     kind: Kind = "lstm"
     nonlinearity: Nonlinearity = "tanh"
@@ -44,9 +46,7 @@ class RnnConfig:
     @classmethod
     def from_hf(cls, raw: dict[str, Any]) -> Self:
         kinds = ("lstm", *get_args(Kind))
-        return hf.read(
-            cls, raw, only={"kind": kinds, "nonlinearity": get_args(Nonlinearity), "problem_type": PROBLEMS}
-        )
+        return hf.read(cls, raw, only={"kind": kinds, "nonlinearity": get_args(Nonlinearity), "problem_type": PROBLEMS})
 
     def to_hf(self) -> dict[str, Any]:
         return hf.write(self)
@@ -118,9 +118,7 @@ class Rnn(nn.Module):
         """The state before the prompt, whose padding the first steps will skip."""
         del length  # a recurrent state does not grow
         if self.head_name != "text-generation":
-            raise ValueError(
-                f"a model with head {self.head_name!r} cannot generate; build it with 'text-generation'"
-            )
+            raise ValueError(f"a model with head {self.head_name!r} cannot generate; build it with 'text-generation'")
         return RnnState(self.recurrent.start(len(input_ids)), as_keep(attention_mask, input_ids))
 
     def step(self, ids: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
@@ -161,3 +159,16 @@ def _check(config: RnnConfig, head: str | None) -> None:
         )
     if config.tie_word_embeddings:
         check_tied(config.embedding_size, config.hidden_size)
+
+
+ARCHITECTURE = Architecture(
+    model_type="glassformer-rnn",
+    config=RnnConfig,
+    build=Rnn,
+    heads={
+        None: Head("RnnModel"),
+        "text-generation": Head("RnnForCausalLM"),
+        "text-classification": Head("RnnForSequenceClassification"),
+        "token-classification": Head("RnnForTokenClassification"),
+    },
+)

@@ -7,12 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from glassformer.blocks.init import initialise
-
 from .architecture import Architecture, Head
 from .bert import ENCODER_WEIGHTS, BertConfig, bert_body, fit_config, head_dropout
 from .encoder import Encoder
 from .heads import ClassifierHead, MaskedLMHead, Pooler, SpanHead, TokenClassifierHead
+from .init import initialise
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from glassformer.blocks.masks import as_keep
 from glassformer.blocks.recurrent import Kind, Recurrent, RecurrentState
 
 from . import config as hf
+from .architecture import Architecture, Head
 from .outputs import Seq2SeqLogits
 from .rnn import TokenEmbeddings, check_tied
 
@@ -25,6 +26,7 @@ HEAD = "text2text-generation"
 class Seq2SeqConfig:
     """What a Seq2Seq is built from; `vocab_size` is the source's, and the target's unless that is said."""
 
+    model_type: str = "glassformer-seq2seq"
     vocab_size: int
     decoder_vocab_size: int | None = None
     kind: Kind = "gru"
@@ -98,9 +100,7 @@ class Bridge(nn.Module):
         count = config.num_layers if config.bidirectional else 0
         width = config.hidden_size
         self.hidden = nn.ModuleList(nn.Linear(2 * width, width) for _ in range(count))
-        self.cell = nn.ModuleList(
-            nn.Linear(2 * width, width) for _ in range(count if config.kind == "lstm" else 0)
-        )
+        self.cell = nn.ModuleList(nn.Linear(2 * width, width) for _ in range(count if config.kind == "lstm" else 0))
 
     def forward(self, state: RecurrentState) -> RecurrentState:
         if not self.hidden:
@@ -130,9 +130,7 @@ class Decoder(nn.Module):
             dropout=config.dropout,
         )
         self.attention = (
-            alignment(config.attention, width, memory, stepwise=self.attends_first)
-            if config.attention
-            else None
+            alignment(config.attention, width, memory, stepwise=self.attends_first) if config.attention else None
         )
         self.combine = nn.Linear(memory + width, width) if config.attention else None
 
@@ -146,9 +144,7 @@ class Decoder(nn.Module):
             hidden = self.combine(torch.cat([context, hidden], dim=-1)).tanh()
         return hidden, state._replace(recurrent=recurrent)
 
-    def _attend_first(
-        self, embedded: Tensor, state: Seq2SeqState, keep: Tensor | None
-    ) -> tuple[Tensor, Seq2SeqState]:
+    def _attend_first(self, embedded: Tensor, state: Seq2SeqState, keep: Tensor | None) -> tuple[Tensor, Seq2SeqState]:
         assert self.attention is not None
         assert self.combine is not None
         recurrent, steps = state.recurrent, []
@@ -224,12 +220,18 @@ class Seq2Seq(nn.Module):
 
 
 def _embeddings(config: Seq2SeqConfig, vocab_size: int) -> TokenEmbeddings:
-    return TokenEmbeddings(
-        vocab_size, config.embedding_size, dropout=config.dropout, std=config.initializer_range
-    )
+    return TokenEmbeddings(vocab_size, config.embedding_size, dropout=config.dropout, std=config.initializer_range)
 
 
 def _join(layers: nn.ModuleList, part: Tensor) -> Tensor:
     """Both directions (2·L, B, W) of every layer through a layer of their own: (L, B, W)."""
     pairs = torch.cat([part[0::2], part[1::2]], dim=-1)  # (L, B, 2·W)
     return torch.stack([join(pair) for join, pair in zip(layers, pairs, strict=True)])
+
+
+ARCHITECTURE = Architecture(
+    model_type="glassformer-seq2seq",
+    config=Seq2SeqConfig,
+    build=Seq2Seq,
+    heads={HEAD: Head("Seq2SeqForConditionalGeneration")},
+)

@@ -14,13 +14,13 @@ from glassformer.blocks.activations import activation
 from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.cache import KVCache
 from glassformer.blocks.embeddings import Embeddings, OffsetPositions, Sinusoidal, check_length
-from glassformer.blocks.init import initialise
 from glassformer.blocks.masks import as_keep, causal, positions
 from glassformer.blocks.packing import Causal, Dense
-from glassformer.blocks.transformer import FeedForward, Layer, Stack
+from glassformer.blocks.transformer import FeedForward, Layer, Stack, embed_and_run
 
 from . import config as hf
 from .architecture import Architecture, Head
+from .init import initialise
 from .outputs import Seq2SeqHidden, Seq2SeqLogits
 
 BART = {"positions": "learned", "position_offset": 2, "norm_embedding": True}
@@ -123,8 +123,8 @@ class EncoderSide(nn.Module):
         self.final_norm = nn.LayerNorm(config.d_model) if config.pre_norm else None
 
     def forward(self, input_ids: Tensor, keep: Tensor | None) -> Tensor:
-        x = self.embeddings(input_ids, positions(keep, input_ids.shape[1], input_ids.device))
-        x = self.layers(x, keep)
+        places = positions(keep, input_ids.shape[1], input_ids.device)
+        x = embed_and_run(self.embeddings, self.layers, keep, input_ids, places)
         return x if self.final_norm is None else self.final_norm(x)
 
 
@@ -135,14 +135,12 @@ class DecoderSide(nn.Module):
         super().__init__()
         self.embeddings = embeddings
         heads, inner = config.decoder_attention_heads, config.decoder_ffn_dim
-        self.layers = nn.ModuleList(
-            build_layer(config, heads, inner, cross=True) for _ in range(config.decoder_layers)
-        )
+        self.layers = nn.ModuleList(build_layer(config, heads, inner, cross=True) for _ in range(config.decoder_layers))
         self.final_norm = nn.LayerNorm(config.d_model) if config.pre_norm else None
 
     def sources(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
         """The encoder's states (B, S, D) as each layer will see them."""
-        return [layer.cross_attention.keys_and_values(memory) for layer in self.layers]
+        return [layer.cross_attention.keys_and_values(memory) for layer in self.layers]  # type: ignore[operator, union-attr]
 
     def forward(
         self,
@@ -172,7 +170,7 @@ class OutputHead(nn.Module):
         self.register_buffer("bias", torch.zeros(1, vocabulary))
 
     def forward(self, hidden: Tensor) -> Tensor:
-        return self.output(hidden) + self.bias
+        return self.output(hidden) + self.bias  # type: ignore[no-any-return]
 
 
 class Transformer(nn.Module):
@@ -271,9 +269,7 @@ def build_layer(config: TransformerConfig, heads: int, inner: int, *, cross: boo
     attend = partial(MultiHeadAttention, width, heads, dropout=config.attention_dropout)
     return Layer(
         attend(),
-        FeedForward(
-            width, inner, activation(config.activation_function), dropout=config.activation_dropout
-        ),
+        FeedForward(width, inner, activation(config.activation_function), dropout=config.activation_dropout),
         partial(nn.LayerNorm, width),
         cross_attention=attend() if cross else None,
         pre_norm=config.pre_norm,

@@ -121,15 +121,14 @@ class Batch:
     side: Side = "right"
 
     def __post_init__(self) -> None:
-        spans = np.array(self.spans, dtype=np.int64).reshape(len(self.spans), max(map(len, self.spans), default=2), 2)
-        sizes = [
-            np.full(len(spans), len(part.ids))
-            if part.text is None
-            else spans[:, part.text, 1] - spans[:, part.text, 0]
-            for part in self.template
-        ]
-        self.sizes = np.stack(sizes, axis=1) if sizes else np.zeros((len(spans), 0), np.int64)  # R, P
+        texts = len(self.spans[0]) if self.spans else 2
+        spans = np.array(self.spans, dtype=np.int64).reshape(len(self.spans), texts, 2)
+        self.sizes = np.empty((len(spans), len(self.template)), np.int64)  # R, P
+        for column, part in enumerate(self.template):
+            special = part.text is None
+            self.sizes[:, column] = len(part.ids) if special else spans[:, part.text, 1] - spans[:, part.text, 0]
         self.lengths = self.sizes.sum(axis=1)  # R
+        self.stops = self.lengths.cumsum()  # R: where each row ends when they are laid one after the other
 
     def pad(self, width: int | None, multiple: int | None, side: Side) -> None:
         """Give every row one width: this one or more, at least the longest, rounded up to a multiple."""
@@ -164,8 +163,9 @@ class Batch:
     def table(self, flat: Ids, fill: int) -> NDArray[np.int64] | list[list[int]]:
         """Values of all rows as a padded R × W array, or as lists of their own lengths."""
         if self.width is None:
-            stops = np.cumsum(self.lengths)
-            return [flat[stop - size : stop].tolist() for stop, size in zip(stops, self.lengths, strict=True)]
+            values = flat.tolist()
+            ends = zip(self.stops.tolist(), self.lengths.tolist(), strict=True)
+            return [values[stop - size : stop] for stop, size in ends]
         out = np.full((len(self.samples), self.width), fill, np.int64)
         out[self.mask()] = flat
         return out
@@ -178,9 +178,7 @@ class Batch:
             return np.asarray(places >= self.width - self.lengths[:, None])
         return np.asarray(places < self.lengths[:, None])
 
-    def row(
-        self, index: int, texts: Sequence[Sequence[Sequence[Any]]], special: Any, padding: Any
-    ) -> list[Any]:
+    def row(self, index: int, texts: Sequence[Sequence[Sequence[Any]]], special: Any, padding: Any) -> list[Any]:
         """One row of per-token values (offsets, word numbers, anything) that are known for each text."""
         values: list[Any] = []
         for part in self.template:

@@ -80,17 +80,25 @@ class RustBackend:
         found: str | None = self.rust.id_to_token(index)
         return found
 
-    def vocab(self, *, with_added_tokens: bool = True) -> dict[str, int]:
+    def vocab(self) -> dict[str, int]:
         """Every token with its id."""
-        found: dict[str, int] = self.rust.get_vocab(with_added_tokens=with_added_tokens)
+        found: dict[str, int] = self.rust.get_vocab(with_added_tokens=True)
         return found
+
+    def size(self, *, with_added_tokens: bool = True) -> int:
+        """The number of tokens."""
+        return int(self.rust.get_vocab_size(with_added_tokens=with_added_tokens))
+
+    def last_id(self) -> int:
+        """The highest id there is."""
+        return max(self.vocab().values(), default=-1)
 
     def add_tokens(self, tokens: list[Any], *, special: bool) -> int:
         """Add tokens to the vocabulary; those already there keep their ids. Gives how many are new."""
-        before = len(self.vocab())
+        before = self.size()
         self.rust.add_special_tokens(tokens) if special else self.rust.add_tokens(tokens)
         self.refresh()
-        return len(self.vocab()) - before
+        return self.size() - before
 
     def save(self, folder: Path) -> None:
         """Write tokenizer.json."""

@@ -70,9 +70,7 @@ class BytePairEncoding:
         """Read a vocab.json and a merges.txt."""
         lines = Path(merges).read_text(encoding="utf-8").split("\n")
         pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
-        return cls(
-            json.loads(Path(vocab).read_text(encoding="utf-8")), [(left, right) for left, right in pairs]
-        )
+        return cls(json.loads(Path(vocab).read_text(encoding="utf-8")), [(left, right) for left, right in pairs])
 
     def words(self, text: str) -> Iterator[str]:
         """Cut a text into words that keep the space before them; joined, they are the text again."""

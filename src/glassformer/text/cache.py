@@ -45,6 +45,11 @@ def glue_of(rust: tokenizers.Tokenizer, normalizer: dict[str, Any], splitter: di
     return " " if model == "BPE" and gpt2 and not rust.model.dropout else None
 
 
+def spaced(char: str) -> str:
+    """An ideograph between two spaces; everything else as it is."""
+    return f" {char} " if is_ideograph(char) else char
+
+
 class WordCache:
     """The ids of chunks seen so far, as bytes, so that a text's ids are one join."""
 
@@ -53,10 +58,8 @@ class WordCache:
         self.glue = glue
         self._tails: dict[str, bytes] = {}  # chunks after a space
         self._heads = {} if glue else self._tails  # the first chunk of a text, which has no space before it
-        self._spaced = Table(lambda char: f" {char} " if is_ideograph(char) else char) if chinese else None
-        reaching = [
-            token.content for token in rust.get_added_tokens_decoder().values() if self._reaches(token)
-        ]
+        self._spaced = Table(spaced) if chinese else None
+        reaching = [token.content for token in rust.get_added_tokens_decoder().values() if self._reaches(token)]
         self._unsafe = re.compile("|".join(map(re.escape, reaching))) if reaching else None
 
     @staticmethod
@@ -65,9 +68,7 @@ class WordCache:
         if rust.normalizer is None:
             return True
         return not any(
-            token.lstrip
-            or token.rstrip
-            or any(map(str.isspace, rust.normalizer.normalize_str(token.content)))
+            token.lstrip or token.rstrip or any(map(str.isspace, rust.normalizer.normalize_str(token.content)))
             for token in rust.get_added_tokens_decoder().values()
             if token.normalized  # it is looked for after normalisation
         )

@@ -5,21 +5,17 @@ from typing import Any
 
 from glassformer.text.assemble import Batch
 
-Words = list[
-    list[list[int | None]]
-]  # the word each token belongs to: text (0) and pair (1), then sample, then token
+Words = list[list[list[int | None]]]  # the word each token belongs to: text (0) and pair (1), then sample, then token
 
 
 class Encoding(dict[str, Any]):
     """A dict of model inputs: `model(**encoding)`. `cut` counts the tokens truncation took from each text."""
 
-    def __init__(
-        self, inputs: dict[str, Any], *, batch: Batch, words: Callable[[], Words], cut: list[int]
-    ) -> None:
+    def __init__(self, inputs: dict[str, Any], *, batch: Batch, words: Callable[[], Words], cut: list[int]) -> None:
         super().__init__(inputs)
         self.cut = cut
         self._batch = batch
-        self._words: Callable[[], Words] | None = words
+        self._words: Callable[[], Words] | Words | None = words  # found out when first asked for
 
     def __getstate__(self) -> dict[str, Any]:
         return {"cut": self.cut, "_batch": self._batch, "_words": None}  # the tokenizer stays behind
@@ -46,4 +42,6 @@ class Encoding(dict[str, Any]):
         """Which word of its text each token of a row belongs to; None for special tokens and padding."""
         if self._words is None:
             raise ValueError("a pickled encoding knows no word numbers: ask for word_ids before it is sent")
-        return self._batch.row(row, self._words(), None, None)
+        if not isinstance(self._words, list):
+            self._words = self._words()
+        return self._batch.row(row, self._words, None, None)

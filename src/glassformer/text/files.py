@@ -16,9 +16,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"{path} is not valid JSON ({error}): download or write it again") from None
     if not isinstance(value, dict):
-        raise ValueError(
-            f"{path} holds a {type(value).__name__}, not a JSON object: download or write it again"
-        )
+        raise ValueError(f"{path} holds a {type(value).__name__}, not a JSON object: download or write it again")
     return value
 
 

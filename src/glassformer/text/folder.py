@@ -38,9 +38,7 @@ class Settings:
     """What a folder says of its tokenizer besides the vocabulary."""
 
     config: dict[str, Any] = field(default_factory=dict)  # tokenizer_config.json as it was read
-    names: dict[str, str | None] = field(
-        default_factory=dict
-    )  # special tokens by name: "pad_token" -> "[PAD]"
+    names: dict[str, str | None] = field(default_factory=dict)  # special tokens by name: "pad_token" -> "[PAD]"
     extra: list[str] = field(default_factory=list)  # further special tokens
     segments: bool = True  # whether token_type_ids are a model input
     model_max_length: int = NO_LIMIT
@@ -59,9 +57,7 @@ class Folder:
     def read(cls, path: Path) -> "Folder":
         """Read what is there of tokenizer_config.json, special_tokens_map.json and config.json."""
         if not path.is_dir():
-            raise ValueError(
-                f"{path} is not a folder: give the folder that holds tokenizer.json or vocab.txt"
-            )
+            raise ValueError(f"{path} is not a folder: give the folder that holds tokenizer.json or vocab.txt")
         config = read_json(path / "tokenizer_config.json")
         special = read_json(path / "special_tokens_map.json")
         tokens = {name: value for name, value in (special | config).items() if name in NAMES}
@@ -100,9 +96,7 @@ class Folder:
         positions = self.model.get("n_positions") or self.model.get("max_position_embeddings")
         if positions is None:
             return NO_LIMIT
-        offset = (
-            int(self.model.get("pad_token_id", 1)) + 1 if "roberta" in self.model.get("model_type", "") else 0
-        )
+        offset = int(self.model.get("pad_token_id", 1)) + 1 if "roberta" in self.model.get("model_type", "") else 0
         return int(positions) - offset  # RoBERTa's positions start after the padding's
 
     def added(self) -> list[AddedToken]:
@@ -196,9 +190,7 @@ def from_vocab(folder: Folder) -> tuple[tokenizers.Tokenizer, dict[str, str]]:
     named = {name: str(content(folder.special.get(name) or token)) for name, token in BERT.items()}
     unknown = named["unk_token"]
     if unknown not in vocab:
-        raise ValueError(
-            f"{path} has no {unknown}: add that line, or name another unk_token in tokenizer_config.json"
-        )
+        raise ValueError(f"{path} has no {unknown}: add that line, or name another unk_token in tokenizer_config.json")
     rust = tokenizers.Tokenizer(models.WordPiece(vocab, unk_token=unknown))
     rust.normalizer = normalizers.BertNormalizer(
         clean_text=True,
@@ -232,9 +224,7 @@ def from_merges(folder: Folder) -> tuple[tokenizers.Tokenizer, dict[str, str]]:
     for left, right in merges:
         missing = next((token for token in (left, right, left + right) if token not in vocab), None)
         if missing is not None:
-            raise ValueError(
-                f"{path} does not fit vocab.json: {missing!r} of merge '{left} {right}' is not in it"
-            )
+            raise ValueError(f"{path} does not fit vocab.json: {missing!r} of merge '{left} {right}' is not in it")
     prefix = bool(folder.config.get("add_prefix_space", False))
     rust = tokenizers.Tokenizer(models.BPE(vocab, merges))
     rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
@@ -246,9 +236,7 @@ def from_merges(folder: Folder) -> tuple[tokenizers.Tokenizer, dict[str, str]]:
     cls = str(content(folder.special.get("cls_token") or "<s>"))
     sep = str(content(folder.special.get("sep_token") or "</s>"))
     if cls not in vocab or sep not in vocab:
-        raise ValueError(
-            f"vocab.json in {folder.path} lacks {cls!r} or {sep!r}, which RoBERTa puts around a text"
-        )
+        raise ValueError(f"vocab.json in {folder.path} lacks {cls!r} or {sep!r}, which RoBERTa puts around a text")
     rust.post_processor = processors.RobertaProcessing((sep, vocab[sep]), (cls, vocab[cls]), True, prefix)
     return rust, ROBERTA
 

@@ -34,7 +34,6 @@ class MarianBackend:
         if "model_max_length" not in folder.config:
             self.settings.model_max_length = 512
         self._check(folder.path / "vocab.json")
-        self._tokens = {index: token for token, index in self._target_vocab.items()}
         self.refresh()
 
     def _check(self, path: Path) -> None:
@@ -42,13 +41,13 @@ class MarianBackend:
         for name in MARIAN:
             token = self.settings.names[name]
             if token not in self._vocab:
-                raise ValueError(
-                    f"{path} has no {token or MARIAN[name]!r} to be the {name}: it is not Marian's file"
-                )
+                raise ValueError(f"{path} has no {token or MARIAN[name]!r} to be the {name}: it is not Marian's file")
 
     def refresh(self) -> None:
         """Take note of the special tokens."""
         self.special = {token for token in self.settings.names.values() if token} | set(self.settings.extra)
+        self._special_ids = {token: self._vocab[token] for token in self.special}  # the source's, on both sides
+        self._tokens = {index: token for token, index in (self._target_vocab | self._special_ids).items()}
         self._pattern = re.compile("(" + "|".join(map(re.escape, sorted(self.special))) + ")")
 
     def tokens(self, text: str, *, target: bool) -> list[str]:
@@ -70,24 +69,18 @@ class MarianBackend:
         """The ids of each text, without special tokens."""
         if split:
             raise ValueError("is_split_into_words: SentencePiece finds words itself; join them with spaces")
-        vocab = self._target_vocab if target else self._vocab
+        vocab = (self._target_vocab if target else self._vocab) | self._special_ids
         unknown = vocab[self.settings.names["unk_token"] or ""]
-        rows = (
-            [vocab.get(token, unknown) for token in self.tokens(str(text), target=target)] for text in texts
-        )
+        rows = ([vocab.get(token, unknown) for token in self.tokens(str(text), target=target)] for text in texts)
         return [np.array(row, dtype=np.int64) for row in rows]
 
     def pieces(self, texts: Sequence[Text], *, split: bool, target: bool) -> list[Pieces]:  # noqa: ARG002
         """Offsets and words are not known here."""
-        raise ValueError(
-            "a Marian tokenizer knows no offsets and no word numbers: SentencePiece rewrites the text"
-        )
+        raise ValueError("a Marian tokenizer knows no offsets and no word numbers: SentencePiece rewrites the text")
 
     def template(self, *, pair: bool, special: bool) -> Template:
         """The text, the pair if any, and </s>."""
-        end = np.array(
-            [self._vocab[self.settings.names["eos_token"] or ""]] if special else [], dtype=np.int64
-        )
+        end = np.array([self._vocab[self.settings.names["eos_token"] or ""]] if special else [], dtype=np.int64)
         none = np.zeros(0, np.int64)
         texts = [Part(0, 0, none), Part(1, 0, none)][: 2 if pair else 1]
         return (*texts, Part(None, 0, end))
@@ -113,15 +106,21 @@ class MarianBackend:
         """The token of an id, None if there is none."""
         return self._tokens.get(index)
 
-    def vocab(self, *, with_added_tokens: bool = True) -> dict[str, int]:  # noqa: ARG002
+    def vocab(self) -> dict[str, int]:
         """Every token with its id."""
         return dict(self._vocab)
 
+    def size(self, *, with_added_tokens: bool = True) -> int:  # noqa: ARG002
+        """The number of tokens."""
+        return len(self._vocab)
+
+    def last_id(self) -> int:
+        """The highest id there is."""
+        return max(self._tokens)
+
     def add_tokens(self, tokens: list[Any], *, special: bool) -> int:  # noqa: ARG002
         """Marian's vocabulary is fixed."""
-        raise ValueError(
-            f"a Marian vocabulary is fixed: {tokens} cannot be added; add them to vocab.json by hand"
-        )
+        raise ValueError(f"a Marian vocabulary is fixed: {tokens} cannot be added; add them to vocab.json by hand")
 
     def save(self, folder: Path) -> None:
         """Write the files that Marian's folder has."""

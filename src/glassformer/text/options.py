@@ -103,9 +103,7 @@ def is_words(text: Any) -> bool:
 def check_words(text: Any, name: str) -> None:
     """Refuse what is not a list of words."""
     if isinstance(text, str):
-        raise ValueError(
-            f"{name} is the string {text[:40]!r}: is_split_into_words=True needs a list of words"
-        )
+        raise ValueError(f"{name} is the string {text[:40]!r}: is_split_into_words=True needs a list of words")
     if not is_words(text):
         raise ValueError(f"{name} is {shown(text)}: is_split_into_words=True needs a list of words")
 

@@ -29,9 +29,7 @@ def save(tokenizer: "Tokenizer", folder: Path) -> None:
     settings = tokenizer.settings
     names = {name: token for name, token in settings.names.items() if token is not None}
     config = {name: value for name, value in settings.config.items() if name not in DROPPED}
-    config |= dict.fromkeys(
-        (name for name in config if name in settings.names), None
-    )  # unset since it was read
+    config |= dict.fromkeys((name for name in config if name in settings.names), None)  # unset since it was read
     config |= pipeline(tokenizer) | names
     config["model_max_length"] = min(tokenizer.model_max_length, NO_LIMIT)
     config["model_input_names"] = inputs(settings.segments)
@@ -84,16 +82,10 @@ def bert_options(rust: tokenizers.Tokenizer) -> dict[str, Any]:
 def byte_level_options(rust: tokenizers.Tokenizer) -> dict[str, Any]:
     """What GPT2Tokenizer and RobertaTokenizer need to know, if it is a byte-level BPE."""
     splitter = state_of(rust.pre_tokenizer)
-    if (
-        type(rust.model).__name__ != "BPE"
-        or splitter.get("type") != "ByteLevel"
-        or rust.normalizer is not None
-    ):
+    if type(rust.model).__name__ != "BPE" or splitter.get("type") != "ByteLevel" or rust.normalizer is not None:
         return {}
     processor = state_of(rust.post_processor).get("type")
-    name = {"ByteLevel": "GPT2Tokenizer", "RobertaProcessing": "RobertaTokenizer"}.get(
-        processor or "ByteLevel"
-    )
+    name = {"ByteLevel": "GPT2Tokenizer", "RobertaProcessing": "RobertaTokenizer"}.get(processor or "ByteLevel")
     return {
         "tokenizer_class": name or "PreTrainedTokenizerFast",
         "add_prefix_space": splitter["add_prefix_space"],

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,6 @@ class Tokenizer(SpecialTokens):
         self.model_max_length = settings.model_max_length
         self.padding_side: Side = settings.config.get("padding_side", "right")
         self.truncation_side: Side = settings.config.get("truncation_side", "right")
-        self.refresh()
 
     @classmethod
     def from_folder(cls, path: str | Path) -> "Tokenizer":
@@ -48,8 +46,6 @@ class Tokenizer(SpecialTokens):
     def refresh(self) -> None:
         """Take note of a change to the vocabulary or the special tokens."""
         self.backend.refresh()
-        self._vocab = self.backend.vocab()
-        self._top = max(self._vocab.values(), default=-1)
 
     def __call__(
         self,
@@ -119,7 +115,9 @@ class Tokenizer(SpecialTokens):
             else:
                 ids = [self.backend.rows(side, split=split, target=target) for side in sides]
         except TypeError:  # the one thing Rust takes for no string at all
-            raise ValueError("a text holds half a character (a lone surrogate): read it with errors='replace'") from None
+            raise ValueError(
+                "a text holds half a character (a lone surrogate): read its file with errors='replace'"
+            ) from None
         batch, cut = self._lay_out(ids, options)
 
         inputs: dict[str, Any] = {"input_ids": batch.table(batch.ids(ids), self.pad_token_id or 0)}
@@ -137,7 +135,6 @@ class Tokenizer(SpecialTokens):
             inputs["overflow_to_sample_mapping"] = batch.samples
         flat = single and options.return_tensors is None and not options.return_overflowing_tokens
 
-        @cache
         def words() -> Words:
             found = pieces or [self.backend.pieces(side, split=split, target=target) for side in sides]
             return [[one.words for one in side] for side in found]
@@ -150,9 +147,7 @@ class Tokenizer(SpecialTokens):
         limit = self._limit(options)
         room = None if limit is None else limit - special_count(template)
         if room is not None and room < 0:
-            raise ValueError(
-                f"max_length={limit} is under the {special_count(template)} special tokens: raise it"
-            )
+            raise ValueError(f"max_length={limit} is under the {special_count(template)} special tokens: raise it")
         plan = Cut(
             room=room,
             strategy=options.truncates,
@@ -169,9 +164,7 @@ class Tokenizer(SpecialTokens):
         )
         cut = [0] * len(rows)
         if room is not None and not plan.windows:
-            cut = [
-                sum(size) - sum(b - a for a, b in found[0]) for size, found in zip(sizes, rows, strict=True)
-            ]
+            cut = [sum(size) - sum(b - a for a, b in found[0]) for size, found in zip(sizes, rows, strict=True)]
         self._report(cut, limit, batch)
         self._pad(batch, options)
         return batch, cut
@@ -213,16 +206,12 @@ class Tokenizer(SpecialTokens):
                 batch.pad(None, None, side)
             return
         if self.pad_token_id is None:
-            raise ValueError(
-                "padding needs a pad token and this tokenizer has none: tok.pad_token = tok.eos_token"
-            )
+            raise ValueError("padding needs a pad token and this tokenizer has none: tok.pad_token = tok.eos_token")
         width = None
         if options.pads == "max_length":
             width = self.model_max_length if options.max_length is None else options.max_length
             if width >= NO_LIMIT:
-                raise ValueError(
-                    "padding='max_length' needs a max_length: this tokenizer states no model_max_length"
-                )
+                raise ValueError("padding='max_length' needs a max_length: this tokenizer states no model_max_length")
             longest = int(batch.lengths.max(initial=0))
             if longest > width:
                 raise ValueError(f"a text has {longest} tokens, over max_length={width}: pass truncation=True")
@@ -234,9 +223,7 @@ class Tokenizer(SpecialTokens):
 
     def tokenize(self, text: str, pair: str | None = None, *, add_special_tokens: bool = False) -> list[str]:
         """The tokens of one text."""
-        ids = self._call(text, pair, Options(add_special_tokens=add_special_tokens), target=False)[
-            "input_ids"
-        ]
+        ids = self._call(text, pair, Options(add_special_tokens=add_special_tokens), target=False)["input_ids"]
         return [str(self.backend.id_to_token(index)) for index in ids]
 
     def decode(
@@ -251,9 +238,7 @@ class Tokenizer(SpecialTokens):
                 skip_special_tokens=skip_special_tokens,
                 clean_up_tokenization_spaces=clean_up_tokenization_spaces,
             )
-        text = self.backend.decode(
-            [self._known(index) for index in ids], skip_special_tokens=skip_special_tokens
-        )
+        text = self.backend.decode([self._known(index) for index in ids], skip_special_tokens=skip_special_tokens)
         clean = clean_up_tokenization_spaces
         if clean is None:
             clean = bool(self.settings.config.get("clean_up_tokenization_spaces", False))
@@ -270,8 +255,9 @@ class Tokenizer(SpecialTokens):
     def _known(self, index: Any) -> int:
         """An id that the vocabulary has."""
         number = int(index)
-        if not 0 <= number <= self._top or self.backend.id_to_token(number) is None:
-            raise ValueError(f"id {number} is not in the vocabulary, whose ids go from 0 to {self._top}")
+        if number < 0 or self.backend.id_to_token(number) is None:
+            last = self.backend.last_id()
+            raise ValueError(f"id {number} is not in the vocabulary, whose ids go from 0 to {last}")
         return number
 
     def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> Any:
@@ -289,9 +275,7 @@ class Tokenizer(SpecialTokens):
         skipped = set(self.all_special_ids) if skip_special_tokens else set()
         return [self.backend.id_to_token(self._known(index)) for index in ids if index not in skipped]
 
-    def add_tokens(
-        self, tokens: str | AddedToken | Sequence[str | AddedToken], *, special_tokens: bool = False
-    ) -> int:
+    def add_tokens(self, tokens: str | AddedToken | Sequence[str | AddedToken], *, special_tokens: bool = False) -> int:
         """Add tokens that are never cut; gives how many are new (resize the embeddings to len(tok))."""
         listed = [tokens] if isinstance(tokens, (str, AddedToken)) else list(tokens)
         new = self.backend.add_tokens(listed, special=special_tokens)
@@ -311,10 +295,10 @@ class Tokenizer(SpecialTokens):
     @property
     def vocab_size(self) -> int:
         """The number of tokens without the added ones; `len(tok)` counts all."""
-        return len(self.backend.vocab(with_added_tokens=False))
+        return self.backend.size(with_added_tokens=False)
 
     def __len__(self) -> int:
-        return len(self._vocab)
+        return self.backend.size()
 
     def __bool__(self) -> bool:
         return True
@@ -326,22 +310,19 @@ class Tokenizer(SpecialTokens):
     @property
     def all_special_tokens(self) -> list[str]:
         """Special tokens, each once."""
-        return list(
-            dict.fromkeys([token for token in self.settings.names.values() if token] + self.settings.extra)
-        )
+        return list(dict.fromkeys([token for token in self.settings.names.values() if token] + self.settings.extra))
 
     @property
     def all_special_ids(self) -> list[int]:
         """The ids of the special tokens."""
-        return [self._vocab[token] for token in self.all_special_tokens]
+        ids = (self.backend.token_to_id(token) for token in self.all_special_tokens)
+        return [index for index in ids if index is not None]
 
 
 def finished(inputs: dict[str, Any], tensors: str | None, flat: bool) -> dict[str, Any]:
     """Inputs as tensors, arrays or lists; of one text alone, without the batch."""
     if tensors is None:
-        lists = {
-            name: value.tolist() if hasattr(value, "tolist") else value for name, value in inputs.items()
-        }
+        lists = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in inputs.items()}
         return {name: value[0] for name, value in lists.items()} if flat else lists
     arrays = {name: np.asarray(value, np.int64) for name, value in inputs.items()}
     if tensors == "np":

@@ -7,10 +7,11 @@ The same files and options give the same vocabulary.
 import io
 import json
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -31,14 +32,13 @@ Named = Mapping[str, str]  # special tokens by role
 
 SEQUENCE = {"pad_token": "<pad>", "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
 SPECIAL: dict[Kind, dict[str, str]] = {
-    "wordpiece": {
-        name: BERT[name] for name in ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
-    },
+    "wordpiece": {name: BERT[name] for name in ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")},
     "bpe": GPT2,
     "unigram": SEQUENCE,
     "character": SEQUENCE,
 }
 LONGEST_LINE = 1 << 16  # characters; a longer line is broken at whitespace
+LAST_SPACE = re.compile(r"\s(?=\S*\Z)")
 MOST_BYTES = 1 << 30  # beyond this, every k-th line stands for all
 
 
@@ -77,9 +77,7 @@ def check_special(special: Mapping[str, str]) -> dict[str, str]:
     """Special tokens by role, refused if the role is not known."""
     for name, token in special.items():
         if name not in NAMES or not token:
-            raise ValueError(
-                f"special token {name}={token!r}: give one of {', '.join(NAMES)}, and a text for it"
-            )
+            raise ValueError(f"special token {name}={token!r}: give one of {', '.join(NAMES)}, and a text for it")
     return dict(special)
 
 
@@ -91,9 +89,7 @@ def sampling_step(paths: Sequence[Path], max_bytes: int) -> int:
     total = sum(path.stat().st_size for path in paths)
     step = max(1, -(-total // max_bytes))
     if step > 1:
-        LOG.warning(
-            "the files hold %s bytes, over the cap of %s: one line in %s is used", total, max_bytes, step
-        )
+        LOG.warning("the files hold %s bytes, over the cap of %s: one line in %s is used", total, max_bytes, step)
     return step
 
 
@@ -112,15 +108,15 @@ def sampled_lines(paths: Sequence[Path], step: int, progress: Progress, what: st
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, int]]:
-    """Lines with the bytes read so far; a giant line comes in parts, broken at whitespace where it has any."""
+    """Lines with the bytes read so far; a giant line comes in parts, broken at whitespace if it has any."""
     carry = ""
     with path.open("rb") as raw, io.TextIOWrapper(raw, encoding="utf-8") as file:
         try:
             while piece := file.readline(LONGEST_LINE):
                 line, carry = carry + piece, ""
                 if not piece.endswith("\n") and len(piece) == LONGEST_LINE:
-                    parts = line.rsplit(maxsplit=1)
-                    line, carry = (parts[0], " " + parts[1]) if len(parts) == 2 else (line, "")
+                    space = LAST_SPACE.search(line)
+                    line, carry = (line[: space.start()], line[space.start() :]) if space else (line, "")
                 yield line, raw.tell()
         except UnicodeDecodeError as error:
             raise ValueError(
@@ -179,8 +175,8 @@ def learn_characters(rust: tokenizers.Tokenizer, lines: Lines, vocab_size: int, 
 def learn_wordpiece(rust: tokenizers.Tokenizer, lines: Lines, vocab_size: int, named: Named) -> None:
     """Pieces by frequency, over an alphabet that takes three quarters of the vocabulary at most.
 
-    The trainer numbers characters inside words in an order that changes from run to run. Naming them beforehand
-    makes it the same each time; they are given as special tokens, which the final vocabulary does not keep so.
+    The trainer numbers characters inside words in an order that changes from run to run. Naming them
+    beforehand, as special tokens, makes it the same each time; in the final vocabulary they are like others.
     """
     special = list(dict.fromkeys(named.values()))
     alphabet: list[str] = []
@@ -216,7 +212,7 @@ def learn_bpe(rust: tokenizers.Tokenizer, lines: Lines, vocab_size: int, named: 
 
 
 def learn_unigram(rust: tokenizers.Tokenizer, lines: Lines, vocab_size: int, named: Named) -> None:
-    """Pieces by likelihood. Equal scores come in an order that changes from run to run, and are sorted here."""
+    """Pieces by likelihood; those of equal score alphabetically, which the trainer does not see to."""
     special = list(dict.fromkeys(named.values()))
     trainer = trainers.UnigramTrainer(
         vocab_size=vocab_size, special_tokens=special, unk_token=named["unk_token"], show_progress=False
@@ -226,9 +222,7 @@ def learn_unigram(rust: tokenizers.Tokenizer, lines: Lines, vocab_size: int, nam
     except Exception as error:
         if isinstance(error, ValueError):
             raise
-        raise ValueError(
-            f"unigram with vocab_size={vocab_size} cannot be learnt from this text: {error}"
-        ) from None
+        raise ValueError(f"unigram with vocab_size={vocab_size} cannot be learnt from this text: {error}") from None
     pieces = json.loads(rust.to_str())["model"]["vocab"]
     learnt = settled([(token, round(score, 6)) for token, score in pieces if token not in special])
     vocab = [*((token, 0.0) for token in special), *learnt]
@@ -238,18 +232,14 @@ def learn_unigram(rust: tokenizers.Tokenizer, lines: Lines, vocab_size: int, nam
 def settled(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
     """Pieces in one order: by score, then by text.
 
-    Characters that no piece kept are given the lowest scores, one step apart, as they come; they are dealt out anew
-    in alphabetical order.
+    Characters that no piece kept are given the lowest score and then a step more each, in an order that
+    changes from run to run; here they are given the same scores in alphabetical order.
     """
-    pieces = sorted(pieces, key=lambda piece: (-piece[1], piece[0]))
-    start = len(pieces)
-    while (
-        start > 1 and len(pieces[start - 1][0]) == 1 and pieces[start - 2][1] - pieces[start - 1][1] < 1.5e-4
-    ):
-        start -= 1
-    last = sorted(token for token, _ in pieces[start - 1 :])
-    scores = [score for _, score in pieces[start - 1 :]]
-    return pieces[: start - 1] + list(zip(last, scores, strict=True))
+    floor = min(score for _, score in pieces)
+    single = sorted((score, token) for token, score in pieces if len(token) == 1)
+    steps = takewhile(lambda at: abs(at[1][0] - floor - at[0] * 1e-4) < 1e-5, enumerate(single))
+    dealt = {token: round(floor + rank * 1e-4, 6) for rank, token in enumerate(sorted(at[1][1] for at in steps))}
+    return sorted(((token, dealt.get(token, score)) for token, score in pieces), key=lambda one: (-one[1], one[0]))
 
 
 LEARN: dict[Kind, Callable[[tokenizers.Tokenizer, Lines, int, Named], None]] = {

@@ -1,6 +1,9 @@
-"""Random starting weights."""
+"""Starting values: random weights, and the fixed tables that no checkpoint holds."""
 
+import torch
 from torch import nn
+
+from glassformer.blocks.embeddings import Sinusoidal
 
 
 def initialise(module: nn.Module, std: float) -> None:
@@ -12,3 +15,10 @@ def initialise(module: nn.Module, std: float) -> None:
             nn.init.ones_(part.weight)
         if isinstance(part, (nn.Linear, nn.LayerNorm)) and part.bias is not None:
             nn.init.zeros_(part.bias)
+
+
+def fill_tables(model: nn.Module, device: torch.device, dtype: torch.dtype) -> None:
+    """Give values to the fixed tables of a model that was built without any."""
+    for part in model.modules():
+        if isinstance(part, Sinusoidal):
+            part.reset_buffers(device, dtype)

@@ -1,0 +1,148 @@
+"""Encoder inference on texts of realistic lengths: ours against transformers (sdpa) and, on a CPU, CTranslate2."""
+
+import argparse
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+
+import glassformer as gf
+
+from .measure import Row, interleaved, row
+
+SHAPES = {
+    "MiniLM": {
+        "hidden_size": 384,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 12,
+        "intermediate_size": 1536,
+    },
+    "BERT-base": {},
+}
+Batch = dict[str, torch.Tensor]
+
+
+def lengths(texts: int, seed: int = 0) -> np.ndarray:
+    """Lognormal lengths with mean 40 and at most 256 tokens."""
+    drawn = np.random.default_rng(seed).lognormal(3.4, 0.76, texts).astype(int)
+    return np.clip(drawn, 4, 256)
+
+
+def batches(sizes: np.ndarray, batch: int, device: str) -> list[Batch]:
+    """Padded batches of random ids in the order given."""
+
+    def make() -> Iterator[Batch]:
+        generator = torch.Generator().manual_seed(0)
+        for start in range(0, len(sizes), batch):
+            part = torch.from_numpy(sizes[start : start + batch])
+            mask = (torch.arange(int(part.max())) < part[:, None]).long()
+            ids = torch.randint(1000, 30000, mask.shape, generator=generator) * mask
+            yield {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
+
+    return list(make())
+
+
+def over(model: torch.nn.Module, work: list[Batch]) -> Callable[[], None]:
+    def run() -> None:
+        with torch.inference_mode():
+            for inputs in work:
+                model(**inputs)
+
+    return run
+
+
+def models(shape: str, device: str, dtype: torch.dtype, folder: Path) -> tuple[torch.nn.Module, torch.nn.Module]:
+    """The same random weights in transformers and here."""
+    peer = transformers.BertModel(transformers.BertConfig(**SHAPES[shape], attn_implementation="sdpa")).eval()
+    peer.save_pretrained(folder)
+    return peer.to(device, dtype), gf.load(folder, device=device, dtype=dtype)
+
+
+def ctranslate2_over(folder: Path, work: list[Batch]) -> Callable[[], None] | None:
+    """CTranslate2's encoder on the same ids, where it is installed."""
+    try:
+        import ctranslate2
+    except ImportError:
+        return None
+    vocabulary = [f"w{number}" for number in range(30522)]
+    for number, token in {0: "[PAD]", 100: "[UNK]", 101: "[CLS]", 102: "[SEP]", 103: "[MASK]"}.items():
+        vocabulary[number] = token
+    (folder / "vocab.txt").write_text("\n".join(vocabulary))
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
+    target = folder / "ct2"
+    ctranslate2.converters.TransformersConverter(str(folder)).convert(str(target), force=True)
+    encoder = ctranslate2.Encoder(str(target), intra_threads=torch.get_num_threads())
+    rows = [
+        [ids[mask.bool()].tolist() for ids, mask in zip(b["input_ids"], b["attention_mask"], strict=True)]
+        for b in work
+    ]
+
+    def run() -> None:
+        for batch in rows:
+            np.asarray(encoder.forward_batch(batch).last_hidden_state)
+
+    return run
+
+
+def cpu(shape: str, texts: int = 128) -> list[Row]:
+    """Batches of 32 on this machine's threads, fp32."""
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as name:
+        peer, ours = models(shape, "cpu", torch.float32, Path(name))
+        orders = {
+            "arrival order": lengths(texts),
+            "sorted by length": np.sort(lengths(texts)),
+            "equal lengths": np.full(texts, 40),
+        }
+        for order, sizes in orders.items():
+            work = batches(sizes, 32, "cpu")
+            contestants = {"transformers": over(peer, work), "ours": over(ours, work)}
+            if (ct2 := ctranslate2_over(Path(name), work)) is not None:
+                contestants["CTranslate2"] = ct2
+            seconds = interleaved(contestants, rounds=5)
+            for other in contestants.keys() - {"ours"}:
+                rows.append(row(f"encoder {shape}, fp32, {order}", seconds["ours"], seconds[other], other))
+    return rows
+
+
+def cuda(texts: int = 8192, tokens: int = 32768) -> list[Row]:
+    """BERT-base in bf16, real tokens a second."""
+    rows: list[Row] = []
+    sizes = lengths(texts)
+    real = int(sizes.sum())
+    with tempfile.TemporaryDirectory() as name:
+        peer, ours = models("BERT-base", "cuda", torch.bfloat16, Path(name))
+        compiled = gf.load(name, device="cuda", dtype=torch.bfloat16)
+        for layer in compiled.layers:
+            layer.compile(dynamic=True)
+        many = tokens // int(sizes.mean())
+        seconds = interleaved(
+            {
+                "transformers, arrival order, 256 texts": over(peer, batches(sizes, 256, "cuda")),
+                "transformers, sorted, 256 texts": over(peer, batches(np.sort(sizes), 256, "cuda")),
+                "ours, arrival order, 256 texts": over(ours, batches(sizes, 256, "cuda")),
+                "ours, arrival order, 32k tokens": over(ours, batches(sizes, many, "cuda")),
+                "ours compiled, arrival order, 32k tokens": over(compiled, batches(sizes, many, "cuda")),
+            },
+            rounds=7,
+        )
+    best_peer = seconds["transformers, sorted, 256 texts"]
+    for label, value in seconds.items():
+        print(f"{label:45} {real / value / 1e6:6.3f} M real tokens/s")
+        if label.startswith("ours"):
+            rows.append(row(f"BERT-base bf16, {label}", value, best_peer, "transformers sorted"))
+    return rows
+
+
+def run() -> list[Row]:
+    return [*cpu("MiniLM"), *cpu("BERT-base", texts=64)]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    for line in cuda() if parser.parse_args().device == "cuda" else run():
+        print(line)
