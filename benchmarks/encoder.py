@@ -31,8 +31,8 @@ def lengths(texts: int, seed: int = 0) -> np.ndarray:
     return np.clip(drawn, 4, 256)
 
 
-def batches(sizes: np.ndarray, batch: int, device: str) -> list[Batch]:
-    """Padded batches of random ids in the order given."""
+def batches(sizes: np.ndarray, batch: int, device: str, mask_device: str | None = None) -> list[Batch]:
+    """Padded batches of random ids in the order given; the mask may stay on the CPU."""
 
     def make() -> Iterator[Batch]:
         generator = torch.Generator().manual_seed(0)
@@ -40,7 +40,7 @@ def batches(sizes: np.ndarray, batch: int, device: str) -> list[Batch]:
             part = torch.from_numpy(sizes[start : start + batch])
             mask = (torch.arange(int(part.max())) < part[:, None]).long()
             ids = torch.randint(1000, 30000, mask.shape, generator=generator) * mask
-            yield {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
+            yield {"input_ids": ids.to(device), "attention_mask": mask.to(mask_device or device)}
 
     return list(make())
 
@@ -126,6 +126,8 @@ def cuda(texts: int = 8192, tokens: int = 32768) -> list[Row]:
                 "ours, arrival order, 256 texts": over(ours, batches(sizes, 256, "cuda")),
                 "ours, arrival order, 32k tokens": over(ours, batches(sizes, many, "cuda")),
                 "ours compiled, arrival order, 32k tokens": over(compiled, batches(sizes, many, "cuda")),
+                "ours compiled, 32k tokens, mask on the CPU": over(compiled, batches(sizes, many, "cuda", "cpu")),
+                "ours compiled, 128k tokens, mask on the CPU": over(compiled, batches(sizes, 4 * many, "cuda", "cpu")),
             },
             rounds=7,
         )

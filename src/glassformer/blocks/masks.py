@@ -7,8 +7,18 @@ import torch
 from torch import Tensor
 
 
-def as_keep(attention_mask: Tensor | None, ids: Tensor) -> Tensor | None:
-    """A user's (B, S) mask of ones and zeros as booleans; None where it hides nothing."""
+def send(x: Tensor, device: torch.device) -> Tensor:
+    """To another device, in the background where that is possible."""
+    if x.device == device:
+        return x
+    return (x.pin_memory() if device.type == "cuda" else x).to(device, non_blocking=True)
+
+
+def as_keep(attention_mask: Tensor | None, ids: Tensor, *, stay: bool = False) -> Tensor | None:
+    """A user's (B, S) mask of ones and zeros as booleans, beside the ids; None where it hides nothing.
+
+    `stay` leaves it where it is: a mask on the CPU can be looked at without waiting for a GPU.
+    """
     if attention_mask is None:
         return None
     if attention_mask.shape != ids.shape:
@@ -17,7 +27,9 @@ def as_keep(attention_mask: Tensor | None, ids: Tensor) -> Tensor | None:
             "give one 1 (keep) or 0 (padding) for each token"
         )
     keep = attention_mask.bool()
-    return None if bool(keep.all()) else keep
+    if bool(keep.all()):
+        return None
+    return keep if stay else send(keep, ids.device)
 
 
 def causal(targets: int, sources: int, device: torch.device | None = None) -> Tensor:
@@ -41,4 +53,4 @@ def first_kept(keep: Tensor) -> Tensor:
 def positions(keep: Tensor | None, length: int, device: torch.device, *, start: int = 0) -> Tensor:
     """(B or 1, T): places counted from each row's first real token, so that left padding changes nothing."""
     places = torch.arange(start, start + length, device=device)[None]
-    return places if keep is None else (places - first_kept(keep)[:, None]).clamp(min=0)
+    return places if keep is None else (places - send(first_kept(keep), device)[:, None]).clamp(min=0)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
-from .masks import causal, combine
+from .masks import causal, combine, send
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,18 @@ class Packed:
     causal: bool = False
 
     @staticmethod
-    def over(keep: Tensor, *, causal: bool = False) -> "Packed":
-        """The packing of a (B, S) mask; padding may stand anywhere."""
+    def over(keep: Tensor, *, causal: bool = False, device: torch.device | None = None) -> "Packed":
+        """The packing of a (B, S) mask; padding may stand anywhere.
+
+        A mask on the CPU is worked out there and sent to `device` without waiting for what the device does.
+        """
         batch, width = keep.shape
         lengths, rows = keep.sum(1).sort(stable=True)
         places = torch.arange(width, device=keep.device) + rows[:, None] * width  # (B, S)
         boundaries = F.pad(lengths.cumsum(0), (1, 0)).int()
         counts: list[int] = lengths.tolist()
-        return Packed(places[keep[rows]], counts, counts[-1], boundaries, (batch, width), causal)
+        index, boundaries = (send(x, device or keep.device) for x in (places[keep[rows]], boundaries))
+        return Packed(index, counts, counts[-1], boundaries, (batch, width), causal)
 
     @property
     def mask(self) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from .activations import Activation
 from .attention import Cache, MultiHeadAttention, Scope
+from .masks import send
 from .packing import Causal, Dense, Packed
 from .point import Point, anyone_listens
 
@@ -90,11 +91,12 @@ def embed_and_run(
     Padding costs nothing: it is dropped before the first look-up and restored after the last layer. Only while
     someone listens does it stay, so that they see (B, S, …) everywhere.
     """
+    device = next(index.device for index in indices if index is not None)
     if keep is not None and not (anyone_listens(layers) or anyone_listens(embeddings)):
-        packed = Packed.over(keep, causal=causal)
+        packed = Packed.over(keep, causal=causal, device=device)
         real = (None if index is None else packed.pack(index.expand_as(keep)) for index in indices)
         return packed.unpack(layers(embeddings(*real), packed))
-    x = embeddings(*indices)
+    x, keep = embeddings(*indices), None if keep is None else send(keep, device)
     order = Causal(x.shape[1], x.device)
     if keep is None:
         return layers(x, order if causal else Dense())  # type: ignore[no-any-return]

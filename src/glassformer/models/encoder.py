@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from glassformer.blocks.activations import activation
 from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.embeddings import Embeddings, check_length
-from glassformer.blocks.masks import as_keep, first_kept, positions
+from glassformer.blocks.masks import as_keep, first_kept, positions, send
 from glassformer.blocks.transformer import FeedForward, Layer, Stack, embed_and_run
 
 from .config import check_heads
@@ -63,14 +63,14 @@ class Encoder(nn.Module):
         position_ids: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """The hidden states (B, S, D), zero at padding, and the summary (B, D) of each text."""
-        keep = as_keep(attention_mask, input_ids)
+        keep = as_keep(attention_mask, input_ids, stay=True)
         if position_ids is None:
             position_ids = self.default_positions(input_ids, keep)
         hidden = embed_and_run(self.embeddings, self.layers, keep, input_ids, position_ids, token_type_ids)
         if keep is None:
             first = hidden[:, 0]
         else:  # with left padding the first token is not at 0
-            first = hidden.take_along_dim(first_kept(keep)[:, None, None], dim=1)[:, 0]
+            first = hidden.take_along_dim(send(first_kept(keep), hidden.device)[:, None, None], dim=1)[:, 0]
         return hidden, first if self.pooler is None else self.pooler(first)
 
     def default_positions(self, input_ids: Tensor, keep: Tensor | None) -> Tensor:

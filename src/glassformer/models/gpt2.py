@@ -110,7 +110,7 @@ class Gpt2(nn.Module):
         position_ids: Tensor | None = None,
     ) -> Tensor:
         """The hidden states (B, T, D) after the final norm."""
-        keep = as_keep(attention_mask, input_ids)
+        keep = as_keep(attention_mask, input_ids, stay=True)
         if position_ids is None:
             check_length(input_ids.shape[1], self.config.n_positions)
             position_ids = positions(keep, input_ids.shape[1], input_ids.device)

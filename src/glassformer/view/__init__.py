@@ -1,0 +1,1 @@
+"""Self-contained pictures: data in, text out."""
