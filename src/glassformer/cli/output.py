@@ -1,6 +1,7 @@
 """What every command says the same way: tables for people, json for machines."""
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
@@ -27,7 +28,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         table.add_column(escape(column), justify="right" if numeric else "left", overflow="fold")
     for row in listed:
         table.add_row(*(escape(cell) for cell in row))
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() else 1000).print(table)  # nothing is wrapped on its way into a file
 
 
 def size(count: float) -> str:

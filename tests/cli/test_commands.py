@@ -1,0 +1,163 @@
+"""The commands, as a person types them: what they print, their exit codes, their errors in one line."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from families import random_model
+
+import glassformer as gf
+from glassformer.cli.main import main
+
+SMALL = {
+    "vocab_size": 41,
+    "hidden_size": 12,
+    "num_attention_heads": 3,
+    "num_hidden_layers": 2,
+    "intermediate_size": 20,
+    "max_position_embeddings": 40,
+}
+
+
+@pytest.fixture
+def glassformer(monkeypatch, capsys):
+    """Run the command line in this process: (exit code, stdout, stderr)."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["glassformer", *map(str, words)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        out, err = capsys.readouterr()
+        return caught.value.code or 0, out, err
+
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return gf.save(random_model("bert", "fill-mask", SMALL), tmp_path / "model")
+
+
+def test_bert_base_has_the_published_parameters(glassformer, tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "bert", "architectures": ["BertModel"]}')
+    code, out, _ = glassformer("show", tmp_path)
+    assert code == 0
+    for words in ("109,482,240", "21.77%", "77.69%", "0.54%", "0-11: Layer", "query: Linear 768 × 768"):
+        assert words in out
+    _, out, _ = glassformer("show", tmp_path, "--json")
+    shown = json.loads(out)
+    assert shown["parameters"] == shown["trainable"] == 109_482_240
+    assert [part["name"] for part in shown["components"]] == ["embeddings", "encoder", "pooler"]
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "distilbert", "roberta", "marian", "bart"])
+def test_show_counts_as_transformers_does(glassformer, tmp_path, model_type):
+    import torch
+    import transformers
+
+    from glassformer.hub.registry import ARCHITECTURES
+
+    config = transformers.AutoConfig.for_model(model_type)
+    head = [name for name in ARCHITECTURES[model_type].heads if name][0]
+    cls = getattr(transformers, ARCHITECTURES[model_type].heads[head].hf_class)
+    with torch.device("meta"):
+        peer = cls(config)
+    config.architectures = [cls.__name__]
+    config.save_pretrained(tmp_path)
+    _, out, _ = glassformer("show", tmp_path, "--json")
+    fixed = sum(p.numel() for name, p in peer.named_parameters() if not p.requires_grad)
+    assert json.loads(out)["parameters"] == peer.num_parameters() - fixed
+
+
+def test_verify_holds_on_a_sound_model(glassformer, folder):
+    code, out, _ = glassformer("verify", folder)
+    assert code == 0
+    assert "parity with transformers" in out
+    assert "BREACH" not in out
+    code, out, _ = glassformer("verify", folder, "--json")
+    report = json.loads(out)
+    assert report["holds"]
+    assert {row["law"] for row in report["laws"]} >= {"padding is invisible", "fused = readable", "saved and loaded again"}
+    assert all(row["error"] < 1e-5 for row in report["laws"])
+
+
+def test_verify_says_which_law_is_broken(glassformer, folder):
+    code, out, err = glassformer("verify", folder, "--tolerance", "1e-30")
+    assert code == 1
+    assert "BREACH" in out
+    assert "broken: padding is invisible" in err
+
+
+def test_verify_runs_on_every_kind_of_model(glassformer, tmp_path):
+    model = gf.build("glassformer-rnn", "text-generation", vocab_size=30, kind="gru", hidden_size=16, embedding_size=8)
+    code, out, _ = glassformer("verify", gf.save(model, tmp_path))
+    assert code == 0
+    assert "stepwise = fused" in out
+    assert "transformers does not know this model" in out
+
+
+def test_models_lists_local_folders(glassformer, folder):
+    code, out, _ = glassformer("models", folder.parent, "--json")
+    assert code == 0
+    found = [model for model in json.loads(out) if model["where"] == "local"]
+    assert [(model["model_type"], model["head"]) for model in found] == [("bert", "BertForMaskedLM")]
+    assert found[0]["bytes"] > 1000
+    assert str(folder) in glassformer("models", folder.parent)[1]
+
+
+def test_doctor_tells_the_settings(glassformer, monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_ENDPOINT", "https://mirror.example")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    (tmp_path / "file").write_bytes(b"x" * 2500)
+    code, out, _ = glassformer("doctor", "--json")
+    facts = json.loads(out)
+    assert code == 0
+    assert facts["endpoint"].startswith("https://mirror.example")
+    assert facts["cache_size"] == "2.5 KB"
+    assert facts["token"] == "set"
+    assert "hf_secret" not in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["show", "./nowhere"], "there is no folder './nowhere'"),
+        (["verify", "some/name"], "HF_HUB_OFFLINE is set"),
+        (["models", "./nowhere"], "there is no folder 'nowhere'"),
+    ],
+)
+def test_what_goes_wrong_is_one_line(glassformer, words, message):
+    code, out, err = glassformer(*words)
+    assert code == 1
+    assert message in err
+    assert err.startswith("error: ")
+    assert len(err.strip().splitlines()) == 1
+    assert out == ""
+
+
+def test_debug_shows_the_traceback(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["glassformer", "show", "./nowhere", "--debug"])
+    with pytest.raises(ValueError, match="there is no folder"):
+        main()
+
+
+def test_unknown_words_exit_with_2(glassformer):
+    assert glassformer("frobnicate")[0] == 2
+    assert glassformer("show")[0] == 2
+
+
+@pytest.mark.parametrize("command", ["show", "verify", "models", "doctor"])
+def test_every_command_has_an_example(glassformer, command):
+    code, out, _ = glassformer(command, "--help")
+    assert code == 0
+    assert f"Example: glassformer {command}" in " ".join(out.replace("│", " ").split())
+
+
+def test_help_and_import_do_not_load_torch():
+    code = "import sys, glassformer.cli.main; print(sorted({'torch', 'numpy', 'tokenizers'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    done = subprocess.run([sys.executable, "-m", "glassformer", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"glassformer {gf.__version__}"
