@@ -49,10 +49,10 @@ class Causal:
 
 @dataclass(frozen=True)
 class Packed:
-    """A batch without its padding: the sequences one after another, the shortest first."""
+    """A batch without its padding: the sequences one after another, the longest first."""
 
     index: Tensor  # (N,) where each real token stood in the flattened (B·S) batch
-    lengths: list[int]  # of the sequences, ascending
+    lengths: list[int]  # of the sequences, descending
     longest: int
     boundaries: Tensor  # (B + 1,) int32, where each sequence starts
     shape: tuple[int, int]  # (B, S) of the padded batch
@@ -65,12 +65,12 @@ class Packed:
         A mask on the CPU is worked out there and sent to `device` without waiting for what the device does.
         """
         batch, width = keep.shape
-        lengths, rows = keep.sum(1).sort(stable=True)
+        lengths, rows = keep.sum(1).sort(descending=True, stable=True)
         places = torch.arange(width, device=keep.device) + rows[:, None] * width  # (B, S)
         boundaries = F.pad(lengths.cumsum(0), (1, 0)).int()
         counts: list[int] = lengths.tolist()
         index, boundaries = (send(x, device or keep.device) for x in (places[keep[rows]], boundaries))
-        return Packed(index, counts, counts[-1], boundaries, (batch, width), causal)
+        return Packed(index, counts, counts[0], boundaries, (batch, width), causal)
 
     @property
     def mask(self) -> None:
@@ -83,7 +83,7 @@ class Packed:
     def unpack(self, x: Tensor) -> Tensor:
         """(N, …) -> (B, S, …), zero at padding"""
         whole = x.new_zeros(self.shape[0] * self.shape[1], *x.shape[1:])
-        return whole.index_copy(0, self.index, x).unflatten(0, self.shape)  # type: ignore[no-any-return]
+        return whole.index_copy_(0, self.index, x).unflatten(0, self.shape)  # type: ignore[no-any-return]
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, dropout: float) -> Tensor:
         if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and not dropout:
