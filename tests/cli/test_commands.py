@@ -78,7 +78,11 @@ def test_verify_holds_on_a_sound_model(glassformer, folder):
     code, out, _ = glassformer("verify", folder, "--json")
     report = json.loads(out)
     assert report["holds"]
-    assert {row["law"] for row in report["laws"]} >= {"padding is invisible", "fused = readable", "saved and loaded again"}
+    assert {row["law"] for row in report["laws"]} >= {
+        "padding is invisible",
+        "fused = readable",
+        "saved and loaded again",
+    }
     assert all(row["error"] < 1e-5 for row in report["laws"])
 
 
@@ -159,5 +163,7 @@ def test_help_and_import_do_not_load_torch():
     code = "import sys, glassformer.cli.main; print(sorted({'torch', 'numpy', 'tokenizers'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-    done = subprocess.run([sys.executable, "-m", "glassformer", "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "glassformer", "--version"], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == f"glassformer {gf.__version__}"

@@ -49,7 +49,7 @@ def test_encode_shows_a_line_a_token_and_reads_stdin(folders):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("encode", "nowhere", "a"), "nowhere is not a folder"),
+        (("encode", "nowhere", "a"), "nowhere is neither a folder nor whole in the cache"),
         (("decode", "BERT", "999999"), "id 999999 is not in the vocabulary"),
         (("decode", "BERT", "12x"), "'12x' is not an id"),
         (("train", "nowhere.txt", "--out", "x"), "nowhere.txt is not a file"),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Train a vocabulary; turn text into ids and back.")
 
-Folder = Annotated[Path, typer.Argument(help="A folder with a tokenizer.", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="TOKENIZER", help="A folder, or a name on the hub.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 
@@ -72,7 +72,7 @@ def role_and_token(item: str) -> tuple[str, str]:
 
 @app.command()
 def encode(
-    folder: Folder,
+    name: Name,
     text: Annotated[str | None, typer.Argument(help="The text; without it, each line of stdin.")] = None,
     pair: Annotated[str | None, typer.Option(help="A second text.", show_default=False)] = None,
     as_json: AsJson = False,
@@ -81,9 +81,10 @@ def encode(
 
     Example: glassformer tokenizer encode my-tokenizer "unheard of" --pair "so far"
     """
+    from glassformer.hub.fetch import tokenizer_folder
     from glassformer.text import Tokenizer
 
-    tokenizer = Tokenizer.from_folder(folder)
+    tokenizer = Tokenizer.from_folder(tokenizer_folder(name))
     texts = (line.rstrip("\n") for line in sys.stdin) if text is None else [text]
     for one in texts:
         found = encoded(tokenizer, one, pair)
@@ -115,7 +116,7 @@ def show_table(found: dict[str, Any]) -> None:
 
 @app.command()
 def decode(
-    folder: Folder,
+    name: Name,
     ids: Annotated[list[str], typer.Argument(help="Ids, with spaces or commas between.", show_default=False)],
     skip_special_tokens: Annotated[
         bool, typer.Option("--skip-special-tokens", help="Leave out [CLS] and its like.")
@@ -126,10 +127,11 @@ def decode(
 
     Example: glassformer tokenizer decode my-tokenizer 101 2651 2003 102
     """
+    from glassformer.hub.fetch import tokenizer_folder
     from glassformer.text import Tokenizer
 
     numbers = [whole_number(word) for item in ids for word in item.replace(",", " ").split()]
-    text = Tokenizer.from_folder(folder).decode(numbers, skip_special_tokens=skip_special_tokens)
+    text = Tokenizer.from_folder(tokenizer_folder(name)).decode(numbers, skip_special_tokens=skip_special_tokens)
     print(json.dumps({"text": text}, ensure_ascii=False) if as_json else text)
 
 

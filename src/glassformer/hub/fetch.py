@@ -7,8 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from .folder import CONFIG, GENERATION, read_json
-from .tensors import INDEX, WEIGHT_FILES
+from .folder import CONFIG, GENERATION, INDEX, WEIGHT_FILES, read_json
 
 OFFICIAL = "https://huggingface.co"
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "source.spm")

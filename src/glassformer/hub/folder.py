@@ -1,4 +1,4 @@
-"""The small json files of a Hugging Face folder, read with care and written atomically."""
+"""A Hugging Face folder: the names of its files, and its json read with care and written atomically."""
 
 import json
 import os
@@ -8,6 +8,10 @@ from typing import Any
 
 CONFIG = "config.json"
 GENERATION = "generation_config.json"
+SAFETENSORS = "model.safetensors"
+PICKLE = "pytorch_model.bin"
+INDEX = ".index.json"
+WEIGHT_FILES = (SAFETENSORS, SAFETENSORS + INDEX, PICKLE, PICKLE + INDEX)  # in order of preference
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from glassformer.models.init import fill_tables, initialise
 from glassformer.text.tokenizer import Tokenizer
 
 from . import fetch
-from .folder import CONFIG, GENERATION, read_json, write_atomically, write_json
+from .folder import CONFIG, GENERATION, SAFETENSORS, read_json, write_atomically, write_json
 from .registry import architecture_for, check_head, head_for
-from .tensors import SAFETENSORS, WeightFiles
+from .tensors import WeightFiles
 from .weights import Entry, plan_load, tensors_of, their_tensors
 
 log = logging.getLogger("glassformer")

@@ -12,10 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-SAFETENSORS = "model.safetensors"
-PICKLE = "pytorch_model.bin"
-INDEX = ".index.json"
-WEIGHT_FILES = (SAFETENSORS, SAFETENSORS + INDEX, PICKLE, PICKLE + INDEX)  # in order of preference
+from .folder import INDEX, WEIGHT_FILES
 
 
 class WeightFiles:
