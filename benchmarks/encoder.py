@@ -76,8 +76,7 @@ def ctranslate2_over(folder: Path, work: list[Batch]) -> Callable[[], None] | No
     ctranslate2.converters.TransformersConverter(str(folder)).convert(str(target), force=True)
     encoder = ctranslate2.Encoder(str(target), intra_threads=torch.get_num_threads())
     rows = [
-        [ids[mask.bool()].tolist() for ids, mask in zip(b["input_ids"], b["attention_mask"], strict=True)]
-        for b in work
+        [ids[mask.bool()].tolist() for ids, mask in zip(b["input_ids"], b["attention_mask"], strict=True)] for b in work
     ]
 
     def run() -> None:

@@ -16,7 +16,8 @@ with torch.inference_mode():
 """
 THEIRS = """
 import sys, torch, transformers
-model, tok = transformers.AutoModel.from_pretrained(sys.argv[1]), transformers.AutoTokenizer.from_pretrained(sys.argv[1])
+model = transformers.AutoModel.from_pretrained(sys.argv[1])
+tok = transformers.AutoTokenizer.from_pretrained(sys.argv[1])
 with torch.inference_mode():
     model(**tok(["A first sentence."], return_tensors="pt")).last_hidden_state.mean(1)
 """

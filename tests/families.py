@@ -11,13 +11,13 @@ from glassformer.hub.registry import ARCHITECTURES, build
 
 CASES = [(name, head) for name, architecture in ARCHITECTURES.items() for head in architecture.heads]
 IN_TRANSFORMERS = [(name, head) for name, head in CASES if not name.startswith("glassformer")]
-SMOOTH = sorted(ACTIVATIONS)
 VOCABULARY, POSITIONS = 41, 40
 
 heads_and_width = st.sampled_from([(1, 6), (1, 16), (2, 8), (3, 12), (3, 15), (4, 32)])
 layers = st.integers(1, 3)
 inner = st.sampled_from([7, 16, 33])
-acts = st.sampled_from(SMOOTH)
+acts = st.sampled_from(sorted(ACTIVATIONS))
+positions = st.sampled_from(["learned", "sinusoidal"])
 labels = st.integers(1, 5)
 
 
@@ -104,7 +104,9 @@ def transformer_settings(draw: Any, model_type: str) -> dict[str, Any]:
         settings |= {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": VOCABULARY + 9}
         settings["tie_word_embeddings"] = True
     if model_type == "glassformer-transformer":
-        settings |= {"pre_norm": True, "positions": draw(st.sampled_from(["learned", "sinusoidal"]))}
+        settings |= {"pre_norm": draw(st.booleans()), "norm_embedding": draw(st.booleans())}
+        settings |= {"positions": "learned" if not settings["pre_norm"] else draw(positions)}
+        settings |= {"share_encoder_decoder_embeddings": draw(st.booleans())}
     return settings
 
 
@@ -118,6 +120,7 @@ def rnn_settings(draw: Any, _model_type: str) -> dict[str, Any]:
         "embedding_size": 12,
         "hidden_size": 12,
         "num_layers": draw(layers),
+        "bidirectional": draw(st.booleans()),
         "tie_word_embeddings": draw(st.booleans()),
         "pad_token_id": 0,
     }
@@ -125,14 +128,15 @@ def rnn_settings(draw: Any, _model_type: str) -> dict[str, Any]:
 
 @st.composite
 def seq2seq_settings(draw: Any, _model_type: str) -> dict[str, Any]:
+    attention = draw(st.sampled_from([None, "additive", "dot", "general", "concat", "scaled_dot"]))
     return {
         "kind": draw(st.sampled_from(["rnn", "gru", "lstm"])),
-        "attention": draw(st.sampled_from([None, "additive", "dot", "general", "concat", "scaled_dot"])),
+        "attention": attention,
         "vocab_size": VOCABULARY,
         "embedding_size": 10,
         "hidden_size": 12,
         "num_layers": draw(st.integers(1, 2)),
-        "bidirectional": False,
+        "bidirectional": "dot" not in str(attention) and draw(st.booleans()),
         "pad_token_id": 0,
         "decoder_start_token_id": 1,
     }
@@ -161,6 +165,8 @@ def random_model(model_type: str, head: str | None, settings: dict[str, Any], se
     """A model whose every tensor matters: no zero bias, no norm that changes nothing."""
     known = ARCHITECTURES[model_type].config.__dataclass_fields__
     given = {key: value for key, value in settings.items() if key in known}
+    if model_type == "glassformer-rnn" and head == "text-generation":
+        given["bidirectional"] = False  # it would read the future
     if "num_labels" in settings and "id2label" in known:
         given["id2label"] = {number: f"label {number}" for number in range(settings["num_labels"])}
     model = build(model_type, head, **given)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from glassformer.blocks.attention import MultiHeadAttention, masked_softmax
-from glassformer.blocks.masks import as_keep, causal, combine, positions
+from glassformer.blocks.masks import as_keep, causal, combine, positions, real_positions
 from glassformer.blocks.packing import Dense, Packed
 from glassformer.inspect.record import record
 
@@ -80,6 +80,8 @@ def test_combined_masks_keep_what_both_keep():
 def test_positions_count_from_the_first_real_token():
     keep = torch.tensor([[0, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 1]]).bool()
     assert positions(keep, 4, keep.device).tolist() == [[0, 0, 0, 1], [0, 1, 2, 3], [0, 1, 2, 3]]
+    assert real_positions(keep, 4, keep.device).tolist() == [[0, 0, 0, 1], [0, 1, 1, 2], [0, 1, 2, 3]]
+    assert real_positions(keep, 2, keep.device, start=2).tolist() == [[0, 1], [1, 2], [2, 3]]
 
 
 @pytest.mark.parametrize("kind", [torch.bool, torch.long, torch.float32])
@@ -92,6 +94,26 @@ def test_a_mask_of_any_type_means_one_is_keep(kind):
 def test_a_mask_of_another_shape_is_refused():
     with pytest.raises(ValueError, match=r"shape \(1, 2\) but the ids have \(1, 3\)"):
         as_keep(torch.ones(1, 2), torch.zeros(1, 3))
+
+
+def test_scores_to_add_are_not_taken_for_a_mask():
+    with pytest.raises(ValueError, match="negative values; give 1 for keep"):
+        as_keep(torch.tensor([[0.0, -1e4]]), torch.zeros(1, 2))
+    with pytest.raises(ValueError, match=r"the shape \(texts, tokens\), not \(3,\)"):
+        as_keep(None, torch.zeros(3))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("head_width", [5, 8, 64])
+def test_packed_attention_on_a_gpu(head_width):
+    keep = torch.rand(6, 30, device="cuda") < 0.7
+    query, key, value = torch.randn(3, 6, 30, 2, head_width, device="cuda", dtype=torch.bfloat16)
+    for is_causal in (False, True):
+        packed = Packed.over(keep.cpu(), causal=is_causal, device=keep.device)
+        mixed = packed.attend(*(packed.pack(x) for x in (query, key, value)), scale=0.5, dropout=0.0)
+        order = causal(30, 30, keep.device) if is_causal else None
+        expected = Dense.over(keep, order).attend(query, key, value, scale=0.5, dropout=0.0)
+        assert_close(packed.unpack(mixed), expected * keep[..., None, None], atol=2e-2, rtol=2e-2)
 
 
 def test_cross_attention_looks_at_the_source_alone():

@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from families import random_model
 
 import glassformer as gf
+from families import random_model
 from glassformer.cli.main import main
 
 SMALL = {
@@ -59,7 +59,7 @@ def test_show_counts_as_transformers_does(glassformer, tmp_path, model_type):
     from glassformer.hub.registry import ARCHITECTURES
 
     config = transformers.AutoConfig.for_model(model_type)
-    head = [name for name in ARCHITECTURES[model_type].heads if name][0]
+    head = next(name for name in ARCHITECTURES[model_type].heads if name)
     cls = getattr(transformers, ARCHITECTURES[model_type].heads[head].hf_class)
     with torch.device("meta"):
         peer = cls(config)

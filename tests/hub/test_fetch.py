@@ -140,6 +140,19 @@ def test_offline_uses_the_cache_and_asks_nobody(hub, monkeypatch):
     assert len(hub.requests) == asked
 
 
+def test_all_files_of_a_tokenizer_are_fetched(hub):
+    """Also when a first attempt broke off half-way."""
+    folder = hub.repositories["lab/tiny", "main"]
+    (folder / "added_tokens.json").write_text('{"<new>": 7}')
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    (folder / "vocab.txt").rename(folder / "away")
+    with pytest.raises(ValueError, match="has no tokenizer"):
+        gf.load_tokenizer("lab/tiny")
+    (folder / "away").rename(folder / "vocab.txt")
+    tokens = gf.load_tokenizer("lab/tiny").tokenize("hello Hello <new>")
+    assert tokens == ["hello", "[UNK]", "<new>"]
+
+
 def test_a_half_fetched_model_is_completed(hub):
     fetch.config_folder("lab/tiny")
     assert not any("model.safetensors" in path for _, path, _ in hub.requests)

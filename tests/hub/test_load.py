@@ -8,12 +8,20 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
+from hypothesis import find
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 import glassformer as gf
-from families import random_model, sequences
+from families import CASES, random_model, sequences, settings_of
+from glassformer.hub.registry import ARCHITECTURES
+from glassformer.hub.weights import tensors_of
 from glassformer.inspect.laws import pad, run
+from glassformer.text.train import train
+
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
 
 BERT = {
     "vocab_size": 41,
@@ -211,6 +219,115 @@ def test_a_fresh_head_is_asked_for_and_reported(folder, caplog):
     assert not any(p.is_meta for p in model.parameters())
 
 
+@pytest.mark.parametrize(("model_type", "head"), [case for case in CASES if None in ARCHITECTURES[case[0]].heads])
+def test_a_fresh_head_leaves_the_loaded_weights_alone(model_type, head, tmp_path):
+    """Whatever the file holds is what the model holds, tied or not."""
+    chosen = find(settings_of(model_type), lambda _: True) | {"tie_word_embeddings": True, "bidirectional": False}
+    bare = random_model(model_type, None, chosen)
+    model = gf.load(gf.save(bare, tmp_path), head=head)
+    before, after = tensors_of(bare), tensors_of(model)
+    shared = [name for name in before if name in after]
+    assert len(shared) >= 5
+    for name in shared:
+        assert_close(after[name], before[name], atol=0, rtol=0)
+    assert not any(tensor.is_meta for tensor in after.values())
+
+
+def test_layers_too_many_in_the_file_are_an_error(folder):
+    edit_config(folder, num_hidden_layers=1)
+    with pytest.raises(ValueError, match="in the file but unknown: bert.encoder.layer.1"):
+        gf.load(folder)
+
+
+def test_a_gpt2_with_a_foreign_head_loads_without_it(tmp_path):
+    folder = gf.save(random_model("gpt2", None, GPT), tmp_path)
+    rewrite(folder, lambda tensors: tensors | {"score.weight": torch.randn(2, 12)})
+    assert gf.load(folder, head=None).load_report.unused == ["score.weight"]
+
+
+def test_what_a_config_leaves_out_is_as_transformers_has_it(tmp_path):
+    chosen = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "vocab_size": 30, "pad_token_id": 0}
+    chosen |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "decoder_start_token_id": 0}
+    peer = transformers.BartModel(transformers.BartConfig(**chosen)).eval()
+    peer.save_pretrained(tmp_path)
+    edit_config(tmp_path, scale_embedding="REMOVE", activation_function="REMOVE", encoder_ffn_dim="REMOVE")
+    ids = torch.tensor([[5, 6, 7]])
+    with torch.no_grad():
+        ours = gf.load(tmp_path)(input_ids=ids, decoder_input_ids=ids).last_hidden_state
+        assert_close(ours, peer(input_ids=ids, decoder_input_ids=ids).last_hidden_state)
+
+
+def test_a_bart_shape_that_bart_cannot_hold_is_saved_as_our_own(tmp_path):
+    model = gf.build(
+        "glassformer-transformer",
+        "text2text-generation",
+        vocab_size=41,
+        d_model=16,
+        encoder_layers=1,
+        decoder_layers=1,
+        positions="learned",
+        position_offset=2,
+        norm_embedding=True,
+        share_encoder_decoder_embeddings=False,
+        decoder_vocab_size=44,
+    )
+    again = gf.load(gf.save(model, tmp_path))
+    assert again.config == model.config
+    same_outputs(model, again)
+
+
+def test_saving_what_could_not_be_loaded_is_refused(tmp_path):
+    resized, untied, extended = (gf.build("bert", "fill-mask", **BERT) for _ in range(3))
+    resized.embeddings.token = torch.nn.Embedding(50, 12)
+    untied.head.decoder.weight = torch.nn.Parameter(torch.randn(41, 12))
+    extended.extra = torch.nn.Linear(2, 2)
+    reasons = {resized: r"by config \[41, 12\]", untied: "no longer tied", extended: "extra.weight is extra"}
+    for model, message in reasons.items():
+        with pytest.raises(ValueError, match=message):
+            gf.save(model, tmp_path)
+    with pytest.raises(ValueError, match="a Linear has no config"):
+        gf.save(extended.extra, tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_model_with_compiled_parts_is_saved_under_its_own_names(tmp_path):
+    model = random_model("bert", None, BERT)
+    expected = run(model, *pad(sequences(), model))
+    model.layers[0] = torch.compile(model.layers[0], backend="eager")
+    again = gf.load(gf.save(torch.compile(model, backend="eager"), tmp_path))
+    for name, value in run(again, *pad(sequences(), again)).items():
+        assert_close(value, expected[name], atol=0, rtol=0)
+
+
+def test_question_answering_has_two_outputs_whatever_labels_there_were(tmp_path):
+    folder = gf.save(random_model("bert", "text-classification", BERT | {"num_labels": 3}), tmp_path / "nli")
+    gf.save(gf.load(folder, head="question-answering"), tmp_path / "qa")
+    assert transformers.BertForQuestionAnswering.from_pretrained(tmp_path / "qa").config.num_labels == 2
+
+
+@pytest.mark.parametrize(("model_type", "segments"), [("gpt2", False), ("bert", True)])
+def test_a_saved_tokenizer_gives_what_its_model_takes(model_type, segments, tmp_path):
+    (tmp_path / "corpus.txt").write_text("the cat sat on the mat\n" * 50)
+    tokenizer = train([tmp_path / "corpus.txt"], kind="wordpiece", vocab_size=41)
+    model = random_model(model_type, None, GPT if model_type == "gpt2" else BERT)
+    folder = gf.save(model, tmp_path / "model", tokenizer=tokenizer)
+    inputs = gf.load_tokenizer(folder)(["the cat", "the"], padding=True, return_tensors="pt")
+    assert ("token_type_ids" in inputs) is segments
+    assert gf.load(folder)(**inputs).last_hidden_state.shape[0] == 2
+
+
+def test_labels_dtypes_and_devices_are_checked(folder):
+    for labels in ("good", 0, ["a", "a"], []):
+        with pytest.raises(ValueError, match="labels must be some different names"):
+            gf.load(folder, head="text-classification", labels=labels)
+    with pytest.raises(ValueError, match="labels are for classification heads, not for None"):
+        gf.load(folder, head=None, labels=3)
+    with pytest.raises(ValueError, match="dtype torch.int32 is not one of"):
+        gf.load(folder, dtype=torch.int32)
+    with pytest.raises(ValueError, match="device 'nonsense' cannot be used"):
+        gf.load(folder, device="nonsense")
+
+
 def test_more_labels_than_the_file_has_is_a_fresh_head(tmp_path):
     folder = gf.save(random_model("bert", "text-classification", BERT), tmp_path)
     assert gf.load(folder, labels=5).head.output.weight.shape == (5, 12)
@@ -234,6 +351,11 @@ def test_a_missing_head_that_nobody_asked_for_is_an_error(folder):
         ({"is_decoder": True}, "is_decoder = True, which is not supported"),
         ({"num_attention_heads": 5}, "a width of 12 cannot be shared by 5 heads"),
         ({"id2label": {"0": "a", "7": "b"}}, "must number the labels 0 to 1"),
+        ({"id2label": ["a", "b"]}, "id2label must map numbers and labels, not be a list"),
+        ({"num_hidden_layers": "2"}, "num_hidden_layers = '2'; it must be a whole number of at least 1"),
+        ({"num_hidden_layers": -1}, "num_hidden_layers = -1; it must be"),
+        ({"problem_type": "poetry"}, "problem_type = 'poetry', which is not supported"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config = .* is not supported"),
     ],
 )
 def test_a_config_that_cannot_be_carried_out_is_refused(folder, changes, message):

@@ -23,7 +23,8 @@ def folders(tmp_path_factory, corpus) -> dict[str, Path]:
     cased = vocab_lines(train([corpus], kind="wordpiece", vocab_size=500).backend.rust)
     bytes_ = train([corpus], kind="bpe", vocab_size=500).backend.rust
     merges, vocab = merge_lines(bytes_), bytes_.get_vocab()
-    roberta = {token: len(vocab) + i for i, token in enumerate(["<s>", "<pad>", "</s>", "<unk>", "<mask>"])} | vocab
+    fresh = [token for token in ("<s>", "<pad>", "</s>", "<unk>", "<mask>") if token not in vocab]
+    roberta = {token: len(vocab) + i for i, token in enumerate(fresh)} | vocab
     return {
         "bert": write(root / "bert", vocab_txt=pieces, config_json={"model_type": "bert"}),
         "cased": write(

@@ -42,7 +42,7 @@ def test_the_text_comes_back(corpus, kind, lowercase):
     ("kind", "names", "tokens"),
     [
         ("wordpiece", {"pad", "unk", "cls", "sep", "mask"}, ["[CLS]", "the", "[SEP]"]),
-        ("bpe", {"bos", "eos", "unk"}, ["the"]),
+        ("bpe", {"bos", "eos", "unk", "pad"}, ["the"]),
         ("unigram", {"pad", "unk", "bos", "eos"}, ["▁the", "</s>"]),
         ("character", {"pad", "unk", "bos", "eos"}, ["t", "h", "e"]),
     ],

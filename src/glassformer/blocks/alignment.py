@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .attention import masked_softmax
 from .point import Point, StepPoint
 
 AlignmentName = Literal["additive", "dot", "general", "concat", "scaled_dot"]
@@ -106,17 +107,6 @@ class Alignment(nn.Module):
 
     def _show(self, point: Point, value: Tensor) -> Tensor:
         return point(value.squeeze(1)).unsqueeze(1) if self.stepwise else point(value)  # type: ignore[no-any-return]
-
-
-def masked_softmax(scores: Tensor, keep: Tensor | None) -> Tensor:
-    """Softmax over the last axis in at least fp32; masked places get 0, also where all of them are masked."""
-    exact = torch.promote_types(scores.dtype, torch.float32)
-    if keep is None:
-        return scores.softmax(dim=-1, dtype=exact).to(scores.dtype)
-    drop = ~keep.bool()
-    lowest = torch.finfo(exact).min  # finite: a row without any token makes no NaN, forward or backward
-    weights = scores.to(exact).masked_fill(drop, lowest).softmax(dim=-1)
-    return weights.masked_fill(drop, 0.0).to(scores.dtype)
 
 
 def alignment(

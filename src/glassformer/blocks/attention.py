@@ -84,10 +84,11 @@ class MultiHeadAttention(nn.Module):
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Softmax over the last dimension in at least fp32; all-masked rows become zero instead of NaN."""
-    wide = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+    """Softmax over the last dimension in at least fp32; masked places get 0, also where all of them are masked."""
+    wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
     if mask is None:
         return wide.softmax(-1).to(scores.dtype)
-    hidden = ~mask
-    weights = wide.masked_fill(hidden, torch.finfo(wide.dtype).min).softmax(-1)
+    hidden = ~mask.bool()
+    lowest = torch.finfo(wide.dtype).min  # finite: a row that may look nowhere makes no NaN, forward or backward
+    weights = wide.masked_fill(hidden, lowest).softmax(-1)
     return weights.masked_fill(hidden, 0.0).to(scores.dtype)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from .masks import causal, positions
+from .masks import causal, real_positions
 from .packing import Dense
 
 
@@ -57,8 +57,8 @@ class KVCache:
         return Dense.over(None if self.keep is None else self.keep[:, :everything], order)
 
     def positions(self, tokens: int) -> Tensor:
-        """(B or 1, T): the position of each new token in its own sequence, left padding not counted."""
-        return positions(self.keep, tokens, self.keys.device, start=self.used)
+        """(B or 1, T): the position of each new token in its own sequence, padding not counted."""
+        return real_positions(self.keep, tokens, self.keys.device, start=self.used)
 
 
 @dataclass(frozen=True)

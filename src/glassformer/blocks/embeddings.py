@@ -75,6 +75,8 @@ class OffsetPositions(nn.Embedding):
 
 def check_length(length: int, limit: int) -> None:
     """An error a person can act on, instead of an index out of range."""
+    if length < 1:
+        raise ValueError("there is no token to look at: give at least one for each text")
     if length > limit:
         raise ValueError(
             f"{length} tokens do not fit into this model's {limit} positions; "

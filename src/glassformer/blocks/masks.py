@@ -19,8 +19,12 @@ def as_keep(attention_mask: Tensor | None, ids: Tensor, *, stay: bool = False) -
 
     `stay` leaves it where it is: a mask on the CPU can be looked at without waiting for a GPU.
     """
+    if ids.dim() != 2:
+        raise ValueError(f"ids must have the shape (texts, tokens), not {tuple(ids.shape)}")
     if attention_mask is None:
         return None
+    if attention_mask.is_floating_point() and bool((attention_mask < 0).any()):
+        raise ValueError("the attention mask has negative values; give 1 for keep and 0 for padding, not scores to add")
     if attention_mask.shape != ids.shape:
         raise ValueError(
             f"the attention mask has shape {tuple(attention_mask.shape)} but the ids have {tuple(ids.shape)}; "
@@ -50,7 +54,15 @@ def first_kept(keep: Tensor) -> Tensor:
     return keep.int().argmax(1)
 
 
-def positions(keep: Tensor | None, length: int, device: torch.device, *, start: int = 0) -> Tensor:
+def positions(keep: Tensor | None, length: int, device: torch.device) -> Tensor:
     """(B or 1, T): places counted from each row's first real token, so that left padding changes nothing."""
-    places = torch.arange(start, start + length, device=device)[None]
+    places = torch.arange(length, device=device)[None]
     return places if keep is None else (places - send(first_kept(keep), device)[:, None]).clamp(min=0)
+
+
+def real_positions(keep: Tensor | None, length: int, device: torch.device, *, start: int = 0) -> Tensor:
+    """(B or 1, T): places counted over real tokens alone, for a text that goes on after its padding."""
+    if keep is None:
+        return torch.arange(start, start + length, device=device)[None]
+    counted = (keep.cumsum(1) - 1).clamp(min=0)
+    return send(counted[:, start : start + length], device)

@@ -86,7 +86,7 @@ class Packed:
         return whole.index_copy_(0, self.index, x).unflatten(0, self.shape)  # type: ignore[no-any-return]
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, dropout: float) -> Tensor:
-        if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and not dropout:
+        if _varlen_kernel_takes(query) and not dropout:
             return self._by_varlen_kernel(query, key, value, scale)
         return self._by_equal_lengths(query, key, value, scale, dropout)
 
@@ -111,3 +111,10 @@ class Packed:
                 groups.append(mixed.transpose(1, 2).flatten(0, 1))
             start += count * length
         return torch.cat(groups) if groups else torch.zeros_like(query)
+
+
+def _varlen_kernel_takes(query: Tensor) -> bool:
+    """Flash attention is for half precision on recent GPUs, and heads of 8, 16 … 256."""
+    half = query.dtype in (torch.float16, torch.bfloat16)
+    fits = query.shape[-1] % 8 == 0 and query.shape[-1] <= 256
+    return query.is_cuda and half and fits and torch.cuda.get_device_capability(query.device) >= (8, 0)

@@ -8,7 +8,7 @@ class Point(nn.Module):
 
     @property
     def heard(self) -> bool:
-        return bool(self._forward_hooks)
+        return hooked(self)
 
     def forward(self, value: Tensor) -> Tensor:
         return value
@@ -26,6 +26,13 @@ class StepPoint(Point):
         self.reverse = reverse
 
 
+def hooked(module: nn.Module) -> bool:
+    """Whether a hook of any kind is on this module."""
+    return bool(
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    )
+
+
 def anyone_listens(module: nn.Module) -> bool:
-    """Whether any module inside has a forward hook: if so, values must have their textbook shapes."""
-    return any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
+    """Whether any module inside is hooked: if so, values must have their textbook shapes."""
+    return any(map(hooked, module.modules()))

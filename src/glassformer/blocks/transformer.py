@@ -84,20 +84,27 @@ class Stack(nn.ModuleList):
 
 
 def embed_and_run(
-    embeddings: nn.Module, layers: Stack, keep: Tensor | None, *indices: Tensor | None, causal: bool = False
+    embeddings: nn.Module,
+    layers: Stack,
+    keep: Tensor | None,
+    *indices: Tensor | None,
+    norm: nn.Module | None = None,
+    causal: bool = False,
 ) -> Tensor:
-    """layers(embeddings(*indices)), (B, S) -> (B, S, D), zero at padding.
+    """norm(layers(embeddings(*indices))), (B, S) -> (B, S, D), zero at padding.
 
     Padding costs nothing: it is dropped before the first look-up and restored after the last layer. Only while
     someone listens does it stay, so that they see (B, S, …) everywhere.
     """
+    norm = nn.Identity() if norm is None else norm
     device = next(index.device for index in indices if index is not None)
-    if keep is not None and not (anyone_listens(layers) or anyone_listens(embeddings)):
+    if keep is not None and not (anyone_listens(layers) or anyone_listens(embeddings) or anyone_listens(norm)):
         packed = Packed.over(keep, causal=causal, device=device)
         real = (None if index is None else packed.pack(index.expand_as(keep)) for index in indices)
-        return packed.unpack(layers(embeddings(*real), packed))
-    x, keep = embeddings(*indices), None if keep is None else send(keep, device)
-    order = Causal(x.shape[1], x.device)
+        return packed.unpack(norm(layers(embeddings(*real), packed)))
+    x, order = embeddings(*indices), Causal(indices[0].shape[1], device)  # type: ignore[union-attr]
     if keep is None:
-        return layers(x, order if causal else Dense())  # type: ignore[no-any-return]
-    return layers(x, Dense.over(keep, order.mask if causal else None), keep)  # type: ignore[no-any-return]
+        return norm(layers(x, order if causal else Dense()))  # type: ignore[no-any-return]
+    keep = send(keep, device)
+    x = norm(layers(x, Dense.over(keep, order.mask if causal else None), keep))
+    return x.masked_fill(~keep[..., None], 0.0)  # type: ignore[no-any-return]

@@ -46,6 +46,12 @@ def main() -> None:
             raise
         typer.echo(f"error: {error}", err=True)
         sys.exit(1)
+    except Exception as error:
+        if debug:
+            raise
+        reason = (str(error).splitlines() or [""])[0]
+        typer.echo(f"error: {type(error).__name__}: {reason} (unforeseen; --debug shows where)", err=True)
+        sys.exit(1)
     except KeyboardInterrupt:
         typer.echo("stopped", err=True)
         sys.exit(130)

@@ -68,7 +68,7 @@ def _describe(where: str, name: str, folder: Path) -> dict[str, Any]:
         "name": name,
         "model_type": raw.get("model_type"),
         "head": ", ".join(raw.get("architectures") or []) or "-",
-        "supported": raw.get("model_type") in ARCHITECTURES,
+        "supported": str(raw.get("model_type")) in ARCHITECTURES,
         "bytes": sum(path.stat().st_size for path in weights),
         "where": where,
         "path": str(folder),

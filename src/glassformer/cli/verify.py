@@ -66,12 +66,17 @@ def _sequences(name: str, model: "nn.Module") -> tuple[list[list[int]], str]:
 
     config: Any = model.config
     limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None) or 512
+    room = limit - 4  # padding and RoBERTa's first positions take some
+    if room < 2:
+        raise ValueError(f"a model of {limit} positions is too short for the laws; at least 6 are needed")
     folder = tokenizer_folder(name)
     if any((folder / file).is_file() for file in TOKENIZER_FILES):
         tokenizer = gf.load_tokenizer(name)
-        found = [tokenizer.encode(text)[: limit - 4] for text in TEXTS]
-        return [ids for ids in found if ids], f"{len(TEXTS)} texts through its own tokenizer"
-    lengths = [min(length, limit - 4) for length in (5, 17, 2, 9)]
+        found = [ids for text in TEXTS if (ids := tokenizer.encode(text)[:room])]
+        if (top := max(map(max, found))) >= config.vocab_size:
+            raise ValueError(f"the tokenizer gives id {top}, but the model knows {config.vocab_size} tokens")
+        return found, f"{len(found)} texts through its own tokenizer"
+    lengths = [min(length, room) for length in (5, 17, 2, 9)]
     made = [[(11 * row + 7 * place + 3) % config.vocab_size for place in range(n)] for row, n in enumerate(lengths)]
     return made, "it has no tokenizer: made-up ids"
 

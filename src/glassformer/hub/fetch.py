@@ -11,7 +11,10 @@ from .folder import CONFIG, GENERATION, INDEX, WEIGHT_FILES, read_json
 
 OFFICIAL = "https://huggingface.co"
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "source.spm")
-TOKENIZER_EXTRAS = ("tokenizer_config.json", "special_tokens_map.json", "merges.txt", "target.spm", CONFIG)
+TOKENIZER_EXTRAS = (
+    *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt"),
+    *("target.spm", "target_vocab.json", CONFIG),
+)
 
 
 def model_folder(name: str | Path, *, revision: str | None = None) -> Path:
@@ -49,7 +52,9 @@ def tokenizer_folder(name: str | Path, *, revision: str | None = None) -> Path:
     hub = _Hub(str(name), revision)
     if (cached := hub.cached(TOKENIZER_FILES)) is not None:
         return cached
-    found = [path for file in (*TOKENIZER_FILES, *TOKENIZER_EXTRAS) if (path := hub.fetch(file)) is not None]
+    for file in TOKENIZER_EXTRAS:  # before the files that count as having the tokenizer
+        hub.fetch(file)
+    found = [path for file in TOKENIZER_FILES if (path := hub.fetch(file)) is not None]
     if not found:
         raise ValueError(f"{name} at {hub.endpoint} has no tokenizer; looked for {', '.join(TOKENIZER_FILES)}")
     return found[0].parent

@@ -10,14 +10,14 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from glassformer.models.architecture import Architecture
-from glassformer.models.init import fill_tables, initialise
+from glassformer.models.init import fill_tables, start
 from glassformer.text.tokenizer import Tokenizer
 
 from . import fetch
 from .folder import CONFIG, GENERATION, SAFETENSORS, read_json, write_atomically, write_json
 from .registry import architecture_for, check_head, head_for
 from .tensors import WeightFiles
-from .weights import Entry, plan_load, tensors_of, their_tensors
+from .weights import Entry, check_same, plan_load, tensors_of, their_tensors
 
 log = logging.getLogger("glassformer")
 FROM_CONFIG = "from config"  # a head no architecture has
@@ -37,20 +37,21 @@ def load(
     The head is the one config.json names. With `head=` (and `labels=`, names or a number) another one is put on,
     fresh where the file does not hold it; `head=None` takes the bare model. `dtype` defaults to the file's.
     """
+    where, kind = _device(device), _dtype(dtype)
     folder = fetch.model_folder(name, revision=revision)
     raw = read_json(folder / CONFIG)
     architecture = architecture_for(raw.get("model_type"))
     chosen = head != FROM_CONFIG
     head = head if chosen else head_for(architecture, raw.get("architectures"))
     check_head(architecture, head)
-    config = architecture.config.from_hf(_with_labels(raw, labels))
+    config = architecture.config.from_hf(_with_labels(raw, labels, head))
     files = WeightFiles(folder)
     config = architecture.fit_config(config, head, set(files.shapes))
     with torch.device("meta"):
         model = architecture.build(config, head)
     plan = plan_load(architecture, model, head, files.shapes, fresh_head=chosen or labels is not None)
-    _fill(model, plan.reads, files, dtype=_dtype(dtype), device=torch.device(device or "cpu"))
-    _finish(model, architecture, getattr(config, "initializer_range", 0.02), torch.device(device or "cpu"))
+    _fill(model, plan.reads, files, dtype=kind, device=where)
+    _finish(model, architecture, getattr(config, "initializer_range", 0.02), where)
     model.load_report = plan.report  # type: ignore[assignment]
     if plan.report.new:
         log.warning("%s: %s", name, plan.report)
@@ -62,9 +63,13 @@ def load(
 def save(model: nn.Module, folder: str | Path, *, tokenizer: Tokenizer | None = None) -> Path:
     """Write config.json, model.safetensors and the tokenizer's files, as `transformers` reads them."""
     model = getattr(model, "_orig_mod", model)  # inside torch.compile's wrapper
-    config: Any = model.config
+    config: Any = getattr(model, "config", None)
+    if config is None:
+        raise ValueError(f"a {type(model).__name__} has no config; save a model that gf.load or gf.build gave")
     head: str | None = model.head_name  # type: ignore[assignment]
     architecture = architecture_for(config.model_type)
+    with torch.device("meta"):
+        check_same(model, architecture.build(config, head))
     tensors = {name: t.cpu() for name, t in their_tensors(architecture, model, head).items()}
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,12 +79,14 @@ def save(model: nn.Module, folder: str | Path, *, tokenizer: Tokenizer | None = 
         "architectures": [architecture.heads[head].hf_class],
         "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
     }
+    if head == "question-answering":  # its two outputs are the start and the end, whatever labels there were
+        raw |= {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
     write_json(folder / CONFIG, raw)
     write_atomically(folder / SAFETENSORS, lambda partial: save_file(tensors, partial, metadata={"format": "pt"}))
     if generation := getattr(model, "generation_config", None):
         write_json(folder / GENERATION, generation)
     if tokenizer is not None:
-        tokenizer.save(folder)
+        tokenizer.save(folder, segments=tokenizer.settings.segments and _takes_segments(model))
     return folder
 
 
@@ -88,20 +95,36 @@ def load_tokenizer(name: str | Path, *, revision: str | None = None) -> Tokenize
     return Tokenizer.from_folder(fetch.tokenizer_folder(name, revision=revision))
 
 
-def _with_labels(raw: dict[str, Any], labels: Sequence[str] | int | None) -> dict[str, Any]:
+def _takes_segments(model: nn.Module) -> bool:
+    """Whether token_type_ids are of use to the model."""
+    return getattr(getattr(model, "embeddings", None), "segment", None) is not None
+
+
+def _with_labels(raw: dict[str, Any], labels: Sequence[str] | int | None, head: str | None) -> dict[str, Any]:
     if labels is None:
         return raw
+    if head not in ("text-classification", "token-classification"):
+        raise ValueError(f"labels are for classification heads, not for {head!r}; leave them out")
     names = [f"LABEL_{number}" for number in range(labels)] if isinstance(labels, int) else list(labels)
+    if isinstance(labels, str) or not names or len(set(names)) < len(names):
+        raise ValueError(f"labels must be some different names, or how many there are, not {labels!r}")
     return {**raw, "id2label": dict(enumerate(names)), "label2id": None}
 
 
 def _dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
-    if isinstance(dtype, str):
-        found = getattr(torch, dtype, None)
-        if not isinstance(found, torch.dtype) or not found.is_floating_point:
-            raise ValueError(f"dtype {dtype!r} is not one of float32, bfloat16, float16, float64")
-        return found
-    return dtype
+    if dtype is None:
+        return None
+    found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise ValueError(f"dtype {dtype!r} is not one of float32, bfloat16, float16, float64")
+    return found
+
+
+def _device(device: torch.device | str | None) -> torch.device:
+    try:
+        return torch.empty(0, device=device or "cpu").device
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device {str(device)!r} cannot be used: {str(error).splitlines()[0]}") from None
 
 
 def _fill(
@@ -141,12 +164,12 @@ def _finish(model: nn.Module, architecture: Architecture, std: float, device: to
     """Give values to what the file does not hold: fresh heads, fixed tables, tensors that are zero when absent."""
     kind = next((tensor.dtype for tensor in model.parameters() if not tensor.is_meta), torch.float32)
     places = _places(model)
-    fresh: list[nn.Module] = []
-    for name, tensor in tensors_of(model).items():
+    for name in places:
+        module, attribute = places[name][0]
+        tensor = getattr(module, attribute)
         if tensor.is_meta:
-            _put(places[name], torch.zeros(tensor.shape, device=device, dtype=kind))
+            value = torch.zeros(tensor.shape, device=device, dtype=kind)
             if name not in architecture.zero_if_absent:
-                fresh.append(places[name][0][0])
-    for module in fresh:
-        initialise(module, std)
+                start(module, attribute, value, std)
+            _put(places[name], value)
     fill_tables(model, device, kind)

@@ -26,7 +26,7 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 def architecture_for(model_type: str | None) -> Architecture:
     """The architecture a config.json names."""
-    if model_type in ARCHITECTURES:
+    if isinstance(model_type, str) and model_type in ARCHITECTURES:
         return ARCHITECTURES[model_type]
     known = ", ".join(ARCHITECTURES)
     if model_type is None:
@@ -58,7 +58,8 @@ def build(model_type: str, head: str | None = None, **settings: Any) -> nn.Modul
     """A new model with random weights, e.g. build("bert", "fill-mask", hidden_size=128)."""
     architecture = architecture_for(model_type)
     check_head(architecture, head)
-    known = architecture.config.__dataclass_fields__
+    known = [*architecture.config.__dataclass_fields__]
+    known += ["num_labels"] if "id2label" in known else []
     if wrong := [name for name in settings if name not in known]:
         raise ValueError(f"{model_type} has no setting {', '.join(wrong)}; it has: {', '.join(known)}")
     return architecture.build(architecture.config.from_hf({"model_type": model_type, **settings}), head).eval()

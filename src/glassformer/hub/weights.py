@@ -75,7 +75,7 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
         for name in module._non_persistent_buffers_set
     }
     named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
-    return {name: tensor for name, tensor in named if name not in transient}
+    return {name.replace("_orig_mod.", ""): tensor for name, tensor in named if name not in transient}
 
 
 def entries(rows: Iterable[Row] | None, ours: Iterable[str]) -> list[Entry]:
@@ -136,6 +136,21 @@ def plan_load(
     return Plan(reads, Report([name for entry in reads for name in entry.ours], new, unused))
 
 
+def check_same(model: nn.Module, built: nn.Module) -> None:
+    """Refuse to save a model that is no longer what its config says: it could not be loaded again."""
+    ours, planned = tensors_of(model), tensors_of(built)
+    wrong = [f"{name} is missing" for name in planned if name not in ours]
+    wrong += [f"{name} is extra" for name in ours if name not in planned]
+    both = [name for name in planned if name in ours]
+    for name in both:
+        is_shape, should = list(ours[name].shape), list(planned[name].shape)
+        wrong += [f"{name} has the shape {is_shape}, by config {should}"] if is_shape != should else []
+    twins = [(a, b) for place, a in enumerate(both) for b in both[:place] if planned[a] is planned[b]]
+    wrong += [f"{a} is no longer tied to {b}" for a, b in twins if ours[a] is not ours[b]]
+    if wrong:
+        raise ValueError(f"the model does not fit its config and could not be loaded again: {some(wrong)}")
+
+
 def their_tensors(architecture: Architecture, model: nn.Module, head: str | None) -> dict[str, Tensor]:
     """A model's tensors under the names and in the shapes of its Hugging Face file, tied copies once."""
     ours = tensors_of(model)
@@ -168,9 +183,11 @@ def _is_fresh(name: str) -> bool:
 
 
 def _known_elsewhere(architecture: Architecture, name: str) -> bool:
-    """Whether the architecture knows this tensor, though the model at hand has no use for it."""
-    rows = [*(architecture.weights or ()), *(row for head in architecture.heads.values() for row in head.weights)]
-    return any(_pattern(row[0]).fullmatch(name) for row in rows)
+    """Whether this tensor is known to belong to another head, or to be idle; a whole layer too many is neither."""
+    rows = [row[0] for head in architecture.heads.values() for row in head.weights]
+    return _dropped(architecture, name) or any(
+        _pattern(theirs).fullmatch(name) for theirs in (*rows, *architecture.may_be_idle)
+    )
 
 
 def _dropped(architecture: Architecture, name: str) -> bool:

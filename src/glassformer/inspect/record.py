@@ -1,6 +1,6 @@
 """Record and edit what flows through a model, by module name, with hooks that never outlive the block."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -17,7 +17,9 @@ Edit = Callable[[Tensor], Tensor]
 class Seen(Mapping[str, Tensor]):
     """What was recorded, by module name. A second call of the model starts afresh: the last call is kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Sequence[str]) -> None:
+        """`names` are those of all the model's modules."""
+        self._names = names
         self._values: dict[str, Tensor] = {}
         self._steps: dict[str, list[Tensor]] = {}
         self._reversed: set[str] = set()
@@ -45,13 +47,16 @@ class Seen(Mapping[str, Tensor]):
 
         In an encoder-decoder these are the encoder's; the decoder's are under `decoder.layers.*`.
         """
-        stacks = [name for name in self if name == "layers" or name.endswith("encoder.layers")]
-        if not stacks:
-            raise ValueError("hidden_states needs 'embeddings', 'layers*' and 'final_norm' recorded, or '*'")
-        prefix = stacks[0].removesuffix("layers")
-        inner = [self[name] for name in self if name.removeprefix(stacks[0] + ".").isdigit()]
-        last = self[f"{prefix}final_norm"] if f"{prefix}final_norm" in self else self[stacks[0]]
-        return [self[f"{prefix}embeddings"], *inner[:-1], last]
+        stack = next((name for name in self._names if name in ("layers", "encoder.layers")), None)
+        if stack is None:
+            raise ValueError("this model has no stack of layers; record its parts by name")
+        side = stack.removesuffix("layers")
+        inner = [name for name in self._names if name.removeprefix(f"{stack}.").isdigit()]
+        last = f"{side}final_norm" if f"{side}final_norm" in self._names else stack
+        wanted = [f"{side}embeddings", *inner[:-1], last]
+        if missing := [name for name in wanted if name not in self]:
+            raise ValueError(f"hidden_states needs these recorded as well: {', '.join(missing)} (or '*')")
+        return [self[name] for name in wanted]
 
     @property
     def attentions(self) -> list[Tensor]:
@@ -86,7 +91,7 @@ def record(
     modules = {_plain(name): part for name, part in model.named_modules(remove_duplicate=False)}
     modules.pop("", None)
     _require_matches(list(modules), [*wanted, *edits])
-    seen = Seen()
+    seen = Seen(list(modules))
     with ExitStack() as stack:
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.callback(model.register_forward_pre_hook(lambda *_: seen._clear()).remove)

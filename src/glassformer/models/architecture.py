@@ -38,5 +38,6 @@ class Architecture:
     heads: Mapping[str | None, Head]
     weights: Sequence[Row] | None = None  # None: the file uses our own names
     prefix: str = ""  # what `transformers` puts before the body's names once there is a head
+    may_be_idle: tuple[str, ...] = ()  # tensors of theirs that some models have no use for
     zero_if_absent: tuple[str, ...] = ()  # tensors of ours that old files may lack
     fit_config: Callable[[Any, str | None, set[str]], Any] = field(default=lambda config, _head, _names: config)

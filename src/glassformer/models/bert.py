@@ -170,6 +170,7 @@ ARCHITECTURE = Architecture(
     build=build,
     prefix="bert",
     weights=ENCODER_WEIGHTS,
+    may_be_idle=("pooler.dense",),
     fit_config=fit_config,
     heads={
         None: Head("BertModel"),

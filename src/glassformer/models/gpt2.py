@@ -13,7 +13,7 @@ from glassformer.blocks.activations import activation
 from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.cache import KVCache
 from glassformer.blocks.embeddings import Embeddings, check_length
-from glassformer.blocks.masks import as_keep, positions
+from glassformer.blocks.masks import as_keep, real_positions
 from glassformer.blocks.transformer import FeedForward, Layer, Stack, embed_and_run
 
 from . import config as hf
@@ -99,7 +99,7 @@ class Gpt2(nn.Module):
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
     ) -> Logits | Hidden:
-        """Ids (B, T), a mask with 1 = keep; positions count from each row's first real token."""
+        """Ids (B, T), a mask with 1 = keep; positions count real tokens."""
         hidden = self.encode(input_ids, attention_mask, position_ids)
         return Hidden(hidden) if self.head is None else Logits(self.head(hidden))
 
@@ -113,9 +113,9 @@ class Gpt2(nn.Module):
         keep = as_keep(attention_mask, input_ids, stay=True)
         if position_ids is None:
             check_length(input_ids.shape[1], self.config.n_positions)
-            position_ids = positions(keep, input_ids.shape[1], input_ids.device)
-        x = embed_and_run(self.embeddings, self.layers, keep, input_ids, position_ids, causal=True)
-        return self.final_norm(x)  # type: ignore[no-any-return]
+            position_ids = real_positions(keep, input_ids.shape[1], input_ids.device)
+        indices = (input_ids, position_ids)
+        return embed_and_run(self.embeddings, self.layers, keep, *indices, norm=self.final_norm, causal=True)
 
     def start(self, input_ids: Tensor, attention_mask: Tensor | None = None, *, length: int) -> KVCache:
         """An empty cache with room for `length` tokens, prompt included."""
@@ -159,6 +159,7 @@ ARCHITECTURE = Architecture(
     build=Gpt2,
     prefix="transformer",
     weights=WEIGHTS,
+    may_be_idle=("score", "classifier", "qa_outputs", "multiple_choice_head.summary"),
     heads={
         None: Head("GPT2Model"),
         "text-generation": Head("GPT2LMHeadModel", [("lm_head", "head")]),

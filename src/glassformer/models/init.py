@@ -1,20 +1,27 @@
 """Starting values: random weights, and the fixed tables that no checkpoint holds."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from glassformer.blocks.embeddings import Sinusoidal
 
 
-def initialise(module: nn.Module, std: float) -> None:
-    """The start of BERT and GPT-2: normal weights, zero biases, norms that change nothing."""
-    for part in module.modules():
-        if isinstance(part, (nn.Linear, nn.Embedding)):
-            nn.init.normal_(part.weight, std=std)
-        if isinstance(part, nn.LayerNorm):
-            nn.init.ones_(part.weight)
-        if isinstance(part, (nn.Linear, nn.LayerNorm)) and part.bias is not None:
-            nn.init.zeros_(part.bias)
+def initialise(model: nn.Module, std: float) -> None:
+    """The start of BERT and GPT-2, for every parameter of a new model."""
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            start(module, name, parameter, std)
+
+
+@torch.no_grad()
+def start(module: nn.Module, name: str, tensor: Tensor, std: float) -> None:
+    """Fill one tensor of a module: normal weights, zero biases, norms that change nothing."""
+    if isinstance(module, nn.LayerNorm) and name == "weight":
+        tensor.fill_(1.0)
+    elif isinstance(module, (nn.Linear, nn.Embedding)) and name == "weight":
+        tensor.normal_(std=std)
+    else:
+        tensor.zero_()
 
 
 def fill_tables(model: nn.Module, device: torch.device, dtype: torch.dtype) -> None:

@@ -17,7 +17,6 @@ from .architecture import Architecture, Head
 from .outputs import Hidden, Logits
 
 HEADS = (None, "text-generation", "text-classification", "token-classification")
-PROBLEMS = (None, "single_label_classification", "multi_label_classification", "regression")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +45,7 @@ class RnnConfig:
     @classmethod
     def from_hf(cls, raw: dict[str, Any]) -> Self:
         kinds = ("lstm", *get_args(Kind))
-        return hf.read(cls, raw, only={"kind": kinds, "nonlinearity": get_args(Nonlinearity), "problem_type": PROBLEMS})
+        return hf.read(cls, raw, only={"kind": kinds, "nonlinearity": get_args(Nonlinearity)})
 
     def to_hf(self) -> dict[str, Any]:
         return hf.write(self)

@@ -16,13 +16,10 @@ from .init import initialise
 
 @dataclass(frozen=True, kw_only=True)
 class RobertaConfig(BertConfig):
-    """BERT's settings; the defaults are roberta-base."""
+    """BERT's settings, with the defaults of `transformers`."""
 
     model_type: str = "roberta"  # or "xlm-roberta"
     vocab_size: int = 50265
-    max_position_embeddings: int = 514
-    type_vocab_size: int = 1
-    layer_norm_eps: float = 1e-5
     pad_token_id: int | None = 1
     bos_token_id: int | None = 0
     eos_token_id: int | None = 2
@@ -85,6 +82,7 @@ ARCHITECTURE = Architecture(
     build=build,
     prefix="roberta",
     weights=ENCODER_WEIGHTS,
+    may_be_idle=("pooler.dense",),
     fit_config=fit_config,
     heads={head: Head("Roberta" + name, rows) for head, (name, rows) in HEADS.items()},
 )

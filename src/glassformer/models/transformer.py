@@ -24,11 +24,29 @@ from .init import initialise
 from .outputs import Seq2SeqHidden, Seq2SeqLogits
 
 BART = {"positions": "learned", "position_offset": 2, "norm_embedding": True}
+LARGE: dict[str, Any] = {
+    "encoder_layers": 12,
+    "decoder_layers": 12,
+    "encoder_attention_heads": 16,
+    "decoder_attention_heads": 16,
+}
+LARGE |= {"d_model": 1024, "encoder_ffn_dim": 4096, "decoder_ffn_dim": 4096}
+LARGE |= {"activation_function": "gelu", "scale_embedding": False}
+NEVER = ("is_decoder", "add_bias_logits", "add_final_layer_norm", "normalize_before")
+DEFAULTS: dict[str, dict[str, Any]] = {  # what `transformers` takes where a config.json is silent
+    "marian": {**LARGE, "vocab_size": 58101, "pad_token_id": 58100, "eos_token_id": 0, "forced_eos_token_id": 0}
+    | {"decoder_start_token_id": 58100},
+    "bart": {**LARGE, **BART, "vocab_size": 50265, "pad_token_id": 1, "bos_token_id": 0, "forced_eos_token_id": 2}
+    | {"decoder_start_token_id": 2},
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
-    """Hugging Face's names where they exist; the defaults are the paper's base model."""
+    """Hugging Face's names where they exist; the defaults are the paper's base model.
+
+    Folders of Marian and BART take `transformers`' own defaults.
+    """
 
     vocab_size: int = 32000
     decoder_vocab_size: int | None = None
@@ -63,6 +81,8 @@ class TransformerConfig:
     def __post_init__(self) -> None:
         if self.positions not in ("sinusoidal", "learned"):
             raise ValueError(f"positions must be 'sinusoidal' or 'learned', not {self.positions!r}")
+        if self.position_offset and self.positions != "learned":
+            raise ValueError("position_offset is for learned positions; leave it out with sinusoidal ones")
         if self.one_embedding and self.target_vocabulary != self.vocab_size:
             raise ValueError(
                 f"a shared embedding has one vocabulary, not {self.vocab_size} and {self.target_vocabulary}; "
@@ -83,16 +103,24 @@ class TransformerConfig:
         """The family whose folder can hold this model: transformers knows Marian and BART, only we the rest."""
         if not self.pre_norm and self.positions == "sinusoidal" and not self.norm_embedding:
             return "marian"
-        if not self.pre_norm and all(getattr(self, key) == value for key, value in BART.items()):
+        plain = self.share_encoder_decoder_embeddings and self.target_vocabulary == self.vocab_size
+        if not self.pre_norm and plain and all(getattr(self, key) == value for key, value in BART.items()):
             return "bart"
         return "glassformer-transformer"
 
     @classmethod
     def from_hf(cls, raw: dict[str, Any]) -> Self:
-        if raw.get("model_type") == "bart":
-            raw = {**raw, **BART, "share_encoder_decoder_embeddings": True, "decoder_vocab_size": None}
-        only = {"is_decoder": (False,), "add_bias_logits": (False,), "normalize_before": (False,)}
-        return hf.read(cls, raw, only={**only, "normalize_embedding": (bool(raw.get("norm_embedding")),)})
+        kind = raw.get("model_type", "glassformer-transformer")
+        raw = {**DEFAULTS.get(kind, {}), **raw}
+        bart = kind == "bart"
+        if bart:
+            raw |= {**BART, "share_encoder_decoder_embeddings": True, "decoder_vocab_size": None}
+        only: dict[str, tuple[Any, ...]] = dict.fromkeys(NEVER, (False, None))
+        only |= dict.fromkeys(("encoder_layerdrop", "decoder_layerdrop"), (0.0, 0, None))
+        if kind in DEFAULTS:
+            only |= {"normalize_embedding": (bart, None), "static_position_embeddings": (not bart, None)}
+            only |= {"extra_pos_embeddings": (2 if bart else 0, None)}
+        return hf.read(cls, raw, only=only)
 
     def to_hf(self) -> dict[str, Any]:
         raw = hf.write(self)
@@ -124,8 +152,7 @@ class EncoderSide(nn.Module):
 
     def forward(self, input_ids: Tensor, keep: Tensor | None) -> Tensor:
         places = positions(keep, input_ids.shape[1], input_ids.device)
-        x = embed_and_run(self.embeddings, self.layers, keep, input_ids, places)
-        return x if self.final_norm is None else self.final_norm(x)
+        return embed_and_run(self.embeddings, self.layers, keep, input_ids, places, norm=self.final_norm)
 
 
 class DecoderSide(nn.Module):
@@ -180,13 +207,14 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.head_name = head
-        token = nn.Embedding(config.vocab_size, config.d_model)
-        self.shared = token if config.one_embedding else None
-        self.encoder = EncoderSide(config, build_embeddings(config, token))
-        if self.shared is None:
-            token = nn.Embedding(config.target_vocabulary, config.d_model)
-        self.decoder = DecoderSide(config, build_embeddings(config, token))
-        self.head = OutputHead(token, tied=config.tie_word_embeddings) if head else None
+        source = nn.Embedding(config.vocab_size, config.d_model)
+        target = nn.Embedding(config.target_vocabulary, config.d_model)
+        if config.one_embedding:  # one table in two modules: what passes through each has a name of its own
+            self.shared = nn.Embedding(config.vocab_size, config.d_model)
+            source.weight = target.weight = self.shared.weight
+        self.encoder = EncoderSide(config, build_embeddings(config, source))
+        self.decoder = DecoderSide(config, build_embeddings(config, target))
+        self.head = OutputHead(target, tied=config.tie_word_embeddings) if head else None
         initialise(self, config.init_std)
 
     def forward(
@@ -308,6 +336,7 @@ MARIAN = Architecture(
     build=Transformer,
     prefix="model",
     weights=[("shared", "shared"), *SIDES],
+    may_be_idle=("shared", "classification_head.dense", "classification_head.out_proj", "qa_outputs"),
     zero_if_absent=("head.bias",),
     heads={None: Head("MarianModel"), "text2text-generation": Head("MarianMTModel", OUTPUT)},
 )

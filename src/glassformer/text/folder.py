@@ -29,7 +29,7 @@ ROBERTA = {
 }
 GPT2 = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
 MARIAN = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
-WITHOUT_SEGMENTS = ("distilbert", "roberta", "xlm-roberta", "gpt2", "bart", "marian", "camembert")
+WITHOUT_SEGMENTS = ("distilbert", "roberta", "xlm-roberta", "gpt2", "bart", "marian", "camembert", "glassformer")
 NO_LIMIT = int(1e30)  # what transformers calls the length of a model that states none
 
 
@@ -143,7 +143,7 @@ def load(folder: Folder) -> tuple[tokenizers.Tokenizer, Settings]:
 
 def has_segments(folder: Folder, rust: tokenizers.Tokenizer) -> bool:
     """Whether the model takes token_type_ids: BERT does, its offspring and GPT-2 do not."""
-    if folder.model.get("model_type") in WITHOUT_SEGMENTS:
+    if str(folder.model.get("model_type")).startswith(WITHOUT_SEGMENTS):
         return False
     if any(name.replace("-", "") in folder.kind for name in WITHOUT_SEGMENTS):
         return False

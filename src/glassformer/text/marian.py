@@ -29,6 +29,10 @@ class MarianBackend:
         self.target = sentencepiece(folder.path / "target.spm")
         self._vocab: dict[str, int] = read_json(folder.path / "vocab.json")
         self.separate = bool(folder.config.get("separate_vocabs"))
+        if self.separate and not folder.has("target_vocab.json"):
+            raise ValueError(
+                f"{folder.path} has no target_vocab.json, which separate_vocabs asks for: fetch it as well"
+            )
         self._target_vocab = read_json(folder.path / "target_vocab.json") if self.separate else self._vocab
         self.settings = folder.settings(MARIAN, self._vocab, segments=False)
         if "model_max_length" not in folder.config:

@@ -22,7 +22,7 @@ DROPPED = (
 )
 
 
-def save(tokenizer: "Tokenizer", folder: Path) -> None:
+def save(tokenizer: "Tokenizer", folder: Path, segments: bool) -> None:
     """Write tokenizer.json (Marian: its own files), tokenizer_config.json and special_tokens_map.json."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.backend.save(folder)
@@ -32,7 +32,7 @@ def save(tokenizer: "Tokenizer", folder: Path) -> None:
     config |= dict.fromkeys((name for name in config if name in settings.names), None)  # unset since it was read
     config |= pipeline(tokenizer) | names
     config["model_max_length"] = min(tokenizer.model_max_length, NO_LIMIT)
-    config["model_input_names"] = inputs(settings.segments)
+    config["model_input_names"] = inputs(segments)
     config["padding_side"] = tokenizer.padding_side
     config["truncation_side"] = tokenizer.truncation_side
     config.setdefault("clean_up_tokenization_spaces", False)

@@ -39,9 +39,12 @@ class Tokenizer(SpecialTokens):
         rust, settings = load(folder)
         return cls(RustBackend(rust), settings)
 
-    def save(self, folder: str | Path) -> None:
-        """Write a folder that this class and transformers read with the same ids."""
-        save(self, Path(folder))
+    def save(self, folder: str | Path, *, segments: bool | None = None) -> None:
+        """Write a folder that this class and transformers read with the same ids.
+
+        `segments` says whether the model beside it takes token_type_ids; by default as this tokenizer gives them.
+        """
+        save(self, Path(folder), self.settings.segments if segments is None else segments)
 
     def refresh(self) -> None:
         """Take note of a change to the vocabulary or the special tokens."""

@@ -33,7 +33,7 @@ Named = Mapping[str, str]  # special tokens by role
 SEQUENCE = {"pad_token": "<pad>", "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
 SPECIAL: dict[Kind, dict[str, str]] = {
     "wordpiece": {name: BERT[name] for name in ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")},
-    "bpe": GPT2,
+    "bpe": {**GPT2, "pad_token": "<pad>"},  # padding with the end token would teach a model never to stop
     "unigram": SEQUENCE,
     "character": SEQUENCE,
 }
