@@ -2,6 +2,7 @@
 
 import json
 import platform
+import sys
 from pathlib import Path
 
 import torch
@@ -15,12 +16,12 @@ RESULTS = Path(__file__).parent / "results" / "latest.json"
 
 def main() -> None:
     torch.set_num_threads(2)
-    rows = [line for part in (startup, tokenize, recording, encoder) for line in part.run()]
+    rows = [line for part in (startup, recording, encoder, tokenize) for line in part.run()]
     table = Table("work", "ours", "peer", "", "times the peer", box=None)
     for line in rows:
         ours, peer = (f"{line[who]:.4g} {line['unit']}" for who in ("ours", "peer"))
         table.add_row(line["name"], ours, peer, line["peer_name"], f"{line['ratio']:.2f}")
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
     RESULTS.parent.mkdir(exist_ok=True)
     machine = {"cpu": torch.backends.cpu.get_cpu_capability(), "threads": 2, "torch": torch.__version__}
     machine |= {"python": platform.python_version()}
