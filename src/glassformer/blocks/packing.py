@@ -9,7 +9,6 @@ from itertools import groupby
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.attention.varlen import varlen_attn
 
 from .masks import causal, combine, send
 
@@ -91,6 +90,8 @@ class Packed:
         return self._by_equal_lengths(query, key, value, scale, dropout)
 
     def _by_varlen_kernel(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+        from torch.nn.attention.varlen import varlen_attn  # it takes a second to import, and only a GPU needs it
+
         window = (-1, 0) if self.causal else (-1, -1)
         ends, longest = self.boundaries, self.longest
         mixed = varlen_attn(query, key, value, ends, ends, longest, longest, scale=scale, window_size=window)

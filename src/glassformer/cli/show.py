@@ -15,9 +15,9 @@ def show(name: Name, json: Json = False) -> None:
 
     Example: glassformer show bert-base-uncased
     """
-    from glassformer.hub.describe import components, skeleton, totals
+    from glassformer.hub.describe import components, describe, totals
 
-    model = skeleton(name)
+    model = describe(name)
     parts, total = components(model), totals(model)
     if json:
         shares = [{"name": p.name, "module": p.module, "parameters": p.parameters, "share": p.share} for p in parts]

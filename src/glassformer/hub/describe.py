@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from . import fetch
 from .folder import CONFIG, read_json
-from .registry import architecture_for, head_for
+from .registry import architecture_for, head_for, skeleton
 
 
 @dataclass(frozen=True)
@@ -22,12 +21,11 @@ class Component:
     share: float
 
 
-def skeleton(name: str | Path, *, revision: str | None = None) -> nn.Module:
+def describe(name: str | Path, *, revision: str | None = None) -> nn.Module:
     """The model of a folder or hub name on the meta device: shapes without values."""
     raw = read_json(fetch.config_folder(name, revision=revision) / CONFIG)
     architecture = architecture_for(raw.get("model_type"))
-    with torch.device("meta"):
-        return architecture.build(architecture.config.from_hf(raw), head_for(architecture, raw.get("architectures")))
+    return skeleton(architecture, architecture.config.from_hf(raw), head_for(architecture, raw.get("architectures")))
 
 
 def components(model: nn.Module) -> list[Component]:

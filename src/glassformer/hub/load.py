@@ -15,7 +15,7 @@ from glassformer.text.tokenizer import Tokenizer
 
 from . import fetch
 from .folder import CONFIG, GENERATION, SAFETENSORS, read_json, write_atomically, write_json
-from .registry import architecture_for, check_head, head_for
+from .registry import architecture_for, check_head, head_for, skeleton
 from .tensors import WeightFiles
 from .weights import Entry, check_same, plan_load, tensors_of, their_tensors
 
@@ -47,8 +47,7 @@ def load(
     config = architecture.config.from_hf(_with_labels(raw, labels, head))
     files = WeightFiles(folder)
     config = architecture.fit_config(config, head, set(files.shapes))
-    with torch.device("meta"):
-        model = architecture.build(config, head)
+    model = skeleton(architecture, config, head)
     plan = plan_load(architecture, model, head, files.shapes, fresh_head=chosen or labels is not None)
     _fill(model, plan.reads, files, dtype=kind, device=where)
     _finish(model, architecture, getattr(config, "initializer_range", 0.02), where)
@@ -68,8 +67,7 @@ def save(model: nn.Module, folder: str | Path, *, tokenizer: Tokenizer | None = 
         raise ValueError(f"a {type(model).__name__} has no config; save a model that gf.load or gf.build gave")
     head: str | None = model.head_name  # type: ignore[assignment]
     architecture = architecture_for(config.model_type)
-    with torch.device("meta"):
-        check_same(model, architecture.build(config, head))
+    check_same(model, skeleton(architecture, config, head))
     tensors = {name: t.cpu() for name, t in their_tensors(architecture, model, head).items()}
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,9 @@
 
 from typing import Any
 
+import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from glassformer.models import bert, distilbert, gpt2, rnn, roberta, seq2seq, transformer
 from glassformer.models.architecture import Architecture
@@ -52,6 +54,22 @@ def check_head(architecture: Architecture, head: str | None) -> None:
     if head not in architecture.heads:
         known = ", ".join(str(name) for name in architecture.heads)
         raise ValueError(f"{architecture.model_type} has no head {head!r}; it has: {known}")
+
+
+class _WithoutValues(TorchFunctionMode):
+    """Skip torch's random starts: for tensors without values they would only load half of the compiler."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return given["tensor"] if "tensor" in given else args[0]
+        return func(*args, **given)
+
+
+def skeleton(architecture: Architecture, config: Any, head: str | None) -> nn.Module:
+    """The model on the meta device: names and shapes, no values and no memory."""
+    with torch.device("meta"), _WithoutValues():
+        return architecture.build(config, head)
 
 
 def build(model_type: str, head: str | None = None, **settings: Any) -> nn.Module:

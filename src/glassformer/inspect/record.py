@@ -1,5 +1,6 @@
 """Record and edit what flows through a model, by module name, with hooks that never outlive the block."""
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
@@ -93,7 +94,8 @@ def record(
     _require_matches(list(modules), [*wanted, *edits])
     seen = Seen(list(modules))
     with ExitStack() as stack:
-        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        if "torch._dynamo" in sys.modules:  # else nothing can have been compiled, and importing it takes a second
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.callback(model.register_forward_pre_hook(lambda *_: seen._clear()).remove)
         for name, part in modules.items():
             for pattern, change in edits.items():

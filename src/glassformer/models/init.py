@@ -13,15 +13,14 @@ def initialise(model: nn.Module, std: float) -> None:
             start(module, name, parameter, std)
 
 
-@torch.no_grad()
 def start(module: nn.Module, name: str, tensor: Tensor, std: float) -> None:
     """Fill one tensor of a module: normal weights, zero biases, norms that change nothing."""
     if isinstance(module, nn.LayerNorm) and name == "weight":
-        tensor.fill_(1.0)
+        nn.init.ones_(tensor)
     elif isinstance(module, (nn.Linear, nn.Embedding)) and name == "weight":
-        tensor.normal_(std=std)
+        nn.init.normal_(tensor, std=std)
     else:
-        tensor.zero_()
+        nn.init.zeros_(tensor)
 
 
 def fill_tables(model: nn.Module, device: torch.device, dtype: torch.dtype) -> None:
