@@ -5,13 +5,25 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 from torch import nn
+from torch.testing import assert_close
 
 from glassformer.blocks.activations import ACTIVATIONS
 from glassformer.hub.registry import ARCHITECTURES, build
+from glassformer.inspect.laws import pad, run
 
 CASES = [(name, head) for name, architecture in ARCHITECTURES.items() for head in architecture.heads]
 IN_TRANSFORMERS = [(name, head) for name, head in CASES if not name.startswith("glassformer")]
 VOCABULARY, POSITIONS = 41, 40
+
+SMALL_BERT = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 12,
+    "num_attention_heads": 3,
+    "num_hidden_layers": 2,
+    "intermediate_size": 20,
+    "max_position_embeddings": POSITIONS,
+}
+SMALL_GPT = {"vocab_size": VOCABULARY, "n_embd": 12, "n_head": 3, "n_layer": 2, "n_positions": POSITIONS}
 
 heads_and_width = st.sampled_from([(1, 6), (1, 16), (2, 8), (3, 12), (3, 15), (4, 32)])
 layers = st.integers(1, 3)
@@ -185,3 +197,11 @@ def sequences(seed: int = 0, lengths: tuple[int, ...] = (5, 11, 2, 8)) -> list[l
     """Token sequences of unequal length, free of the special ids."""
     generator = torch.Generator().manual_seed(seed)
     return [torch.randint(4, VOCABULARY, (length,), generator=generator).tolist() for length in lengths]
+
+
+def same_outputs(one: nn.Module, other: nn.Module) -> None:
+    """Two models give the same numbers, to the bit."""
+    ids, mask = pad(sequences(), one)
+    ours, theirs = run(one, ids, mask), run(other, ids, mask)
+    for name in ours:
+        assert_close(theirs[name], ours[name], atol=0, rtol=0)

@@ -7,17 +7,8 @@ import sys
 import pytest
 
 import glassformer as gf
-from families import random_model
+from families import SMALL_BERT, random_model
 from glassformer.cli.main import main
-
-SMALL = {
-    "vocab_size": 41,
-    "hidden_size": 12,
-    "num_attention_heads": 3,
-    "num_hidden_layers": 2,
-    "intermediate_size": 20,
-    "max_position_embeddings": 40,
-}
 
 
 @pytest.fixture
@@ -36,7 +27,7 @@ def glassformer(monkeypatch, capsys):
 
 @pytest.fixture
 def folder(tmp_path):
-    return gf.save(random_model("bert", "fill-mask", SMALL), tmp_path / "model")
+    return gf.save(random_model("bert", "fill-mask", SMALL_BERT), tmp_path / "model")
 
 
 def test_bert_base_has_the_published_parameters(glassformer, tmp_path):

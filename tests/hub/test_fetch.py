@@ -12,17 +12,9 @@ import pytest
 import torch
 
 import glassformer as gf
-from families import random_model
+from families import SMALL_BERT, random_model
 from glassformer.hub import fetch
 
-SMALL = {
-    "vocab_size": 41,
-    "hidden_size": 12,
-    "num_attention_heads": 3,
-    "num_hidden_layers": 1,
-    "intermediate_size": 20,
-    "max_position_embeddings": 40,
-}
 COMMITS = {"main": "a" * 40, "old": "b" * 40}
 
 
@@ -80,7 +72,7 @@ def hub(tmp_path, monkeypatch):
     """A hub with one model in two revisions; the environment is set after all imports, and must count."""
     server = FakeHub()
     for revision in COMMITS:
-        folder = gf.save(random_model("bert", None, SMALL, seed=len(revision)), tmp_path / revision)
+        folder = gf.save(random_model("bert", None, SMALL_BERT, seed=len(revision)), tmp_path / revision)
         (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hello", "world"]))
         server.repositories["lab/tiny", revision] = folder
     monkeypatch.setenv("HF_ENDPOINT", server.url)
@@ -179,7 +171,7 @@ def test_names_that_lead_nowhere_are_explained(hub, tmp_path):
 
 def test_a_local_folder_needs_no_network_at_all(tmp_path):
     """In a fresh process in which sockets cannot be made."""
-    folder = gf.save(random_model("bert", None, SMALL), tmp_path)
+    folder = gf.save(random_model("bert", None, SMALL_BERT), tmp_path)
     (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hello"]))
     code = """
 import sys

@@ -3,30 +3,20 @@
 import pytest
 import torch
 
-from families import random_model, sequences
+from families import SMALL_BERT, SMALL_GPT, random_model, sequences
 from glassformer.blocks.cache import KVCache
 from glassformer.blocks.packing import Causal, Dense, Packed
 from glassformer.inspect import laws
 
-GPT = {"vocab_size": 41, "n_embd": 12, "n_head": 3, "n_layer": 2, "n_positions": 40}
-BERT = {
-    "vocab_size": 41,
-    "hidden_size": 12,
-    "num_attention_heads": 3,
-    "num_hidden_layers": 2,
-    "intermediate_size": 20,
-    "max_position_embeddings": 40,
-}
-
 
 @pytest.fixture
 def gpt():
-    return random_model("gpt2", "text-generation", GPT)
+    return random_model("gpt2", "text-generation", SMALL_GPT)
 
 
 @pytest.fixture
 def bert():
-    return random_model("bert", None, BERT)
+    return random_model("bert", None, SMALL_BERT)
 
 
 def test_padding_that_leaks_is_seen(bert, monkeypatch):
