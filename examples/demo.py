@@ -34,7 +34,6 @@ from rich.table import Table
 from torch import Generator, Tensor, nn
 
 import glassformer as gf
-from glassformer.generate.greedy import greedy
 from glassformer.view.heatmap import Heatmap, page
 
 MODELS = ("GRU", "LSTM", "attention seq2seq", "Transformer")
@@ -110,8 +109,9 @@ def build(name: str) -> tuple[nn.Module, float]:
 
 def write(model: nn.Module, batch: Batch) -> Tensor:
     """What the model writes when left alone, (B, T): the likeliest token, again and again."""
-    start, length = batch["decoder_input_ids"][:, :1], batch["labels"].shape[1]
-    ids = greedy(model, batch["input_ids"], batch["attention_mask"], start_ids=start, max_new_tokens=length)
+    source, length = (batch["input_ids"], batch["attention_mask"]), batch["labels"].shape[1]
+    request = {"decoder_start_token_id": START, "eos_token_id": [], "max_new_tokens": length}
+    ids = gf.generate(model, None, source[0], attention_mask=source[1], **request)
     return ids[:, 1:]
 
 
@@ -172,7 +172,7 @@ def fill(model: nn.Module, text: str) -> str:
 def go_on(model: nn.Module, text: str) -> str:
     """What follows the text, up to the end of the sentence."""
     prompt = torch.tensor([[START, *encode(text.split())]])
-    ids = greedy(model, prompt, max_new_tokens=12, eos_token_id=END)[0, prompt.shape[1] :]
+    ids = gf.generate(model, None, prompt, max_new_tokens=12, eos_token_id=END)[0, prompt.shape[1] :]
     return " ".join(WORDS[token] for token in ids.tolist() if token >= FIRST)
 
 

@@ -3,12 +3,15 @@
 Everything here is loaded on first use, so that `import glassformer` costs nothing.
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from .generate.api import generate, stream
     from .hub.load import load, load_tokenizer, save
     from .hub.registry import build
     from .inspect.record import record
@@ -19,8 +22,10 @@ _HOME = {
     "load_tokenizer": "hub.load",
     "build": "hub.registry",
     "record": "inspect.record",
+    "generate": "generate.api",
+    "stream": "generate.api",
 }
-__all__ = ["__version__", "build", "load", "load_tokenizer", "record", "save"]
+__all__ = ["__version__", "build", "generate", "load", "load_tokenizer", "record", "save", "stream"]
 
 
 def __getattr__(name: str) -> Any:
@@ -33,3 +38,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+class _Face(ModuleType):
+    """Keeps a room from hiding the function of the same name: gf.generate is always the function."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Face

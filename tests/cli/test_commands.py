@@ -7,8 +7,9 @@ import sys
 import pytest
 
 import glassformer as gf
-from families import SMALL_BERT, random_model
+from families import SMALL_BERT, SMALL_GPT, random_model
 from glassformer.cli.main import main
+from glassformer.text.train import train
 
 
 @pytest.fixture
@@ -92,6 +93,39 @@ def test_verify_runs_on_every_kind_of_model(glassformer, tmp_path):
     assert "transformers does not know this model" in out
 
 
+@pytest.fixture
+def speaker(tmp_path):
+    """A small language model that can be talked to."""
+    (tmp_path / "corpus.txt").write_text("the cat sat on the mat. 猫坐在垫子上。\n" * 20, encoding="utf-8")
+    tokenizer = train([tmp_path / "corpus.txt"], kind="bpe", vocab_size=300)
+    model = random_model("gpt2", "text-generation", SMALL_GPT | {"vocab_size": 300})
+    return gf.save(model, tmp_path / "speaker", tokenizer=tokenizer)
+
+
+def test_generate_streams_the_whole_text(glassformer, speaker):
+    code, out, _ = glassformer("generate", speaker, "the cat", "--max-new-tokens", 8)
+    model, tokenizer = gf.load(speaker), gf.load_tokenizer(speaker)
+    assert code == 0
+    assert out == gf.generate(model, tokenizer, "the cat", max_new_tokens=8) + "\n"
+
+
+def test_generate_several_texts_from_a_file_as_json(glassformer, speaker, tmp_path):
+    (tmp_path / "prompts.txt").write_text("the cat\n猫\n", encoding="utf-8")
+    words = ("--n", 2, "--max-new-tokens", 5, "--file", tmp_path / "prompts.txt", "--json")
+    for strategy in (("--strategy", "beam"), ("--strategy", "sample", "--top-p", 0.9, "--seed", 1)):
+        code, out, _ = glassformer("generate", speaker, *words, *strategy)
+        rows = [json.loads(line) for line in out.splitlines()]
+        assert code == 0
+        assert [row["prompt"] for row in rows] == ["the cat", "猫"]
+        assert all(len(row["texts"]) == 2 and row["texts"][0].startswith(row["prompt"]) for row in rows)
+
+
+def test_generate_explains_what_it_cannot_do(glassformer, speaker, folder):
+    assert "add --strategy sample" in glassformer("generate", speaker, "the", "--top-p", 0.9)[2]
+    assert "not both" in glassformer("generate", speaker, "the", "--file", "x")[2]
+    assert "max_new_tokens=" in glassformer("generate", speaker, "the", "--max-new-tokens", 999)[2]
+
+
 def test_models_lists_local_folders(glassformer, folder):
     code, out, _ = glassformer("models", folder.parent, "--json")
     assert code == 0
@@ -143,7 +177,7 @@ def test_unknown_words_exit_with_2(glassformer):
     assert glassformer("show")[0] == 2
 
 
-@pytest.mark.parametrize("command", ["show", "verify", "models", "doctor"])
+@pytest.mark.parametrize("command", ["generate", "show", "verify", "models", "doctor"])
 def test_every_command_has_an_example(glassformer, command):
     code, out, _ = glassformer(command, "--help")
     assert code == 0
