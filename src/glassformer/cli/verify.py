@@ -29,11 +29,13 @@ def verify(
 
     Example: glassformer verify ./my-model
     """
+    import torch
     from rich.progress import Progress
 
     import glassformer as gf
     from glassformer.inspect.laws import LAWS
 
+    torch.backends.cudnn.allow_tf32 = False  # float32 means float32, in recurrent kernels too
     model = gf.load(name, dtype="float32", device=device)
     sequences, spoken = _sequences(name, model)
     checks: dict[str, Any] = {law.name: law.check for law in LAWS if law.applies(model)}

@@ -171,3 +171,6 @@ def _finish(model: nn.Module, architecture: Architecture, std: float, device: to
                 start(module, attribute, value, std)
             _put(places[name], value)
     fill_tables(model, device, kind)
+    for module in model.modules():
+        if isinstance(module, nn.RNNBase):
+            module.flatten_parameters()  # a GPU's kernels want them in one piece

@@ -140,8 +140,8 @@ def is_encoder_decoder(model: nn.Module) -> bool:
 def some_target(model: nn.Module, batch: int, length: int = 7) -> Tensor:
     """(B, T) target tokens, the same in every row."""
     start = getattr(model.config, "decoder_start_token_id", None) or 0
-    rest = [(5 * number + 3) % _target_vocabulary(model) for number in range(1, length)]
-    return torch.tensor([[start, *rest]]).repeat(batch, 1)
+    ids = [start, *(5 * number + 3 for number in range(1, length))]
+    return torch.tensor([[token % _target_vocabulary(model) for token in ids]]).repeat(batch, 1)
 
 
 def error(one: Tensor, other: Tensor) -> float:
