@@ -50,6 +50,14 @@ def test_a_readable_path_of_its_own_is_seen(bert):
     assert laws.readable_equals_fused(bert, sequences()) > 1e-4
 
 
+def test_a_time_loop_of_its_own_is_seen():
+    model = random_model("glassformer-rnn", "text-generation", {"vocab_size": 41, "kind": "gru", "hidden_size": 12})
+    gates = model.recurrent.layers[0]["left_to_right"]
+    step = gates.step
+    gates.step = lambda *args: tuple(1.01 * part for part in step(*args))
+    assert laws.stepwise_equals_fused(model, sequences()) > 1e-4
+
+
 def test_a_hook_left_behind_is_seen(bert):
     bert.layers[0].register_forward_hook(lambda *_: None)
     assert laws.looking_changes_nothing(bert, sequences()) == float("inf")
