@@ -298,7 +298,7 @@ def test_other_wrong_input_is_explained(folder, tmp_path):
     with pytest.raises(ValueError, match="there is no folder"):
         gf.load(tmp_path / "nowhere")
     (folder / "config.json").write_text("{")
-    with pytest.raises(ValueError, match="is not valid json"):
+    with pytest.raises(ValueError, match="is not valid JSON"):
         gf.load(folder)
     (folder / "config.json").write_text('{"model_type": "bert"}')
     (folder / "model.safetensors").unlink()

@@ -6,8 +6,10 @@ from typing import Any
 
 from torch import nn
 
+from glassformer.text.files import read_json
+
 from . import fetch
-from .folder import CONFIG, read_json
+from .folder import CONFIG
 from .registry import architecture_for, head_for, skeleton
 
 

@@ -7,7 +7,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from .folder import CONFIG, GENERATION, INDEX, WEIGHT_FILES, read_json
+from glassformer.text.files import read_json
+
+from .folder import CONFIG, GENERATION, INDEX, WEIGHT_FILES
 
 OFFICIAL = "https://huggingface.co"
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "source.spm")

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from glassformer.models.architecture import Architecture
 from glassformer.models.init import fill_tables, start
+from glassformer.text.files import read_json, write_atomically, write_json
 from glassformer.text.tokenizer import Tokenizer
 
 from . import fetch
-from .folder import CONFIG, GENERATION, SAFETENSORS, read_json, write_atomically, write_json
+from .folder import CONFIG, GENERATION, SAFETENSORS
 from .registry import architecture_for, check_head, head_for, skeleton
 from .tensors import WeightFiles
 from .weights import Entry, check_same, plan_load, tensors_of, their_tensors
@@ -79,7 +80,7 @@ def save(model: nn.Module, folder: str | Path, *, tokenizer: Tokenizer | None = 
     }
     if head == "question-answering":  # its two outputs are the start and the end, whatever labels there were
         raw |= {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
-    write_json(folder / CONFIG, raw)
+    write_json(folder / CONFIG, dict(sorted(raw.items())))
     write_atomically(folder / SAFETENSORS, lambda partial: save_file(tensors, partial, metadata={"format": "pt"}))
     if generation := getattr(model, "generation_config", None):
         write_json(folder / GENERATION, generation)

@@ -9,7 +9,7 @@ import tokenizers
 
 from glassformer.text.assemble import Ids, Template, template_of
 from glassformer.text.cache import Text, WordCache, encoded, glue_of
-from glassformer.text.files import write_atomically
+from glassformer.text.files import write_text
 
 
 class Pieces(NamedTuple):
@@ -102,7 +102,7 @@ class RustBackend:
 
     def save(self, folder: Path) -> None:
         """Write tokenizer.json."""
-        write_atomically(folder / "tokenizer.json", self.rust.to_str(pretty=True))
+        write_text(folder / "tokenizer.json", self.rust.to_str(pretty=True))
 
 
 def state_of(part: Any) -> dict[str, Any]:

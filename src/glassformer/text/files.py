@@ -1,8 +1,9 @@
-"""The small files of a tokenizer folder: read with errors that name them, written whole or not at all."""
+"""The files of a folder: json read with errors that name them, everything written whole or not at all."""
 
 import json
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,22 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file atomically, with letters of every script as they are."""
-    write_atomically(path, json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+    write_text(path, json.dumps(value, ensure_ascii=False, indent=2) + "\n")
 
 
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file beside its place, then move it there: a reader sees the old one or the new one."""
-    data = content.encode("utf-8") if isinstance(content, str) else content
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+def write_text(path: Path, text: str) -> None:
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    write_atomically(path, lambda partial: partial.write_bytes(content))
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Write beside the file, then take its place in one step: never half a file, and mapped readers keep theirs."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.partial")
     try:
-        temporary.write_bytes(data)
+        write(temporary)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ import numpy as np
 from glassformer.text.assemble import Ids, Part, Template
 from glassformer.text.backend import Pieces
 from glassformer.text.cache import Text
-from glassformer.text.files import read_json, write_atomically, write_json
+from glassformer.text.files import read_json, write_bytes, write_json
 from glassformer.text.folder import MARIAN, Folder, Settings
 
 LANGUAGE = re.compile(r">>.*?<<", re.DOTALL)  # ">>fr<<" before a text names the language to translate to
@@ -128,8 +128,8 @@ class MarianBackend:
 
     def save(self, folder: Path) -> None:
         """Write the files that Marian's folder has."""
-        write_atomically(folder / "source.spm", self.source.serialized_model_proto())
-        write_atomically(folder / "target.spm", self.target.serialized_model_proto())
+        write_bytes(folder / "source.spm", self.source.serialized_model_proto())
+        write_bytes(folder / "target.spm", self.target.serialized_model_proto())
         write_json(folder / "vocab.json", self._vocab)
         if self.separate:
             write_json(folder / "target_vocab.json", self._target_vocab)
