@@ -46,8 +46,8 @@ TITLE = "What is right of 1000 unseen sequences, written greedily"
 NOTE = """
 Every model had at most {steps} steps of 64 sequences. The GRU and the LSTM have no attention: one vector must hold
 the whole sequence. Parity is taught from short to long; without that curriculum all four stay at chance (50 %).
-With it the recurrent ones can learn to carry one bit along (with attention, not from every seed); a Transformer
-of two layers does not get there in so few steps."""
+With it the GRU and the LSTM learn to carry one bit along. The attention seq2seq does so by luck: of the seeds 0, 1
+and 2 only 0. A Transformer of two layers does not get there in so few steps from any of them."""
 
 
 def train(
