@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "glassformer"
-ABOVE = ("blocks", "models", "text", "hub", "data", "tasks", "train", "generate", "inspect", "view")
+BELOW = ("blocks", "models", "text", "hub", "data", "tasks", "train", "generate", "inspect", "view")
 MAY_IMPORT = {
     "blocks": (),
     "text": (),
@@ -17,11 +17,12 @@ MAY_IMPORT = {
     "hub": ("models", "text"),
     "data": ("text",),
     "tasks": ("data", "text", "blocks", "generate"),
-    "train": ("tasks", "data", "blocks"),
-    "compare": ABOVE,
-    "serve": ABOVE,
-    "studio": ABOVE,
-    "cli": (*ABOVE, "compare", "serve", "studio"),
+    "train": ("tasks", "data", "text", "blocks"),
+    "jobs": BELOW,
+    "compare": (*BELOW, "jobs"),
+    "serve": (*BELOW, "jobs"),
+    "studio": (*BELOW, "jobs"),
+    "cli": (*BELOW, "jobs", "compare", "serve", "studio"),
 }
 ROOMS = sorted(path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__")
 

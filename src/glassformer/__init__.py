@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from .hub.load import load, load_tokenizer, save
     from .hub.registry import build
     from .inspect.record import record
+    from .jobs.predict import pipeline
+    from .jobs.train import train
 
 _HOME = {
     "load": "hub.load",
@@ -24,8 +26,21 @@ _HOME = {
     "record": "inspect.record",
     "generate": "generate.api",
     "stream": "generate.api",
+    "train": "jobs.train",
+    "pipeline": "jobs.predict",
 }
-__all__ = ["__version__", "build", "generate", "load", "load_tokenizer", "record", "save", "stream"]
+__all__ = [
+    "__version__",
+    "build",
+    "generate",
+    "load",
+    "load_tokenizer",
+    "pipeline",
+    "record",
+    "save",
+    "stream",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

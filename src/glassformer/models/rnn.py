@@ -4,8 +4,9 @@ B batch, T length, P prompt tokens to come, D embedding width, W width, N direct
 """
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -16,6 +17,7 @@ from . import config as hf
 from .architecture import Architecture, Head
 from .outputs import Hidden, Logits
 
+Pooling = Literal["last", "mean", "max"]
 HEADS = (None, "text-generation", "text-classification", "token-classification")
 
 
@@ -32,6 +34,7 @@ class RnnConfig:
     num_layers: int = 1
     bidirectional: bool = False
     dropout: float = 0.0
+    pooling: Pooling = "last"  # what a classifier reads: the last states, or the mean or maximum of all
     initializer_range: float = 0.1
     tie_word_embeddings: bool = False
     pad_token_id: int | None = 0
@@ -45,7 +48,8 @@ class RnnConfig:
     @classmethod
     def from_hf(cls, raw: dict[str, Any]) -> Self:
         kinds = ("lstm", *get_args(Kind))
-        return hf.read(cls, raw, only={"kind": kinds, "nonlinearity": get_args(Nonlinearity)})
+        only = {"kind": kinds, "nonlinearity": get_args(Nonlinearity), "pooling": get_args(Pooling)}
+        return hf.read(cls, raw, only=only)
 
     def to_hf(self) -> dict[str, Any]:
         return hf.write(self)
@@ -102,12 +106,24 @@ class Rnn(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Logits | Hidden:
         """attention_mask (B, T): 1 = keep; padding may stand left, right or in between."""
-        outputs, state = self._read(input_ids, as_keep(attention_mask, input_ids))
+        keep = as_keep(attention_mask, input_ids)
+        outputs, state = self._read(input_ids, keep)
         if self.head is None:
             return Hidden(outputs)
-        if self.head_name == "text-classification":  # each direction's state after its last real token
-            outputs = state.hidden[-self.recurrent.directions :].transpose(0, 1).flatten(1)  # (B, W·N)
+        if self.head_name == "text-classification":
+            outputs = self._summary(outputs, state, keep)  # (B, W·N)
         return Logits(self.head(self.dropout(outputs)))
+
+    def _summary(self, outputs: Tensor, state: RecurrentState, keep: Tensor | None) -> Tensor:
+        """One vector a text; outputs (B, T, W·N) are zero at padding."""
+        match self.config.pooling:
+            case "last":  # each direction's state after its last real token
+                return state.hidden[-self.recurrent.directions :].transpose(0, 1).flatten(1)
+            case "mean":
+                lengths = outputs.shape[1] if keep is None else keep.sum(1, keepdim=True).clamp(min=1)
+                return outputs.sum(1) / lengths
+            case "max":
+                return (outputs if keep is None else outputs.masked_fill(~keep[..., None], -torch.inf)).amax(1)
 
     def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """The hidden states (B, T, W·N) before the head, zero at padding."""

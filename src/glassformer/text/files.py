@@ -39,6 +39,8 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.partial")
     try:
         write(temporary)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())  # on the disk before it counts: a power cut leaves the old or the new
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

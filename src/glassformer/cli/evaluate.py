@@ -1,0 +1,45 @@
+"""`glassformer eval`: the scores of a model on a file, with intervals."""
+
+from typing import Annotated, Any
+
+import typer
+
+from .output import Json, Name, print_json, print_table
+
+
+def evaluate(
+    name: Name,
+    data: Annotated[list[str], typer.Option(metavar="FILE", help="Files, globs, - for stdin, or microworld.")],
+    task: Annotated[str | None, typer.Option(help="The task; by default what the model's head is for.")] = None,
+    columns: Annotated[
+        list[str] | None, typer.Option(metavar="ROLE=NAME", help="Which column is what: text=review.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the task.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="Where to run: cpu, cuda, mps.")] = None,
+    json: Json = False,
+) -> None:
+    """Score a model on labelled data.
+
+    Example: glassformer eval runs/reviews --data test.csv
+    """
+    from glassformer.jobs.predict import pipeline, task_of
+    from glassformer.jobs.recipe import parsed
+
+    options: dict[str, Any] = dict(parsed(one) for one in settings or [])
+    pipe = pipeline(task or task_of(name), name, device=device, **options)
+    sheet = pipe.score(data, columns=dict(parsed(one) for one in columns) if columns else None, **options)
+    scores, intervals, report = sheet.compute(), sheet.intervals(), sheet.report()
+    if json:
+        print_json(scores)
+        return
+    spans = {metric: f"{one.low:.4f} – {one.high:.4f}" for metric, one in intervals.items()}
+    rows = [(metric, f"{value:.4f}", spans.get(metric, "")) for metric, value in scores.items()]
+    print_table(("metric", "score", "95 % interval"), rows)
+    if report:
+        names = list(next(iter(report.values())))
+        typer.echo()
+        print_table(
+            ("class", *names), [(label, *(f"{row[one]:.4g}" for one in names)) for label, row in report.items()]
+        )

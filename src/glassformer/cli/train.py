@@ -1,0 +1,76 @@
+"""`glassformer train`: from data to a run folder, by options or by a recipe file."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .output import Json, print_json
+
+Files = Annotated[list[str] | None, typer.Option(metavar="FILE", help="Files, globs, - for stdin, or microworld.")]
+
+
+def train(
+    what: Annotated[str, typer.Argument(metavar="TASK|RECIPE", help="A task, or a recipe file that ends in .toml.")],
+    model: Annotated[str | None, typer.Option(help="Start from this folder or hub name.")] = None,
+    arch: Annotated[
+        str | None, typer.Option(help="Start afresh: rnn, gru, lstm, seq2seq, transformer, bert, gpt2, …")
+    ] = None,
+    data: Files = None,
+    dev: Files = None,
+    test: Files = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder; it will load as a model.")] = None,
+    columns: Annotated[
+        list[str] | None, typer.Option(metavar="ROLE=NAME", help="Which column is what: text=review.")
+    ] = None,
+    epochs: Annotated[float | None, typer.Option(help="How often to go through the data.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Or how many updates.")] = None,
+    lr: Annotated[float | None, typer.Option(help="The highest learning rate.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Examples an update sees.")] = None,
+    batch_tokens: Annotated[int | None, typer.Option(help="Or tokens an update sees.")] = None,
+    accumulate: Annotated[int | None, typer.Option(help="Cut each batch into so many, to save memory.")] = None,
+    max_length: Annotated[int | None, typer.Option(help="Longer texts are cut to so many tokens.")] = None,
+    freeze: Annotated[str | None, typer.Option(help="Parts not to train: 'embeddings,layers.0-5'.")] = None,
+    lora: Annotated[int | None, typer.Option(help="Train adapters of this rank instead.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The same seed gives the same run.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="Precision: fp32, bf16 or fp16.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of the recipe.")
+    ] = None,
+    tensorboard: Annotated[bool, typer.Option(help="Also write curves for TensorBoard.")] = False,
+    resume: Annotated[bool, typer.Option(help="Go on from the last checkpoint in --out.")] = False,
+    check: Annotated[bool, typer.Option(help="Only look: preflight, and one batch learnt by heart.")] = False,
+    json: Json = False,
+) -> None:
+    """Train a model from scratch, or fine-tune one, on your own data.
+
+    Example: glassformer train text-classification --model ./minilm --data reviews.csv --out runs/reviews
+    """
+    from glassformer.jobs.recipe import Recipe, changed, parsed, read_toml
+    from glassformer.jobs.train import look, run
+
+    given: dict[str, Any] = {"model": model, "arch": arch, "data": data, "dev": dev, "test": test}
+    given |= {"out": None if out is None else str(out), "epochs": epochs, "steps": steps, "lr": lr}
+    given |= {"batch_size": batch_size, "batch_tokens": batch_tokens, "accumulate": accumulate}
+    given |= {"max_length": max_length, "freeze": freeze, "lora": lora, "seed": seed, "device": device}
+    given |= {"precision": dtype, "tensorboard": tensorboard or None}
+    given |= {"columns": dict(parsed(one) for one in columns) if columns else None}
+    changes = {name: value for name, value in given.items() if value is not None}
+    changes |= dict(parsed(one) for one in settings or [])
+    values = read_toml(Path(what)) if what.endswith(".toml") else {"task": what}
+    recipe = Recipe.of(changed(values, changes))
+
+    def say(text: str) -> None:
+        typer.echo(text, err=json)
+
+    if check:
+        found = look(recipe, say=say)
+        if json:
+            print_json(found)
+        return
+    ended = run(recipe, resume=resume, say=say)
+    if json:
+        print_json({"folder": str(ended.folder), "scores": ended.scores, "steps": ended.outcome.progress.step})
+    if ended.outcome.stopped:
+        raise typer.Exit(130)

@@ -1,0 +1,1 @@
+"""Data: files read with care, splits, batches by token budget, masking, and a small world that needs no download."""

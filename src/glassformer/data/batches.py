@@ -1,0 +1,150 @@
+"""Which examples go together: batches from length buckets, under a budget of rows or tokens, the same for a seed.
+
+The order depends on the seed and the epoch alone, so that a run can go on from any step.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Indices = NDArray[np.int64]
+POOL = 64  # batches are sorted by length within so many: little padding, yet well mixed
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much goes into one batch: so many rows, or so many tokens, padding counted."""
+
+    rows: int | None = None
+    tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.rows is None) == (self.tokens is None):
+            raise ValueError("give batch_size (rows) or batch_tokens, one of the two")
+        for name, value in (("batch_size", self.rows), ("batch_tokens", self.tokens)):
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
+
+    def cut(self, ordered: Indices, lengths: NDArray[np.int64]) -> list[Indices]:
+        """Neighbours put together; an example beyond the budget goes alone."""
+        if self.rows is not None:
+            return [ordered[start : start + self.rows] for start in range(0, len(ordered), self.rows)]
+        assert self.tokens is not None
+        batches, start, longest = [], 0, 0
+        for place, length in enumerate(lengths[ordered].tolist()):
+            longest = max(longest, length)
+            if longest * (place - start + 1) > self.tokens and place > start:
+                batches.append(ordered[start:place])
+                start, longest = place, length
+        return [*batches, ordered[start:]] if start < len(ordered) else batches
+
+
+def in_order(lengths: NDArray[np.int64], budget: Budget) -> list[Indices]:
+    """For evaluation: every example once, shortest first, so that next to nothing is padded."""
+    return budget.cut(np.argsort(lengths, kind="stable"), lengths)
+
+
+def shuffled(lengths: NDArray[np.int64], budget: Budget, *, seed: int, epoch: int) -> list[Indices]:
+    """For training: every example once, neighbours of like length, batches in random order."""
+    chance = np.random.Generator(np.random.Philox(key=[seed, epoch]))
+    drawn = chance.permutation(len(lengths))
+    if budget.rows is not None:
+        size = budget.rows * POOL
+    else:
+        assert budget.tokens is not None
+        size = max(1, int(budget.tokens / max(1.0, float(lengths.mean())))) * POOL
+    batches = []
+    for start in range(0, len(drawn), size):
+        pool = drawn[start : start + size]
+        batches += budget.cut(pool[np.argsort(lengths[pool], kind="stable")], lengths)
+    return [batches[place] for place in chance.permutation(len(batches))]
+
+
+class Turn(NamedTuple):
+    """The examples of one step."""
+
+    epoch: int
+    indices: Indices
+    closes_epoch: bool
+
+
+class Schedule:
+    """The batch of every step, over as many epochs as it takes."""
+
+    def __init__(self, lengths: NDArray[np.int64], budget: Budget, *, seed: int) -> None:
+        if not len(lengths):
+            raise ValueError("there is no example to train on")
+        self.lengths, self.budget, self.seed = lengths, budget, seed
+
+    def epoch(self, number: int) -> list[Indices]:
+        return shuffled(self.lengths, self.budget, seed=self.seed, epoch=number)
+
+    def steps(self, epochs: float) -> int:
+        """How many batches so many epochs have; the last may be a part of one."""
+        whole = int(epochs)
+        if self.budget.rows is not None:
+            return max(1, round(epochs * -(-len(self.lengths) // self.budget.rows)))
+        steps = sum(len(self.epoch(number)) for number in range(whole))
+        return max(1, steps + round((epochs - whole) * len(self.epoch(whole))) if epochs > whole else steps)
+
+    def after(self, step: int) -> Iterator["Turn"]:
+        """The turn of each step after `step`, without end."""
+        number, passed = 0, 0
+        while True:
+            batches = self.epoch(number)
+            for place in range(max(0, step - passed), len(batches)):
+                yield Turn(number, batches[place], place + 1 == len(batches))
+            passed += len(batches)
+            number += 1
+
+
+def share_out(indices: Indices, parts: int) -> list[Indices]:
+    """A batch dealt out into micro-batches; neighbours in length are dealt like cards, so that all weigh the same."""
+    return [indices[part::parts] for part in range(parts)]
+
+
+class Prefetch(Iterator[T]):
+    """Makes the next items in a thread of its own while the model works, and counts the time it still had to wait."""
+
+    def __init__(self, source: Iterator[T], *, depth: int = 3) -> None:
+        self.waited = 0.0
+        self._queue: queue.Queue[T | BaseException] = queue.Queue(depth)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._work, args=(source,), daemon=True)
+        self._thread.start()
+
+    def _work(self, source: Iterator[T]) -> None:
+        while not self._closed.is_set():
+            try:
+                item: T | BaseException = next(source)
+            except BaseException as error:  # the end, or a fault: both belong to the reader
+                item = error
+            self._offer(item)
+            if isinstance(item, BaseException):
+                return
+
+    def _offer(self, item: T | BaseException) -> None:
+        while not self._closed.is_set():
+            with suppress(queue.Full):
+                self._queue.put(item, timeout=0.1)
+                return
+
+    def __next__(self) -> T:
+        began = time.perf_counter()
+        item = self._queue.get()
+        self.waited += time.perf_counter() - began
+        if isinstance(item, BaseException):
+            raise item
+        return item
+
+    def close(self) -> None:
+        self._closed.set()
+        self._thread.join()

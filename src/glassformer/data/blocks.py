@@ -1,0 +1,90 @@
+"""Running text cut to size: documents in one stream, and windows over it that score every token once.
+
+N tokens of the stream, W windows, L tokens a window, B windows asked for.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.text.tokenizer import Tokenizer
+
+CHUNK = 1000  # documents tokenised at a time
+
+
+class Tokens(Protocol):
+    """A long row of ids: an array in memory, or one that stays on disk."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice, /) -> NDArray[Any]: ...
+
+
+def tokenised(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterable[NDArray[np.int64]]:
+    """The ids of each text, without special tokens and whole, however long."""
+    for start in range(0, len(texts), CHUNK):
+        yield from tokenizer.backend.rows(list(texts[start : start + CHUNK]), split=False, target=False)
+
+
+def joined(rows: Iterable[NDArray[Any]], end: int | None = None) -> NDArray[np.int32]:
+    """Documents as one stream; the end token stands after each, and before the first."""
+    mark = np.array([] if end is None else [end], np.int32)
+    parts = chain.from_iterable((row.astype(np.int32), mark) for row in rows)
+    return np.concatenate([mark, *parts])
+
+
+def drawn(below: int, indices: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """A random number for each index, which depends on the seed and the index alone."""
+    chances = (np.random.Generator(np.random.Philox(key=[seed, index])) for index in indices.tolist())
+    return np.array([chance.integers(below) for chance in chances])
+
+
+class Windows:
+    """Blocks of one size over a stream, each with the token after it; of the targets, each is new in one window only.
+
+    A window goes `stride` tokens on from the one before, and the tokens both have are context in the later one. The
+    last window ends with the stream, and so has more context; no block is short, and no token is lost.
+    """
+
+    def __init__(self, ids: Tokens, size: int, *, stride: int | None = None) -> None:
+        if len(ids) < 2:
+            raise ValueError(f"the text has {len(ids)} token: give a text of two or more, so that one can be predicted")
+        stride = size if stride is None else stride
+        if not 1 <= stride <= size:
+            raise ValueError(f"block_size={size} and stride={stride}: give a stride of 1 to block_size tokens")
+        self.ids = ids
+        self.size = min(size, len(ids) - 1)
+        last = len(ids) - 1 - self.size  # where the last window starts
+        step = min(stride, self.size)
+        self.starts = np.minimum(np.arange(1 - (-last // step)) * step, last)  # (W,)
+        self.new = np.diff(self.starts + self.size, prepend=0)  # (W,) targets, the last of each window
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def take(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The ids of some windows (B, L + 1), and which of their targets are new (B, L)."""
+        return self._read(self.starts[indices]), np.arange(self.size) >= self.size - self.new[indices][:, None]
+
+    def draw(self, indices: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+        """As many windows (B, L + 1) from anywhere in the stream: where depends on the seed and the index alone."""
+        return self._read(drawn(len(self.ids) - self.size, indices, seed))
+
+    def _read(self, starts: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.stack([self.ids[start : start + self.size + 1] for start in starts.tolist()]).astype(np.int64)
+
+
+class Blocks:
+    """Stretches of `size` tokens over a stream, the last one shorter, with special tokens around each."""
+
+    def __init__(self, ids: Tokens, size: int, *, before: NDArray[np.int64], after: NDArray[np.int64]) -> None:
+        self.ids, self.size, self.before, self.after = ids, size, before, after
+        starts = np.arange(0, len(ids), size)
+        self.lengths = np.minimum(len(ids) - starts, size) + len(before) + len(after)
+
+    def __getitem__(self, index: int) -> NDArray[np.int64]:
+        text = self.ids[index * self.size : (index + 1) * self.size]
+        return np.concatenate([self.before, text.astype(np.int64), self.after])

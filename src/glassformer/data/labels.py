@@ -1,0 +1,92 @@
+"""A row's label out of its cells: a class, several classes, or a score."""
+
+import ast
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from glassformer.data.examples import Label
+from glassformer.data.rows import Table
+
+Kind = Literal["classes", "multi-label", "regression"]
+Reader = Callable[[Mapping[str, Any]], Label | None]  # None where there is no label that can be used
+
+SEPARATORS = ("|", ";", ",")  # between the labels of a text; the first that occurs is meant
+FLAGS = {"0": False, "0.0": False, "False": False, "false": False, "1": True, "1.0": True, "True": True, "true": True}
+
+
+def label_reader(table: Table, columns: Sequence[str], kind: Kind) -> tuple[Reader, str]:
+    """What reads the label of a row, and what it reads, in words."""
+    if (label := table.source.label) is not None:
+        fixed = fixed_label(label, kind)
+        return lambda _: fixed, f"label: {label!r} for every row"
+    column = columns[0]
+    if len(columns) > 1:
+        if kind != "multi-label":
+            raise ValueError(f"{len(columns)} label columns ({'+'.join(columns)}): {kind} has one label for a text")
+        return lambda cells: flagged(cells, columns), f"label: 0/1 columns {', '.join(map(repr, columns))}"
+    if kind == "classes":
+        return lambda cells: as_class(cells.get(column)), f"label: column {column!r}"
+    if kind == "regression":
+        return lambda cells: as_score(cells.get(column)), f"label: column {column!r}, a score"
+    written = [str(row.get(column)) for row in table.sample]
+    separator = next((one for one in SEPARATORS if any(one in cell for cell in written)), ",")
+    said = f"label: column {column!r}, labels separated by {separator!r} if not listed; an empty cell is none of them"
+    return lambda cells: as_classes(cells.get(column), separator), said
+
+
+def fixed_label(label: str, kind: Kind) -> Label:
+    """The label that a source gives to all its rows."""
+    if kind == "multi-label":
+        return (label,)
+    if kind == "classes":
+        return label
+    if (score := as_score(label)) is None:
+        raise ValueError(f"{label}=FILE: for regression the label must be a finite number, as in 4.5=FILE")
+    return score
+
+
+def as_class(cell: Any) -> str | None:
+    """A class as text; a whole number has no point, since missing values make numbers out of integers."""
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, float):
+        return None if math.isnan(cell) else f"{cell:.0f}" if cell.is_integer() else str(cell)
+    if isinstance(cell, (str, int)):
+        return str(cell).strip() or None
+    return None
+
+
+def as_score(cell: Any) -> float | None:
+    """A finite number."""
+    try:
+        score = math.nan if isinstance(cell, bool) else float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return score if math.isfinite(score) else None
+
+
+def as_classes(cell: Any, separator: str) -> tuple[str, ...] | None:
+    """The classes in a list, in a list written as text, or between separators."""
+    if isinstance(cell, str):
+        parts = written_list(cell)
+        cell = [part for part in cell.split(separator) if part.strip()] if parts is None else parts
+    classes = [as_class(one) for one in (cell if isinstance(cell, list) else [cell])]
+    return tuple(dict.fromkeys(one for one in classes if one)) if all(classes) else None
+
+
+def written_list(cell: str) -> list[Any] | None:
+    """The list that a cell spells out, as "['joy', 'fear']"; None where it does not."""
+    if not cell.strip().startswith("["):
+        return None
+    try:
+        value = ast.literal_eval(cell.strip())
+    except (ValueError, SyntaxError):
+        return None
+    return value if isinstance(value, list) else None
+
+
+def flagged(cells: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...] | None:
+    """The columns that have a 1; None where one has neither 0 nor 1."""
+    flags = {column: FLAGS.get(str(cells.get(column)).strip()) for column in columns}
+    return None if None in flags.values() else tuple(column for column, flag in flags.items() if flag)

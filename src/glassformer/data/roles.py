@@ -1,0 +1,115 @@
+"""Which column is the text, which the label: by its name, or as the user says."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from glassformer.data.delimited import is_number
+from glassformer.data.rows import Table
+
+Columns = Mapping[str, str | int]
+"""A role to its column, by name or by number from 0; a label may have several, as in "toxic+obscene"."""
+
+PAIRS = (
+    ("sentence1", "sentence2"),
+    ("question1", "question2"),
+    ("text1", "text2"),
+    ("text_a", "text_b"),
+    ("premise", "hypothesis"),
+    ("sentence_a", "sentence_b"),
+    ("#1 string", "#2 string"),
+    ("question", "sentence"),
+    ("question", "passage"),
+    ("query", "passage"),
+    ("anchor", "positive"),
+)
+TEXTS = (
+    *("text", "sentence", "text_a", "review", "content", "comment_text", "comment", "tweet", "body", "document"),
+    *("article", "message", "post", "question", "query", "utterance", "sentence1", "review_body", "input", "title"),
+)
+LABELS = (
+    *("gold_label", "label", "labels", "class", "category", "sentiment", "target", "polarity", "intent", "topic"),
+    *("emotion", "emotions", "is_duplicate", "quality", "stars", "rating", "tag", "tags", "output", "y"),
+)
+SCORES = ("score", "scores", "similarity", "similarity_score", "relatedness_score")
+SOURCES = ("source", "src")
+TARGETS = ("target", "tgt", "trg")
+LANGUAGES = (
+    *("en", "de", "fr", "es", "it", "pt", "nl", "sv", "da", "no", "fi", "is", "pl", "cs", "sk", "hu", "ro", "bg"),
+    *("ru", "uk", "el", "tr", "ar", "he", "fa", "hi", "ja", "ko", "zh", "vi", "th", "english", "german", "french"),
+)
+TAGS = ("ner_tags", "tags", "labels", "ner", "pos_tags", "tag", "label")
+WORDS = ("tokens", "words")
+
+
+def check_roles(columns: Columns | None, roles: Sequence[str]) -> dict[str, str]:
+    """The columns that the user names, refused for a role that there is not."""
+    for role in columns or {}:
+        if role not in roles:
+            raise ValueError(f"columns: there is no role {role!r}: use {', '.join(roles)}")
+    return {role: str(column) for role, column in (columns or {}).items()}
+
+
+def are_numbers(columns: Mapping[str, str]) -> bool:
+    """Whether columns are given, all by number."""
+    return bool(columns) and all(column.isdecimal() for column in columns.values())
+
+
+def find(table: Table, names: Iterable[str], *, but: Sequence[str] = ()) -> str | None:
+    """The first of these names that a column has, whatever its case, of columns that are not taken already."""
+    there = {column.casefold(): column for column in reversed(table.columns) if column not in but}
+    return next((there[name] for name in names if name in there), None)
+
+
+def find_pair(table: Table, *, but: Sequence[str] = ()) -> tuple[str, str] | None:
+    """Two columns whose names go together."""
+    for first, second in PAIRS:
+        one, other = find(table, [first], but=but), find(table, [second], but=but)
+        if one is not None and other is not None:
+            return one, other
+    return None
+
+
+def asked(table: Table, columns: Mapping[str, str], role: str) -> str | None:
+    """The column that the user names for a role; None where none is named."""
+    return column_of(table, columns[role], role) if role in columns else None
+
+
+def column_of(table: Table, wanted: str, role: str) -> str:
+    """A column by its name, or else by its number."""
+    if wanted in table.columns:
+        return wanted
+    if wanted.isdecimal() and int(wanted) < len(table.columns):
+        return table.columns[int(wanted)]
+    raise ValueError(f"{table.source.name} has no column {wanted!r}: give --columns {role}=NAME, {listed(table)}")
+
+
+def missing(table: Table, role: str, *, hint: str = "") -> ValueError:
+    """The error for a column that is needed and was not found; without a header the first row shows what there is."""
+    message = f"{table.source.name}: no column is known to be the {role}: give --columns {role}=NAME, {listed(table)}"
+    if not table.headed:
+        message += f"; the first row is {list(table.sample[0].values())}"
+    return ValueError((message if len(message) < 400 else message[:400] + "…") + hint)
+
+
+def listed(table: Table) -> str:
+    return f"one of {', '.join(map(repr, table.columns))}"
+
+
+def longest(table: Table) -> str:
+    """The column with the longest cells."""
+    return max(table.columns, key=lambda column: sum(len(str(row.get(column))) for row in table.sample))
+
+
+def could_be_label(table: Table, column: str, *, score: bool) -> bool:
+    """Whether the cells of a column look like labels: numbers for scores, else values that come again."""
+    cells = [str(row.get(column)).strip() for row in table.sample]
+    if score:
+        return all(map(is_number, cells))
+    return all(cells) and len(set(cells)) <= max(10, len(cells) // 2)
+
+
+def suggestion(table: Table, *, score: bool) -> str:
+    """What the columns of a file without a header might be, to be offered and not taken."""
+    text = longest(table)
+    labels = [one for one in table.columns if one != text and could_be_label(table, one, score=score)]
+    label = min(labels, key=lambda one: len({str(row.get(one)) for row in table.sample}), default=None)
+    return f"; perhaps text={text}" + (f",label={label}" if label is not None else "")

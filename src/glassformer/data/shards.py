@@ -1,0 +1,304 @@
+"""Corpora larger than memory: tokenised once into files of ids, which are then mapped and not read.
+
+A shard is three files: NAME.npy (ids, of two or four bytes by the size of the vocabulary), NAME.ends.npy (where its
+documents end) and NAME.json (what it holds), written last: with it, the shard counts. A document is never in two
+shards. When the stream is at its end, shards.json lists them all.
+
+They lie in a folder named by a hash of the data's identity, the tokenizer and the settings: another corpus or another
+tokenizer has a folder of its own, and the same ones find their work done. The identity of files is their names, sizes
+and times of change (`identity_of`), which cost nothing to look up. Work that was broken off, even by kill -9 or a
+power cut, goes on after the last finished shard; the stream is read up to there, and must be the text it was made from.
+"""
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.data.examples import Document
+from glassformer.text.files import read_json, write_atomically, write_json
+from glassformer.text.tokenizer import Tokenizer
+
+Progress = Callable[[int, int], None]  # bytes of text done, tokens made of them
+SHARD_TOKENS = 1 << 26  # 128 MB with a vocabulary of up to 65,536
+BATCH_DOCUMENTS, BATCH_CHARACTERS = 1000, 1 << 20  # tokenised at a time: the first that is reached
+INDEX = "shards.json"
+ENDINGS = (".npy", ".ends.npy")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What a shard holds."""
+
+    tokens: int
+    documents: int
+    bytes: int  # of its documents in UTF-8
+    text: str  # a hash of them
+    files: dict[str, list[int]]  # the size and checksum of each file, by its ending
+
+
+class Shards:
+    """One long row of ids on disk, in the order of the documents: `len(shards)`, `shards.tokens(start, stop)`.
+
+    `bytes` counts the original text in UTF-8, `documents` its documents; `shards` says the same of each shard.
+    """
+
+    def __init__(self, folder: str | Path, *, verify: bool = True) -> None:
+        """Open a finished folder; to verify it reads all of it once, as fast as the disk gives it."""
+        self.folder = Path(folder)
+        if not (self.folder / INDEX).exists():
+            raise ValueError(f"{self.folder} has no {INDEX}: tokenise to the end first")
+        index = read_json(self.folder / INDEX)
+        self.shards = [Shard(**shard) for shard in index["shards"]]
+        for number, shard in enumerate(self.shards):
+            check(self.folder, number, shard, checksums=verify)
+        paths = [file_of(self.folder, number, ".npy") for number in range(len(self.shards))]
+        self._maps = [np.load(path, mmap_mode="r") for path in paths]
+        self._starts = np.cumsum([0, *(shard.tokens for shard in self.shards)])
+        self.dtype = np.dtype(index["dtype"])
+        self.bytes = sum(shard.bytes for shard in self.shards)
+        self.documents = sum(shard.documents for shard in self.shards)
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __getitem__(self, part: slice) -> NDArray[Any]:
+        start, stop, step = part.indices(len(self))
+        return self.tokens(start, max(start, stop))[::step]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return opened, (self.folder,)  # another process maps the files itself
+
+    def tokens(self, start: int, stop: int) -> NDArray[Any]:
+        """The ids from start to stop as they are stored; a view of the file where one shard has them all."""
+        if not 0 <= start <= stop <= len(self):
+            raise ValueError(f"tokens {start} to {stop}: give 0 <= start <= stop <= {len(self)}")
+        first = int(np.searchsorted(self._starts, start, side="right")) - 1
+        after = int(np.searchsorted(self._starts, stop))
+        parts = [
+            self._maps[number][max(0, start - self._starts[number]) : stop - self._starts[number]]
+            for number in range(first, after)
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, self.dtype), *parts])
+
+    def ends(self) -> NDArray[np.int64]:
+        """Where each document ends: document i is tokens(ends[i - 1], ends[i]), the first begins at 0."""
+        parts = [
+            np.load(file_of(self.folder, number, ".ends.npy")) + start
+            for number, start in enumerate(self._starts[:-1].tolist())
+        ]
+        return np.concatenate([np.zeros(0, np.int64), *parts])
+
+
+def opened(folder: Path) -> Shards:
+    """Shards that were open before, and so need no check."""
+    return Shards(folder, verify=False)
+
+
+def tokenise_to_shards(
+    documents: Iterable[Document],
+    tokenizer: Tokenizer,
+    folder: str | Path,
+    *,
+    identity: str = "",
+    end_token_id: int | None = None,
+    shard_tokens: int = SHARD_TOKENS,
+    progress: Progress | None = None,
+) -> Shards:
+    """The ids of all documents, without special tokens but for `end_token_id` after each; done before, they are reused.
+
+    `identity` is whatever tells this stream from others: `identity_of(files)`, and how they are read. With it, finished
+    shards are opened and the stream is not touched. Without it, the stream is read, and compared with what they were
+    made from. One process at a time may write to a folder.
+    """
+    if shard_tokens < 1:
+        raise ValueError(f"shard_tokens={shard_tokens}: a shard holds at least 1 token, and is best in millions")
+    settings = f"{identity}\n{end_token_id}\n{shard_tokens}\n{fingerprint(tokenizer)}"
+    home = Path(folder) / digest(settings.encode())
+    if identity and is_complete(home):
+        return Shards(home)
+    home.mkdir(parents=True, exist_ok=True)
+    for broken_off in home.glob(".*.partial"):
+        broken_off.unlink()
+    dtype = np.uint16 if max(tokenizer.get_vocab().values(), default=0) < 1 << 16 else np.uint32
+    stream = Stream(documents, tokenizer, progress or (lambda _bytes, _tokens: None))
+    shards: list[Shard] = []
+    while (shard := finished(home, len(shards))) is not None:
+        stream.skip(shard, home)
+        shards.append(shard)
+    end = np.array([] if end_token_id is None else [end_token_id], dtype)
+    draft = Draft(dtype)
+    for text, ids in stream.rows():
+        draft.add(text, ids, end)
+        if draft.tokens >= shard_tokens:
+            shards.append(draft.write(home, len(shards)))
+            draft = Draft(dtype)
+    if draft.ends:
+        shards.append(draft.write(home, len(shards)))
+    write_json(home / INDEX, {"dtype": np.dtype(dtype).name, "shards": [asdict(shard) for shard in shards]})
+    return Shards(home)
+
+
+def identity_of(files: Iterable[str | Path]) -> str:
+    """Names, sizes and times of change: the same as long as nobody writes to the files."""
+    stats = ((Path(file).name, Path(file).stat()) for file in files)
+    return "\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats)
+
+
+def fingerprint(tokenizer: Tokenizer) -> str:
+    """A hash of the files that the tokenizer is saved in: the same ids, the same hash."""
+    with TemporaryDirectory() as folder:
+        tokenizer.backend.save(Path(folder))
+        return digest(b"\0".join(path.read_bytes() for path in sorted(Path(folder).iterdir())))
+
+
+def digest(content: bytes) -> str:
+    return blake2b(content, digest_size=8).hexdigest()
+
+
+class Stream:
+    """Documents that are passed over, or tokenised in batches; each is taken from the source once."""
+
+    def __init__(self, documents: Iterable[Document], tokenizer: Tokenizer, progress: Progress) -> None:
+        self._texts = (document.text for document in documents)
+        self._tokenizer = tokenizer
+        self._progress = progress
+        self._bytes = self._tokens = 0
+
+    def skip(self, shard: Shard, home: Path) -> None:
+        """Pass over the documents of a finished shard."""
+        text = TextHash()
+        for document in islice(self._texts, shard.documents):
+            text.add(document.encode())
+        if text.hexdigest() != shard.text:
+            raise ValueError(f"the shards in {home} were made from other text: delete that folder and tokenise again")
+        self._advance(shard.bytes, shard.tokens)
+
+    def rows(self) -> Iterator[tuple[bytes, NDArray[np.int64]]]:
+        """Each document that is left, in UTF-8, and its ids."""
+        for batch in batches(self._texts):
+            ids = self._tokenizer.backend.rows(batch, split=False, target=False)
+            texts = [text.encode() for text in batch]
+            yield from zip(texts, ids, strict=True)
+            self._advance(sum(map(len, texts)), sum(map(len, ids)))
+
+    def _advance(self, text: int, tokens: int) -> None:
+        self._bytes += text
+        self._tokens += tokens
+        self._progress(self._bytes, self._tokens)
+
+
+def batches(texts: Iterator[str]) -> Iterator[list[str]]:
+    """Texts, some at a time."""
+    batch, size = list[str](), 0
+    for text in texts:
+        batch.append(text)
+        size += len(text)
+        if len(batch) == BATCH_DOCUMENTS or size >= BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+class TextHash:
+    """A hash of documents and of where each ends."""
+
+    def __init__(self) -> None:
+        self._hash = blake2b(digest_size=16)
+
+    def add(self, text: bytes) -> None:
+        self._hash.update(len(text).to_bytes(8, "big") + text)
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()
+
+
+class Draft:
+    """A shard in the making."""
+
+    def __init__(self, dtype: type[np.unsignedinteger[Any]]) -> None:
+        self.tokens = 0
+        self.ends: list[int] = []
+        self._dtype = dtype
+        self._parts: list[NDArray[Any]] = [np.zeros(0, dtype)]
+        self._bytes = 0
+        self._text = TextHash()
+
+    def add(self, text: bytes, ids: NDArray[Any], end: NDArray[Any]) -> None:
+        """One more document."""
+        self._parts += [ids.astype(self._dtype), end]
+        self.tokens += len(ids) + len(end)
+        self.ends.append(self.tokens)
+        self._bytes += len(text)
+        self._text.add(text)
+
+    def write(self, home: Path, number: int) -> Shard:
+        """Its files, each whole or not at all, and last the one that makes it count."""
+        files = {}
+        for ending, array in zip(ENDINGS, (np.concatenate(self._parts), np.array(self.ends, np.int64)), strict=True):
+            path = file_of(home, number, ending)
+            write_atomically(path, partial(save, array=array))
+            files[ending] = [path.stat().st_size, checksum(path)]
+        shard = Shard(self.tokens, len(self.ends), self._bytes, self._text.hexdigest(), files)
+        write_json(file_of(home, number, ".json"), asdict(shard))
+        return shard
+
+
+def save(path: Path, array: NDArray[Any]) -> None:
+    """Save under this very name, which np.save would add an ending to."""
+    with path.open("wb") as file:
+        np.save(file, array)
+
+
+def file_of(home: Path, number: int, ending: str) -> Path:
+    return home / f"shard-{number:05}{ending}"
+
+
+def is_complete(home: Path) -> bool:
+    """Whether the list of shards is there, and all their files."""
+    if not (home / INDEX).exists():
+        return False
+    count = len(read_json(home / INDEX)["shards"])
+    return all(file_of(home, number, ending).exists() for number in range(count) for ending in ENDINGS)
+
+
+def finished(home: Path, number: int) -> Shard | None:
+    """A shard that was written before, verified; None where there is none, or a file of it was deleted."""
+    if not all(file_of(home, number, ending).exists() for ending in (*ENDINGS, ".json")):
+        return None
+    path = file_of(home, number, ".json")
+    try:
+        shard = Shard(**read_json(path))
+    except (ValueError, TypeError):
+        raise ValueError(f"{path} is damaged: delete it and tokenise again") from None
+    check(home, number, shard, checksums=True)
+    return shard
+
+
+def check(home: Path, number: int, shard: Shard, *, checksums: bool) -> None:
+    """Refuse a shard whose files are not as they were written."""
+    for ending, (size, sum_of_bytes) in shard.files.items():
+        path = file_of(home, number, ending)
+        found = path.stat().st_size if path.exists() else 0
+        if found != size:
+            raise ValueError(f"{path} is damaged ({found} bytes, not {size}): delete it and tokenise again")
+        if checksums and checksum(path) != sum_of_bytes:
+            raise ValueError(f"{path} is damaged (its checksum is wrong): delete it and tokenise again")
+
+
+def checksum(path: Path) -> int:
+    """The CRC-32 of a file."""
+    total = 0
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            total = zlib.crc32(chunk, total)
+    return total

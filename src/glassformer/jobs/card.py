@@ -1,0 +1,79 @@
+"""What a run leaves for its readers: a model card with data, scores and recipe, and a plot of its curves."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from glassformer.tasks.metrics import Interval
+from glassformer.tasks.task import Metrics, Task
+from glassformer.train.loop import Outcome
+from glassformer.view.curves import panels_of, svg
+
+from .data import Splits
+from .recipe import Recipe
+
+
+def curves(metrics: Path) -> str:
+    """The loss and the dev scores over the steps, as SVG."""
+    rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    scores = dict.fromkeys(name for row in rows for name in row if name.startswith("dev_"))
+    shown = [name for name in scores if name not in ("dev_loss", "dev_perplexity")]
+    groups = {
+        "loss": ["loss", "dev_loss"],
+        "dev scores": shown,
+        "learning rate": ["lr"],
+        "gradient norm": ["grad_norm"],
+    }
+    return svg(panels_of(rows, groups), title="training")
+
+
+def card(
+    recipe: Recipe,
+    task: Task[Any, Any],
+    model: nn.Module,
+    sheets: Mapping[str, Metrics],
+    outcome: Outcome,
+    splits: Splits,
+) -> str:
+    """README.md of a model folder, with the header that the hub reads."""
+    size = sum(tensor.numel() for tensor in model.parameters())
+    origin = recipe.model or f"a fresh {recipe.arch}"
+    at = outcome.progress
+    parts = [
+        _header(recipe, task),
+        f"# {Path(recipe.out).name}\n\nA model for **{task.name}** with {size:,} parameters, from {origin}.\n",
+        "## Scores\n\n" + "\n\n".join(_scores(name, sheet) for name, sheet in sheets.items()) + "\n",
+        "## Data\n\n"
+        + "\n".join(f"- {line}" for line in splits.told or ["made up by the built-in micro-world"])
+        + "\n",
+        f"## Training\n\n{at.step:,} steps, {at.examples:,} examples, {at.tokens:,} tokens, {at.padding:,} of padding; "
+        f"{at.seconds / 60:.1f} minutes, {100 * at.waited / max(1e-9, at.seconds):.0f} % of them waiting for data. "
+        f"Best at step {at.best_step:,}.\n\n![curves](curves.svg)\n",
+        f"## Recipe\n\n```toml\n{recipe.toml()}```\n",
+    ]
+    return "\n".join(parts)
+
+
+def _header(recipe: Recipe, task: Task[Any, Any]) -> str:
+    base = f"base_model: {json.dumps(recipe.model)}\n" if recipe.model else ""
+    return f"---\nlibrary_name: glassformer\npipeline_tag: {task.name}\n{base}---\n"
+
+
+def _scores(split: str, sheet: Metrics) -> str:
+    values, intervals = sheet.compute(), sheet.intervals()
+    lines = [f"**{split}**", "", "| metric | score | 95 % interval |", "|---|---:|---|"]
+    lines += [f"| {name} | {value:.4f} | {_span(intervals.get(name))} |" for name, value in values.items()]
+    if signatures := getattr(sheet, "signatures", None):
+        lines += ["", *(f"`{name}: {text}`  " for name, text in signatures().items())]
+    if report := sheet.report():
+        names = list(next(iter(report.values())))
+        lines += ["", f"| class | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
+        lines += [f"| {label} | {' | '.join(f'{row[name]:.4g}' for name in names)} |" for label, row in report.items()]
+    return "\n".join(lines)
+
+
+def _span(interval: Interval | None) -> str:
+    return "" if interval is None else f"{interval.low:.4f} – {interval.high:.4f}"

@@ -1,0 +1,51 @@
+"""Settings that suit a task and a model when nobody says otherwise: the plain command should already be right."""
+
+from typing import Any
+
+from torch import nn
+
+MILLION = 1_000_000
+
+
+def defaults(task: str, model: nn.Module, *, pretrained: bool, device: str) -> dict[str, Any]:
+    """Settings of the loop."""
+    size = sum(tensor.numel() for tensor in model.parameters())
+    common = {"precision": "bf16" if device.startswith("cuda") else "fp32"}
+    if task in ("text-generation", "fill-mask", "pretraining"):
+        return common | _language_model(size, pretrained=pretrained)
+    if pretrained:
+        return common | _fine_tuning(task, size)
+    recurrent = any(isinstance(module, nn.RNNBase) for module in model.modules())
+    return common | _from_scratch(task, recurrent=recurrent)
+
+
+def _fine_tuning(task: str, size: int) -> dict[str, Any]:
+    """Small models learn at higher rates than BERT's 2e-5."""
+    rate = 2e-5 if size > 60 * MILLION else 5e-5 if size > 30 * MILLION else 1e-4
+    batch = {"batch_tokens": 4096} if task == "translation" else {"batch_size": 32}
+    epochs = {"token-classification": 4, "question-answering": 2, "sentence-similarity": 2}.get(task, 3)
+    return {**batch, "lr": rate, "epochs": epochs, "schedule": "linear", "warmup": 0.1, "weight_decay": 0.01}
+
+
+def _from_scratch(task: str, *, recurrent: bool) -> dict[str, Any]:
+    if task == "translation":
+        rate = {"lr": 1e-3, "schedule": "linear", "warmup": 0.05}
+        if not recurrent:
+            rate = {"lr": 2e-3, "schedule": "inverse_sqrt", "warmup": 0.1, "beta2": 0.98, "average": 5}
+        return {"batch_tokens": 4096, "epochs": 30, "weight_decay": 0.0001, **rate}
+    rate = {"lr": 2e-3, "warmup": 0.0} if recurrent else {"lr": 5e-4, "warmup": 0.1}
+    return {"batch_size": 64, "epochs": 10, "schedule": "linear", "weight_decay": 0.01, **rate}
+
+
+def _language_model(size: int, *, pretrained: bool) -> dict[str, Any]:
+    rate = 1e-3 if size < 30 * MILLION else 6e-4
+    return {
+        "batch_tokens": 8192,
+        "epochs": 3 if pretrained else 10,
+        "lr": rate / 10 if pretrained else rate,
+        "schedule": "cosine",
+        "final_lr": 0.1,
+        "warmup": 0.05,
+        "weight_decay": 0.1,
+        "beta2": 0.99,
+    }

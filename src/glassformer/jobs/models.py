@@ -1,0 +1,100 @@
+"""The model of a run: loaded with a head for the task, or fresh with sizes that suit it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from glassformer.hub.load import load
+from glassformer.hub.registry import architecture_for, build
+from glassformer.tasks.task import Task
+from glassformer.text.tokenizer import Tokenizer
+
+RNNS = ("rnn", "gru", "lstm")
+ENCODER = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 1024}
+SMALL: dict[str, dict[str, Any]] = {  # sizes of a fresh model that a laptop trains; `config` changes them
+    "bert": {**ENCODER, "max_position_embeddings": 512},
+    "roberta": {**ENCODER, "max_position_embeddings": 514},
+    "distilbert": {"dim": 256, "n_layers": 3, "n_heads": 4, "hidden_dim": 1024, "max_position_embeddings": 512},
+    "gpt2": {"n_embd": 256, "n_layer": 4, "n_head": 4, "n_positions": 512},
+    "glassformer-rnn": {"embedding_size": 256, "hidden_size": 256, "num_layers": 1, "dropout": 0.3},
+    "glassformer-seq2seq": {"embedding_size": 256, "hidden_size": 256, "dropout": 0.2, "bidirectional": True},
+    "glassformer-transformer": {"d_model": 256, "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.1}
+    | {"encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 1024, "decoder_ffn_dim": 1024},
+}
+READS_BOTH_WAYS = ("text-classification", "token-classification")
+WRITES = ("translation", "text2text-generation")
+
+
+def head_for(arch: str | None, task: str) -> str:
+    """How a kind of model takes a lesson that can be put in several ways."""
+    if task == "parity" and arch in (*RNNS, "bert"):
+        return "text-classification"
+    return "text-generation" if arch == "gpt2" else "text2text-generation"
+
+
+def model_type(arch: str, task: Task[Any, Any]) -> str:
+    """What an everyday name means for a task: a Transformer that classifies is an encoder."""
+    writes = task.head == "text2text-generation"
+    if arch in RNNS:
+        return "glassformer-seq2seq" if writes else "glassformer-rnn"
+    if arch == "transformer":
+        return "glassformer-transformer" if writes else "gpt2" if task.head == "text-generation" else "bert"
+    if arch == "seq2seq":
+        return "glassformer-seq2seq"
+    if arch not in SMALL:
+        known = ", ".join([*RNNS, "seq2seq", "transformer", *(name for name in SMALL if "-" not in name)])
+        raise ValueError(f"arch must be one of {known}, not {arch!r}")
+    return arch
+
+
+def fresh(arch: str, task: Task[Any, Any], config: Mapping[str, Any]) -> nn.Module:
+    """A new model, as large as its vocabulary asks, with the labels of the task."""
+    kind, tokenizer = model_type(arch, task), task.tokenizer
+    known = architecture_for(kind).config.__dataclass_fields__
+    settings = {**SMALL[kind], "vocab_size": len(tokenizer)}
+    if arch in RNNS:
+        settings["kind"] = arch
+    if task.head in READS_BOTH_WAYS and kind == "glassformer-rnn":
+        settings["bidirectional"] = True
+    for role in ("pad_token_id", "bos_token_id", "eos_token_id"):
+        settings[role] = getattr(tokenizer, role)
+    wanted = dict(task.settings())
+    if labels := wanted.pop("labels", None):
+        settings["id2label"] = dict(enumerate(labels))
+    settings |= {name: value for name, value in wanted.items() if name in known} | dict(config)
+    return build(
+        kind, task.head, **{name: value for name, value in settings.items() if name in known or name in config}
+    )
+
+
+def loaded(name: str, task: Task[Any, Any]) -> nn.Module:
+    """A model from a folder or the hub; a head that does not fit the task is replaced by a new one."""
+    wanted = dict(task.settings())
+    labels = wanted.get("labels")
+    model = load(name, head=task.head, labels=labels, dtype=torch.float32)  # whatever it was saved in
+    if "problem_type" in wanted and hasattr(model.config, "problem_type"):
+        model.config = replace(model.config, problem_type=wanted["problem_type"])  # type: ignore[type-var]
+    return with_room_for(model, task.tokenizer)
+
+
+def with_room_for(model: nn.Module, tokenizer: Tokenizer) -> nn.Module:
+    """The model, with new rows in its embeddings for tokens that were added to the tokenizer."""
+    config: Any = model.config
+    size = len(tokenizer)
+    if size <= config.vocab_size:
+        return model
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ValueError(
+            f"the tokenizer has {tokenizer.vocab_size} tokens and the model's embedding {config.vocab_size}; "
+            "they do not belong together"
+        )
+    head: Any = model.head_name
+    grown = architecture_for(config.model_type).build(replace(config, vocab_size=size), head)
+    state = grown.state_dict()
+    with torch.no_grad():
+        for name, old in model.state_dict().items():
+            state[name][tuple(slice(length) for length in old.shape)] = old
+    return grown.eval()

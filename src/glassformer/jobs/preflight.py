@@ -1,0 +1,128 @@
+"""Preflight: what a user wants to know before the first step costs anything."""
+
+from collections import Counter
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from glassformer.data.batches import Schedule
+from glassformer.data.splits import overlap
+from glassformer.tasks.task import Task, device_of
+from glassformer.train.memory import estimate
+from glassformer.train.plan import Plan
+
+from .data import Splits
+
+OVERFIT_STEPS = 60
+
+
+@dataclass
+class Preflight:
+    """What was found; `lines` for people, `facts` for the run folder, `warnings` for both."""
+
+    facts: dict[str, Any] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def preflight(task: Task[Any, Any], model: nn.Module, plan: Plan, splits: Splits, *, train: Any, dev: Any) -> Preflight:
+    """Look at the data and the plan as the loop will see them."""
+    found = Preflight()
+    _labels(found, splits)
+    _duplicates(found, splits, task)
+    _lengths(found, task, train, dev)
+    _padding(found, train, plan)
+    _memory(found, model, plan, train)
+    return found
+
+
+def _labels(found: Preflight, splits: Splits) -> None:
+    for name in ("train", "dev", "test"):
+        examples: Sequence[Any] = getattr(splits, name)
+        if not examples:
+            continue
+        counts = Counter(label for one in examples for label in _labels_of(one))
+        found.facts[f"{name}_examples"] = len(examples)
+        if not counts:
+            found.lines.append(f"{name}: {len(examples)} examples")
+            continue
+        found.facts[f"{name}_labels"] = dict(counts.most_common())
+        shown = ", ".join(f"{label} {count}" for label, count in counts.most_common(8))
+        found.lines.append(f"{name}: {len(examples)} examples; {shown}{', …' if len(counts) > 8 else ''}")
+        if name != "train" and (missing := set(found.facts.get("train_labels", {})) - set(counts)):
+            found.warnings.append(f"{name} has no example of: {', '.join(sorted(missing)[:8])}")
+
+
+def _labels_of(example: Any) -> Sequence[str]:
+    label = getattr(example, "label", None)
+    if isinstance(label, str):
+        return [label]
+    if isinstance(label, tuple):
+        return label
+    return [tag for tag in getattr(example, "tags", None) or () if tag.startswith("B-")]
+
+
+def _duplicates(found: Preflight, splits: Splits, task: Task[Any, Any]) -> None:
+    train = [task.key(one) for one in splits.train]
+    for name in ("dev", "test"):
+        shared = overlap(train, [task.key(one) for one in getattr(splits, name)])
+        found.facts[f"{name}_seen_in_training"] = shared
+        if shared:
+            found.warnings.append(f"{shared} of the {name} examples are also in the training data: scores will flatter")
+
+
+def _lengths(found: Preflight, task: Task[Any, Any], train: Any, dev: Any) -> None:
+    kept, cut = int(train.lengths.sum()), int(train.cut)
+    found.facts |= {"longest": int(train.lengths.max()), "mean_length": float(train.lengths.mean())}
+    found.facts |= {"train_tokens": kept, "train_tokens_cut": cut, "dev_tokens_cut": 0 if dev is None else int(dev.cut)}
+    found.lines.append(
+        f"lengths: {train.lengths.mean():.1f} tokens on average, {train.lengths.max()} at most; {kept:,} in all"
+    )
+    if cut:
+        share = 100 * cut / (kept + cut)
+        found.warnings.append(f"{share:.2g} % of the training tokens are cut off by max_length={task.max_length}")
+
+
+def _padding(found: Preflight, train: Any, plan: Plan) -> None:
+    """Real and padded places of the first epoch's batches, just as the loop will make them."""
+    schedule = Schedule(train.lengths, plan.budget, seed=plan.seed)
+    batches = schedule.epoch(0)
+    places = sum(int(train.lengths[one].max()) * len(one) for one in batches)
+    share = 1 - float(train.lengths.sum()) / max(1, places)
+    steps = plan.steps or schedule.steps(plan.epochs or 1)
+    found.facts |= {"padding_share": share, "steps": steps, "batches_an_epoch": len(batches)}
+    found.lines.append(f"batches: {len(batches)} an epoch, {steps} steps in all; {100 * share:.1f} % padding")
+
+
+def _memory(found: Preflight, model: nn.Module, plan: Plan, train: Any) -> None:
+    """What the largest batch of the first epoch will take."""
+    batches = Schedule(train.lengths, plan.budget, seed=plan.seed).epoch(0)
+    length, rows = max(
+        ((int(train.lengths[one].max()), len(one)) for one in batches), key=lambda shape: shape[0] * shape[1]
+    )
+    needs = estimate(model, -(-rows // plan.accumulate), length=length)
+    found.facts |= {"memory_needed": needs.needed, "memory_available": needs.available}
+    found.lines.append(f"memory: {needs}")
+    if needs.needed > needs.available:
+        found.warnings.append("this will not fit: lower the batch, raise accumulate, or set checkpointing = true")
+
+
+def overfit(task: Task[Any, Any], model: nn.Module, items: Any, *, seed: int = 0) -> tuple[float, float]:
+    """The loss on one small batch before and after some steps on nothing else: a model that can learn, learns it."""
+    model, device = deepcopy(model).train(), device_of(model)
+    batch = task.batch(items, np.argsort(items.lengths, kind="stable")[:8]).to(device)
+    optimiser = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], lr=1e-3)
+    losses = []
+    torch.manual_seed(seed)
+    for _ in range(OVERFIT_STEPS):
+        loss = task.loss(model, batch) / batch.count
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(float(loss.detach()))
+    return losses[0], losses[-1]

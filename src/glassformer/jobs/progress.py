@@ -1,0 +1,102 @@
+"""How a run tells of itself: a bar where someone watches, lines where nobody does, TensorBoard if asked for."""
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from glassformer.train.loop import Line, Progress
+
+SECONDS_BETWEEN_LINES = 10.0
+
+
+class Teller:
+    """Prints what a run comes to; on a terminal with a bar that moves."""
+
+    def __init__(self, say: Callable[[str], None], *, folder: Path, tensorboard: bool = False) -> None:
+        self.say, self.shown = say, 0.0
+        self.total, self.begun_at, self.begun = 0, 0, time.perf_counter()
+        self.tokens_at_first: int | None = None
+        self.loss: float | None = None
+        self.bar: Any = None
+        self.board: Any = _tensorboard(folder) if tensorboard else None
+
+    def begin(self, total: int, done: int) -> None:
+        self.total, self.begun_at, self.begun = total, done, time.perf_counter()
+        if sys.stderr.isatty():
+            self.bar = _bar()
+            self.task = self.bar.add_task("training", total=total, completed=done, told="")
+            self.bar.start()
+
+    def stepped(self, progress: Progress) -> None:
+        if self.tokens_at_first is None:
+            self.tokens_at_first = progress.tokens
+            return
+        if self.bar is not None:
+            self.bar.update(self.task, completed=progress.step, told=self._told(progress))
+        elif time.perf_counter() - self.shown > SECONDS_BETWEEN_LINES or progress.step == self.total:
+            self.shown = time.perf_counter()
+            self.say(f"step {progress.step} of {self.total}  {self._told(progress)}")
+
+    def line(self, line: Line) -> None:
+        self.loss = line.values.get("loss", self.loss)
+        if self.board is not None:
+            for name, value in line.values.items():
+                self.board.add_scalar(name, value, line.step)
+        scores = {name: value for name, value in line.values.items() if name.startswith(("dev_", "averaged_"))}
+        if scores:
+            (self.say if self.bar is None else self.bar.console.print)(
+                f"step {line.step}: " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
+            )
+
+    def _told(self, progress: Progress) -> str:
+        """Loss, speed, and how long it will still take."""
+        seconds = time.perf_counter() - self.begun
+        steps = progress.step - self.begun_at
+        left = (self.total - progress.step) * seconds / max(1, steps)
+        speed = (progress.tokens - (self.tokens_at_first or 0)) / seconds
+        waiting = 100 * progress.waited / max(1e-9, progress.seconds)
+        loss = "" if self.loss is None else f"loss {self.loss:.4g}  "
+        return f"{loss}{speed:,.0f} tokens/s  waiting {waiting:.0f} %  {_clock(left)} left"
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+        if self.board is not None:
+            self.board.close()
+
+
+class Silent:
+    """For processes that have nothing to say."""
+
+    def begin(self, total: int, done: int) -> None: ...
+
+    def stepped(self, progress: Progress) -> None: ...
+
+    def line(self, line: Line) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def _bar() -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import Progress as RichProgress
+
+    return RichProgress(
+        BarColumn(20), MofNCompleteColumn(), TextColumn("{task.fields[told]}"), console=Console(stderr=True)
+    )
+
+
+def _tensorboard(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ValueError("tensorboard is not installed: pip install tensorboard") from None
+    return SummaryWriter(folder / "tensorboard")
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"

@@ -1,0 +1,166 @@
+"""A recipe: everything that makes a run, as keyword arguments, as a TOML file, or as both."""
+
+import inspect
+import json
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Self
+
+from glassformer.train.lora import QUERIES_AND_VALUES
+from glassformer.train.plan import Plan
+
+from .tasks import task_class
+
+MICROWORLD = "microworld"
+MANY = ("data", "dev", "test")
+EITHER = (("epochs", "steps"), ("batch_size", "batch_tokens"), ("model", "arch"))
+PLAN = {one.name for one in fields(Plan)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What to train, on what, and where to put it. Settings of the loop and of the task stand beside it."""
+
+    task: str
+    out: str
+    data: tuple[str, ...] = ()  # files, globs, "-" or "microworld"
+    dev: tuple[str, ...] = ()  # without any, a part of the data
+    test: tuple[str, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
+    limit: int | None = None  # at most so many training examples
+    model: str | None = None  # a folder or hub name to start from
+    arch: str | None = None  # or a kind of model to start afresh
+    config: Mapping[str, Any] = field(default_factory=dict)  # settings of a fresh model
+    tokenizer: str | None = None  # a folder or name, or the kind of vocabulary to learn
+    vocab_size: int | None = None
+    lowercase: bool = False
+    freeze: str | None = None
+    lora: int | None = None  # rank of the adapters
+    lora_targets: str = QUERIES_AND_VALUES
+    device: str = "auto"
+    tensorboard: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the task
+    plan: Mapping[str, Any] = field(default_factory=dict)  # of the loop
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """From flat names: each goes to the run, to the loop, or to the task, whichever knows it."""
+        given = {name: value for name, value in values.items() if value is not None}
+        if missing := [name for name in ("task", "out") if name not in given]:
+            raise ValueError(f"a run needs {' and '.join(missing)}")
+        own = {one.name for one in fields(cls)} - {"options", "plan"}
+        options = task_options(given["task"])
+        for name in given:
+            if name not in own | PLAN | options:
+                near = ", ".join(get_close_matches(name, [*own, *PLAN, *options], n=3)) or "nothing"
+                raise ValueError(f"{given['task']} has no setting {name!r}; near it: {near}")
+        if ("model" in given) == ("arch" in given):
+            raise ValueError("say what to train: model (a folder or name) or arch (a fresh one), one of the two")
+        run: dict[str, Any] = {
+            name: _many(value) if name in MANY else value for name, value in given.items() if name in own
+        }
+        if task_class(given["task"]).built_in:
+            run.setdefault("data", (MICROWORLD,))
+        if not run.get("data"):
+            raise ValueError('a run needs data: files, or "microworld" for made-up examples')
+        return cls(
+            **run,
+            options={name: value for name, value in given.items() if name in options},
+            plan={name: value for name, value in given.items() if name in PLAN},
+        )
+
+    @classmethod
+    def from_toml(cls, path: Path, changes: Mapping[str, Any]) -> Self:
+        """A recipe file, with some settings changed; a dot reaches into a table ("config.n_layer")."""
+        return cls.of(changed(read_toml(path), changes))
+
+    def flat(self) -> dict[str, Any]:
+        """The names and values `of` takes, without what was left at its default."""
+        values = {
+            one.name: list(value) if one.name in MANY else value
+            for one in fields(self)
+            if one.name not in ("options", "plan") and (value := getattr(self, one.name)) not in (one.default, {})
+        }
+        return {**values, **self.options, **self.plan}
+
+    def toml(self) -> str:
+        return write_toml(self.flat())
+
+
+def expanded(names: Sequence[str]) -> list[str]:
+    """File names with the environment's variables put in, so that a recipe can be shared."""
+    found = [os.path.expandvars(name) for name in names]
+    for name in found:
+        if "$" in name:
+            variable = name[name.index("$") :].split("/")[0]
+            raise ValueError(f"{name}: set the environment variable {variable} to the folder of the data")
+    return found
+
+
+def task_options(name: str) -> set[str]:
+    """What a task's constructor and reader can be told."""
+    cls = task_class(name)
+    known = {*inspect.signature(cls.__init__).parameters, *inspect.signature(cls.read).parameters}
+    return known - {"self", "cls", "tokenizer", "labels", "sources", "columns", "options", "_"}
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path} is not there; give a recipe file or the name of a task") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not TOML: {error}") from None
+
+
+def changed(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with some replaced; "a.b" is b in the table a, and of two ways to say one thing the new one counts."""
+    new = dict(values)
+    for name, value in changes.items():
+        for pair in EITHER:
+            if name in pair:
+                new.pop(pair[pair[0] == name], None)
+        table, dot, inner = name.partition(".")
+        if dot:
+            new[table] = {**new.get(table, {}), inner: value}
+        else:
+            new[name] = value
+    return new
+
+
+def parsed(assignment: str) -> tuple[str, Any]:
+    """ "lr=1e-4" as a name and a value; what is no number, bool or list is text."""
+    name, equals, text = assignment.partition("=")
+    if not equals or not name.strip():
+        raise ValueError(f"{assignment!r} does not set anything; write name=value, e.g. lr=1e-4")
+    try:
+        return name.strip(), tomllib.loads(f"value = {text.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name.strip(), text.strip()
+
+
+def write_toml(values: Mapping[str, Any]) -> str:
+    """Plain values first, then one table after the other."""
+    lines = [f"{name} = {_written(value)}" for name, value in values.items() if not isinstance(value, Mapping)]
+    for name, table in values.items():
+        if isinstance(table, Mapping):
+            lines += ["", f"[{name}]", *(f"{_key(key)} = {_written(value)}" for key, value in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _key(name: str) -> str:
+    return name if name.replace("_", "a").replace("-", "a").isalnum() and name.isascii() else json.dumps(name)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"[{', '.join(map(_written, value))}]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool) else repr(value)
+
+
+def _many(value: Any) -> tuple[str, ...]:
+    return (str(value),) if isinstance(value, str | Path) else tuple(map(str, value))

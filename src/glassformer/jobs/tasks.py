@@ -1,0 +1,32 @@
+"""Every task by its name; a task's file is imported when it is first asked for."""
+
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+from glassformer.tasks.task import Task
+
+TASKS = {
+    "text-classification": ("text_classification", "TextClassification"),
+    "token-classification": ("token_classification", "TokenClassification"),
+    "question-answering": ("question_answering", "QuestionAnswering"),
+    "fill-mask": ("fill_mask", "FillMask"),
+    "pretraining": ("pretraining", "Pretraining"),
+    "text-generation": ("text_generation", "TextGeneration"),
+    "translation": ("translation", "Translation"),
+    "sentence-similarity": ("sentence_similarity", "SentenceSimilarity"),
+    "feature-extraction": ("sentence_similarity", "FeatureExtraction"),
+    "copy": ("teaching", "Copy"),
+    "reverse": ("teaching", "Reverse"),
+    "parity": ("teaching", "Parity"),
+}
+
+
+def task_class(name: str) -> type[Task[Any, Any]]:
+    """The task of a name, Hugging Face's where it has one."""
+    if name not in TASKS:
+        near = get_close_matches(name, TASKS, n=1)
+        hint = f"did you mean {near[0]!r}? All: " if near else ""
+        raise ValueError(f"there is no task {name!r}; {hint}{', '.join(TASKS)}")
+    file, cls = TASKS[name]
+    return getattr(import_module(f"glassformer.tasks.{file}"), cls)  # type: ignore[no-any-return]

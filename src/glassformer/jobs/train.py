@@ -1,0 +1,219 @@
+"""gf.train: one call, or one command, from data to a run folder that holds a model, its scores and its recipe."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from glassformer.hub.load import load, save
+from glassformer.tasks.task import Metrics, Task, evaluate
+from glassformer.text.files import write_json, write_text
+from glassformer.train import checkpoint
+from glassformer.train.freeze import freeze, trained
+from glassformer.train.loop import Fit, Outcome
+from glassformer.train.lora import LoraLinear, add_lora, merge
+from glassformer.train.plan import Plan
+from glassformer.train.processes import Processes, joined, local_device
+from glassformer.train.transforms import compiled, recomputing
+
+from .card import card, curves
+from .data import Splits, read_splits
+from .defaults import defaults
+from .models import fresh, head_for, loaded
+from .preflight import Preflight, overfit, preflight
+from .progress import Silent, Teller
+from .recipe import Recipe, changed
+from .tasks import task_class
+from .vocabulary import tokenizer_for
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that has ended: its folder, which loads as a model, and its scores."""
+
+    folder: Path
+    scores: dict[str, dict[str, float]]  # by split
+    outcome: Outcome
+
+    def load(self) -> nn.Module:
+        return load(self.folder)
+
+
+def train(*, resume: bool = False, say: Say = print, **settings: Any) -> Run:
+    """Train or fine-tune: train(task="text-classification", model="…", data="train.csv", out="runs/x", epochs=3).
+
+    Every setting of a recipe is a keyword argument: the run's (model or arch, data, dev, test, columns, device…), the
+    loop's (epochs, lr, batch_size…: see train/plan.py) and the task's (max_length…: see its file).
+    """
+    return run(Recipe.of(settings), resume=resume, say=say)
+
+
+def look(recipe: Recipe, *, say: Say = print) -> dict[str, Any]:
+    """The preflight of a recipe, and one batch learnt by heart, without a run."""
+    splits, task, model, plan = assemble(recipe, torch.device(_device(recipe.device)))
+    items, dev = task.encode(splits.train), task.encode(splits.dev) if splits.dev else None
+    found = preflight(task, model, plan, splits, train=items, dev=dev)
+    _tell(say, splits, found, model)
+    before, after = overfit(task, model, items)
+    say(f"one batch learnt by heart: loss {before:.4g} before, {after:.4g} after")
+    return {**found.facts, "warnings": found.warnings, "overfit": {"before": before, "after": after}}
+
+
+def run(recipe: Recipe, *, resume: bool = False, say: Say = print) -> Run:
+    """Carry out a recipe."""
+    device = torch.device(local_device(_device(recipe.device)))
+    folder = Path(recipe.out)
+    with joined(device) as processes:
+        if not processes.first:
+            say = _nothing
+        _prepare(folder, recipe, resume=resume, first=processes.first)
+        splits, task, model, plan = assemble(recipe, device)
+        items, dev = task.encode(splits.train), task.encode(splits.dev) if splits.dev else None
+        found = preflight(task, model, plan, splits, train=items, dev=dev)
+        _tell(say, splits, found, model)
+        outcome = _fit(recipe, task, model, plan, train=items, dev=dev, processes=processes, resume=resume, say=say)
+        if not processes.first or outcome.stopped:
+            return Run(folder, {}, outcome)
+        return _conclude(recipe, task, plan, splits, found, outcome, say=say)
+
+
+def assemble(recipe: Recipe, device: torch.device) -> tuple[Splits, Task[Any, Any], nn.Module, Plan]:
+    """The examples, the task, the model on its device, and the plan."""
+    cls = task_class(recipe.task)
+    splits = read_splits(recipe, cls)
+    name = recipe.tokenizer or recipe.model or cls.vocabulary
+    tokenizer = tokenizer_for(
+        name, lambda: cls.texts(splits.train), vocab_size=recipe.vocab_size, lowercase=recipe.lowercase
+    )
+    options = _taken(cls, recipe.options)
+    if cls.built_in:
+        options.setdefault("head", head_for(recipe.arch, recipe.task))
+    task = cls.for_data(tokenizer, splits.train, **options)
+    torch.manual_seed(int(recipe.plan.get("seed", 0)))
+    model = loaded(recipe.model, task) if recipe.model else fresh(str(recipe.arch), task, recipe.config)
+    task.fit_to(model)
+    standard = defaults(recipe.task, model, pretrained=recipe.model is not None, device=str(device))
+    plan = plan_of(standard, recipe.plan)
+    if recipe.freeze:
+        freeze(model, recipe.freeze)
+    if recipe.lora:
+        add_lora(model, recipe.lora_targets, rank=recipe.lora)
+    model = model.to(device)
+    if plan.checkpointing:
+        recomputing(model)
+    if plan.compile:
+        compiled(model)
+        task.compile()
+    return splits, task, model, plan
+
+
+def plan_of(standard: Mapping[str, Any], given: Mapping[str, Any]) -> Plan:
+    """The standard plan, with what was asked for in its place."""
+    return Plan(**changed(standard, given))
+
+
+def _taken(cls: type[Task[Any, Any]], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a recipe's options, those of the task itself; the rest were the reader's."""
+    known = inspect.signature(cls.__init__).parameters
+    return {name: value for name, value in options.items() if name in known}
+
+
+def _prepare(folder: Path, recipe: Recipe, *, resume: bool, first: bool) -> None:
+    """Refuse to write over another run; keep the recipe beside what it makes."""
+    begun = checkpoint.found(folder)
+    if begun and not resume:
+        raise ValueError(f"{folder} holds a run ({begun[-1].stem}): go on with --resume, or choose another --out")
+    written = folder / "recipe.toml"
+    if resume and written.is_file() and written.read_text(encoding="utf-8") != recipe.toml():
+        raise ValueError(
+            f"{written} is another recipe than this one; resume with: glassformer train {written} --resume"
+        )
+    if first:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_text(written, recipe.toml())
+        except OSError as error:
+            raise ValueError(f"nothing can be written to {folder}: {error.strerror}") from None
+
+
+def _fit(
+    recipe: Recipe,
+    task: Task[Any, Any],
+    model: nn.Module,
+    plan: Plan,
+    *,
+    train: Any,
+    dev: Any,
+    processes: Processes,
+    resume: bool,
+    say: Say,
+) -> Outcome:
+    folder = Path(recipe.out)
+    listener = Teller(say, folder=folder, tensorboard=recipe.tensorboard) if processes.first else Silent()
+
+    def keep(model: nn.Module) -> None:
+        save(_plain(model), folder, tokenizer=task.tokenizer)
+        task.write_extras(folder)
+
+    fit = Fit(model, task, plan, train, dev, folder=folder, save=keep, listener=listener, processes=processes)
+    try:
+        outcome = fit.run(resume=resume)
+    finally:
+        listener.close()
+    if outcome.stopped:
+        say(f"stopped after step {outcome.progress.step} of {outcome.total}; go on with:")
+        say(f"  glassformer train {folder / 'recipe.toml'} --resume")
+    return outcome
+
+
+def _plain(model: nn.Module) -> nn.Module:
+    """The model as its architecture has it, adapters merged into the weights."""
+    adapted = any(isinstance(module, LoraLinear) for module in model.modules())
+    return merge(deepcopy(model)) if adapted else model
+
+
+def _tell(say: Say, splits: Splits, found: Preflight, model: nn.Module) -> None:
+    for line in [*splits.told, *found.lines, str(trained(model)), *(f"mind: {warning}" for warning in found.warnings)]:
+        say(line)
+
+
+def _conclude(
+    recipe: Recipe, task: Task[Any, Any], plan: Plan, splits: Splits, found: Preflight, outcome: Outcome, *, say: Say
+) -> Run:
+    """Score what the folder holds, as anyone would who loads it, and write it all down."""
+    folder = Path(recipe.out)
+    model = load(folder, device=_device(recipe.device))
+    sheets: dict[str, Metrics] = {}
+    for name in ("dev", "test"):
+        if examples := getattr(splits, name):
+            sheets[name] = evaluate(
+                model, task, task.encode(examples), budget=plan.budget, keep_examples=True, final=True
+            )
+    scores = {name: sheet.compute() for name, sheet in sheets.items()}
+    for name, values in scores.items():
+        say(f"{name}: " + ", ".join(f"{metric} {value:.4f}" for metric, value in values.items()))
+    progress = asdict(outcome.progress)
+    write_json(
+        folder / "run.json", {"scores": scores, "progress": progress, "preflight": found.facts, "data": splits.accounts}
+    )
+    write_text(folder / "curves.svg", curves(folder / "metrics.jsonl"))
+    write_text(folder / "README.md", card(recipe, task, model, sheets, outcome, splits))
+    say(f"the model is in {folder}")
+    return Run(folder, scores, outcome)
+
+
+def _device(name: str) -> str:
+    if name != "auto":
+        return name
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _nothing(_text: str) -> None:
+    pass

@@ -1,0 +1,1 @@
+"""Tasks: one file each, from examples to batches, losses, metrics and predictions."""

@@ -1,0 +1,76 @@
+"""Texts as a tokenizer leaves them: rows of ids, segments where the model takes them, and what was cut.
+
+B batch, T length.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from glassformer.data.batches import Indices
+from glassformer.data.ragged import Ragged
+from glassformer.text.tokenizer import Tokenizer
+
+LOG = logging.getLogger("glassformer")
+CHUNK = 10_000  # texts tokenised at a time
+
+
+@dataclass
+class EncodedTexts:
+    """A split of texts, or of pairs of texts."""
+
+    rows: Ragged
+    segments: Ragged | None
+    cut: int  # tokens lost to truncation
+
+    @classmethod
+    def of(
+        cls,
+        tokenizer: Tokenizer,
+        texts: Sequence[str],
+        pairs: Sequence[str] | None = None,
+        max_length: int | None = None,
+    ) -> "EncodedTexts":
+        """Tokenise, truncating to max_length; the preflight says how much was cut, so the tokenizer need not."""
+        ids: list[list[int]] = []
+        segments: list[list[int]] = []
+        cut = 0
+        for start in range(0, len(texts), CHUNK):
+            some = slice(start, start + CHUNK)
+            with _quiet():
+                found = tokenizer(
+                    list(texts[some]),
+                    None if pairs is None else list(pairs[some]),
+                    truncation=True,
+                    max_length=max_length,
+                )
+            ids += found["input_ids"]
+            segments += found.get("token_type_ids", [])
+            cut += sum(found.cut)
+        return cls(Ragged.of(ids), Ragged.of(segments) if segments else None, cut)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        return self.rows.lengths
+
+    def inputs(self, indices: Indices, pad: int) -> dict[str, Tensor]:
+        """The model's keyword arguments, (B, T) each."""
+        inputs = {"input_ids": self.rows.padded(indices, pad), "attention_mask": self.rows.mask(indices)}
+        if self.segments is not None:
+            inputs["token_type_ids"] = self.segments.padded(indices, 0)
+        return inputs
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps the tokenizer's own word on truncation out of the way."""
+    was, LOG.disabled = LOG.disabled, True
+    try:
+        yield
+    finally:
+        LOG.disabled = was

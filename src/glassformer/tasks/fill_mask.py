@@ -1,0 +1,291 @@
+"""Fill-mask: masked language modelling, where a model guesses the tokens that were hidden from it.
+
+B batch, T length, M masked places, D model width, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp
+from typing import Any, Protocol, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from glassformer.data.batches import Budget, Indices, in_order
+from glassformer.data.blocks import Blocks, joined, tokenised
+from glassformer.data.examples import Document
+from glassformer.data.masking import Masking, mask_tokens, word_numbers, word_starts
+from glassformer.data.ragged import Ragged
+from glassformer.data.shards import Shards
+from glassformer.text.tokenizer import Tokenizer
+
+from .metrics import Interval, Likelihood
+from .running_text import RunningTextTask, as_text
+from .task import Batch, Metrics, device_of, longest_input
+from .windows import Frame, ragged
+from .words import Head, judged, scores_of, summed_cross_entropy
+
+LONGEST = 128  # tokens of a block, where nobody says otherwise and the model reads as many
+SAMPLE = 16  # examples whose every token is masked in turn when a trained model is scored
+READ = 4096  # tokens read at a time when nothing is learnt
+
+
+class Rows(Protocol):
+    """Texts with their special tokens, in memory or made when asked for."""
+
+    lengths: NDArray[np.int64]
+
+    def __getitem__(self, index: int, /) -> NDArray[Any]: ...
+
+
+@dataclass
+class MaskedTexts:
+    """Texts whose tokens will be hidden; of pairs, where the second begins and whether it follows the first."""
+
+    rows: Rows
+    cut: int  # tokens lost to truncation
+    segments: Ragged | None = None
+    follows: NDArray[np.bool_] | None = None
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        return self.rows.lengths
+
+    @property
+    def sample(self) -> NDArray[np.int64]:
+        """A few examples from all over the split."""
+        return np.unique(np.linspace(0, len(self.lengths) - 1, SAMPLE).astype(np.int64))
+
+
+class FillMask(RunningTextTask[MaskedTexts]):
+    """The loss is the cross-entropy at the masked places, and only there is anything predicted.
+
+    `packing` joins all documents into one stream and cuts it into blocks of max_length; without it each line of a
+    document is an example, cut to max_length. A share `mask_rate` of the tokens is chosen, anew in every epoch: 80 % of
+    them become the mask, 10 % any token, 10 % stay. `whole_words` chooses all tokens of a word or none.
+    """
+
+    name = "fill-mask"
+    head = "fill-mask"
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        max_length: int | None = None,
+        packing: bool = True,
+        mask_rate: float = 0.15,
+        whole_words: bool = False,
+    ) -> None:
+        self.tokenizer, self.max_length, self.packing = tokenizer, max_length, packing
+        self.masking = Masking.of(tokenizer, rate=mask_rate)
+        self.starts = word_starts(tokenizer)  # (V,)
+        self.ordinary = np.isin(np.arange(len(self.starts)), self.masking.replacements)  # (V,)
+        self.whole_words = whole_words
+        self.summed = summed_cross_entropy
+
+    def compile(self) -> None:
+        self.summed = torch.compile(summed_cross_entropy)
+
+    @classmethod
+    def for_data(cls, tokenizer: Tokenizer, examples: Sequence[Document], **options: Any) -> Self:
+        del examples  # they have no labels
+        return cls(tokenizer, **options)
+
+    @classmethod
+    def for_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Self:
+        task = cls(tokenizer, **options)
+        task.fit_to(model)
+        return task
+
+    def fit_to(self, model: nn.Module) -> None:
+        if self.max_length is None:
+            self.max_length = min(LONGEST, longest_input(model, self.tokenizer) or LONGEST)
+
+    def word_head(self, model: Any) -> nn.Module:
+        """The layers that score words."""
+        return model.head  # type: ignore[no-any-return]
+
+    def encode(self, examples: Sequence[Document] | Shards) -> MaskedTexts:
+        """Tokenise documents, once; shards are tokenised, and the last token of each document is its end."""
+        frame = Frame(self.tokenizer, pair=False)
+        room = frame.room(self.max_length or LONGEST)
+        if self.packing:
+            around, middle = frame.row([]), frame.before(0)
+            ids = examples if isinstance(examples, Shards) else self._stream(examples)
+            return MaskedTexts(Blocks(ids, room, before=around[:middle], after=around[middle:]), cut=0)
+        if isinstance(examples, Shards):
+            raise ValueError("shards hold one stream of text: leave packing on, or give documents")
+        lines = [line for one in examples for line in one.text.split("\n") if line.strip()]
+        found = [row for row in tokenised(self.tokenizer, lines) if len(row)]
+        cut = sum(max(0, len(row) - room) for row in found)
+        return MaskedTexts(ragged([frame.row(row[:room]) for row in found]), cut)
+
+    def _stream(self, examples: Sequence[Document]) -> NDArray[np.int32]:
+        """All documents, with a separator between two."""
+        stream = joined(tokenised(self.tokenizer, [one.text for one in examples]), self.tokenizer.sep_token_id)
+        return stream if self.tokenizer.sep_token_id is None else stream[1:-1]
+
+    def batch(self, items: MaskedTexts, indices: Indices, seed: int = 0) -> Batch:
+        table = ragged([items.rows[index] for index in indices.tolist()])
+        every = np.arange(len(indices))
+        ids, real = table.padded(every, self.tokenizer.pad_token_id or 0).numpy(), table.mask(every).numpy()
+        maskable = self.ordinary[ids] & (real > 0)  # what is padding is told by lengths
+        words = word_numbers(ids, self.starts) if self.whole_words else None
+        masked = mask_tokens(ids, maskable, indices, masking=self.masking, seed=seed, words=words)
+        places = np.flatnonzero(masked.chosen)  # (M,) in the flattened batch, known before a GPU is asked
+        inputs = {"input_ids": torch.from_numpy(masked.ids)}
+        if not real.all():
+            inputs["attention_mask"] = torch.from_numpy(real)
+        targets = {"places": torch.from_numpy(places), "words": torch.from_numpy(ids.ravel()[places])}
+        rows = np.flatnonzero(np.isin(indices, items.sample)).tolist()
+        sampled = [(table[row], np.flatnonzero(maskable[row])) for row in rows]
+        return Batch(inputs, targets, count=len(places), extra={"sampled": sampled})
+
+    def loss(self, model: Any, batch: Batch) -> Tensor:
+        hidden, _ = model.encode(**batch.inputs)
+        return self.summed(at_places(hidden, batch), self.word_head(model), batch.targets["words"])
+
+    def metrics(self, *, keep_examples: bool = False) -> Metrics:
+        return MaskedMetrics(keep_examples=keep_examples)
+
+    def final_metrics(self, *, keep_examples: bool = False) -> Metrics:
+        return MaskedMetrics(keep_examples=keep_examples, mask_id=self.masking.mask_id)
+
+    @torch.inference_mode()
+    def predict(
+        self, model: Any, inputs: Sequence[Any], *, top_k: int = 5, targets: Sequence[str] | str | None = None
+    ) -> list[Any]:
+        """For each text its likeliest words, as dicts of score, token, token_str and sequence.
+
+        A text with several masks has a list of such lists, one for each mask by itself. `targets`: only among these.
+        """
+        rows = ragged([self._with_mask(as_text(one), model) for one in inputs])
+        wanted = None if targets is None else torch.tensor(sorted(map(self._one_token, _listed(targets))))
+        found: list[Any] = [None] * len(inputs)
+        for indices in in_order(rows.lengths, Budget(tokens=READ)):
+            ids, mask = rows.padded(indices, self.tokenizer.pad_token_id or 0), rows.mask(indices)
+            hidden, _ = model.encode(ids.to(device_of(model)), mask)
+            for place, row, states in zip(indices.tolist(), ids, hidden, strict=True):
+                at = (row == self.masking.mask_id).nonzero()[:, 0]
+                scores = scores_of(self.word_head(model), states[at.to(states.device)]).float().softmax(-1).cpu()
+                real = row[: rows.lengths[place]]
+                listed = [self._ranked(real, where, one, top_k, wanted) for where, one in zip(at, scores, strict=True)]
+                found[place] = listed[0] if len(listed) == 1 else listed
+        return found
+
+    def _with_mask(self, text: str, model: Any) -> NDArray[np.int64]:
+        """A text's ids, which must have a mask."""
+        longest = longest_input(model, self.tokenizer)
+        ids = np.array(self.tokenizer.encode(text), np.int64)
+        if self.masking.mask_id not in ids:
+            raise ValueError(
+                f"{text[:60]!r} has nothing to fill: write {self.tokenizer.mask_token} where a word is wanted"
+            )
+        if longest is not None and len(ids) > longest:
+            raise ValueError(f"a text has {len(ids)} tokens and the model reads {longest}: shorten it")
+        return ids
+
+    def _ranked(self, ids: Tensor, place: Tensor, scores: Tensor, top_k: int, wanted: Tensor | None) -> list[Any]:
+        """The best words for one mask; a lone mask's sequence is without special tokens, as Hugging Face's is."""
+        tokens = torch.arange(len(scores)) if wanted is None else wanted
+        best = scores[tokens].topk(min(top_k, len(tokens)))
+        alone = int((ids == self.masking.mask_id).sum()) == 1
+        listed = []
+        for score, token in zip(best.values.tolist(), tokens[best.indices].tolist(), strict=True):
+            filled = ids.clone()
+            filled[place] = token
+            sequence = self.tokenizer.decode(filled, skip_special_tokens=alone)
+            listed.append(
+                {"score": score, "token": token, "token_str": self.tokenizer.decode([token]), "sequence": sequence}
+            )
+        return listed
+
+    def _one_token(self, target: str) -> int:
+        known = self.tokenizer.backend.token_to_id(target)
+        ids = [known] if known is not None else self.tokenizer.encode(target, add_special_tokens=False)
+        if len(ids) != 1:
+            pieces = ", ".join(map(repr, self.tokenizer.convert_ids_to_tokens(ids))) or "nothing"
+            raise ValueError(f"the target {target!r} is not one token but {pieces}: give words of the vocabulary")
+        return int(ids[0])
+
+
+class MaskedMetrics:
+    """Loss, perplexity and accuracy at the masked places; with a mask_id, the pseudo-perplexity of some examples."""
+
+    def __init__(self, *, keep_examples: bool, mask_id: int | None = None) -> None:
+        self.likelihood = Likelihood(keep_examples=keep_examples)
+        self.mask_id = mask_id
+        self.nats, self.guessed = 0.0, 0  # of the sampled examples
+
+    def update(self, model: Any, batch: Batch) -> None:
+        hidden, _ = model.encode(**batch.inputs)
+        score_rows(self.likelihood, hidden, model.head, batch)
+        if self.mask_id is not None:
+            for ids, places in batch.extra["sampled"]:
+                self.nats += pseudo_loss(model, model.head, ids, places, mask_id=self.mask_id)
+                self.guessed += len(places)
+
+    def merge(self, other: Self) -> None:
+        self.likelihood.merge(other.likelihood)
+        self.nats, self.guessed = self.nats + other.nats, self.guessed + other.guessed
+
+    def compute(self) -> dict[str, float]:
+        pseudo = {"pseudo_perplexity": exp(self.nats / self.guessed)} if self.guessed else {}
+        return {**self.likelihood.compute(), **pseudo}
+
+    def intervals(self) -> dict[str, Interval]:
+        return self.likelihood.intervals()
+
+    def report(self) -> dict[str, dict[str, float]]:
+        return {}
+
+
+def at_places(hidden: Tensor, batch: Batch) -> Tensor:
+    """The hidden states (M, D) of the masked places."""
+    return hidden.flatten(0, 1).index_select(0, batch.targets["places"])
+
+
+def score_rows(sheet: Likelihood, hidden: Tensor, head: Head, batch: Batch) -> Tensor:
+    """Enter the guesses of a batch, example by example; gives the mean loss of each (B,)."""
+    losses, right = judged(at_places(hidden, batch), head, batch.targets["words"])
+    rows = (batch.targets["places"] // hidden.shape[1]).cpu()  # (M,)
+    sums = torch.zeros(3, len(hidden), dtype=torch.float64)
+    sums.index_add_(1, rows, torch.stack([losses, torch.ones_like(losses), right.float()]).cpu().double())
+    sheet.update(sums[0], sums[1], correct=sums[2])
+    return sums[0] / sums[1].clamp(min=1)
+
+
+def pseudo_loss(model: Any, head: Head, ids: NDArray[Any], places: NDArray[np.int64], *, mask_id: int) -> float:
+    """The loss, in nats, of the tokens at some places of a text (T,), each of them masked by itself."""
+    text, total = torch.from_numpy(ids.astype(np.int64)).to(device_of(model)), 0.0
+    for some in torch.from_numpy(places).to(text.device).split(max(1, READ // len(ids))):
+        rows, every = text.repeat(len(some), 1), torch.arange(len(some), device=text.device)
+        rows[every, some] = mask_id
+        hidden, _ = model.encode(rows)
+        total += float(judged(hidden[every, some], head, text[some])[0].sum())
+    return total
+
+
+@torch.inference_mode()
+def pseudo_perplexity(model: Any, task: FillMask, texts: Sequence[str]) -> float:
+    """How surprised a model is by texts, a token, when each token is masked by itself (Salazar et al. 2020).
+
+    It costs a reading of the text for every token.
+    """
+    items = task.encode([Document(text) for text in texts])
+    nats, count = 0.0, 0
+    for index in range(len(items.lengths)):
+        ids = items.rows[index]
+        places = np.flatnonzero(task.ordinary[ids])
+        nats += pseudo_loss(model, task.word_head(model), ids, places, mask_id=task.masking.mask_id)
+        count += len(places)
+    if not count:
+        raise ValueError("there is no token to guess in these texts: give words of the vocabulary")
+    return exp(nats / count)
+
+
+def _listed(targets: Sequence[str] | str) -> Sequence[str]:
+    return [targets] if isinstance(targets, str) else targets

@@ -1,0 +1,105 @@
+"""Tagged tokens put together into entities, as Hugging Face's token-classification pipeline does it.
+
+C classes.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+Strategy = Literal["none", "simple", "first", "average", "max"]
+Join = Callable[[list[str]], str]  # tokens to text
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token, or the tokens of one word, of a text."""
+
+    texts: list[str]
+    index: int  # its place in the row, special tokens counted
+    start: int  # characters of the text
+    end: int
+    word: int | None
+    scores: NDArray[np.float32]  # (C,)
+
+
+def entities(
+    tokens: Sequence[Token], labels: Sequence[str], strategy: Strategy, *, ignored: Collection[str], join: Join
+) -> list[dict[str, Any]]:
+    """Entities with their scores and places.
+
+    none: every token by itself. simple: neighbours of one type are an entity, which B- opens anew. first, average and
+    max: the same, once the tokens of each word agree on the scores of its first token, on the mean, or on those of its
+    surest token. What a word is, the tokenizer says.
+    """
+    if strategy not in get_args(Strategy):
+        raise ValueError(f"aggregation_strategy={strategy!r} is not known: use one of {', '.join(get_args(Strategy))}")
+    if strategy == "none":
+        tagged = [(labels[int(one.scores.argmax())], one) for one in tokens]
+        return [_single(label, one) for label, one in tagged if label not in ignored]
+    if strategy != "simple":
+        tokens = [_agreed(word, strategy) for word in _words(tokens)]
+    groups = _groups(tokens, labels)
+    return [_entity(kind, group, join) for kind, group in groups if kind not in ignored]
+
+
+def _single(label: str, token: Token) -> dict[str, Any]:
+    return {
+        "entity": label,
+        "score": float(token.scores.max()),
+        "index": token.index,
+        "word": token.texts[0],
+        "start": token.start,
+        "end": token.end,
+    }
+
+
+def _entity(kind: str, group: Sequence[Token], join: Join) -> dict[str, Any]:
+    return {
+        "entity_group": kind,
+        "score": float(np.mean([one.scores.max() for one in group])),
+        "word": join([text for one in group for text in one.texts]),
+        "start": group[0].start,
+        "end": group[-1].end,
+    }
+
+
+def _words(tokens: Sequence[Token]) -> Iterator[list[Token]]:
+    """The tokens of each word; a token of no word stands by itself."""
+    group: list[Token] = []
+    for one in tokens:
+        if group and (one.word is None or one.word != group[-1].word):
+            yield group
+            group = []
+        group.append(one)
+    if group:
+        yield group
+
+
+def _agreed(word: Sequence[Token], strategy: Strategy) -> Token:
+    scores = np.stack([one.scores for one in word])
+    if strategy == "average":
+        chosen = scores.mean(0)
+    else:
+        chosen = scores[0 if strategy == "first" else int(scores.max(1).argmax())]
+    texts = [text for one in word for text in one.texts]
+    return Token(texts, word[0].index, word[0].start, word[-1].end, word[0].word, chosen)
+
+
+def _groups(tokens: Sequence[Token], labels: Sequence[str]) -> Iterator[tuple[str, list[Token]]]:
+    """Runs of tokens of one type, O among them; a label without B- or I- is a type that goes on."""
+    open_kind = ""
+    group: list[Token] = []
+    for one in tokens:
+        label = labels[int(one.scores.argmax())]
+        opens, kind = label.startswith("B-"), label[2:] if label[:2] in ("B-", "I-") else label
+        if group and (opens or kind != open_kind):
+            yield open_kind, group
+            group = []
+        open_kind = kind
+        group.append(one)
+    if group:
+        yield open_kind, group

@@ -1,0 +1,34 @@
+"""Metrics: accumulators that take batch after batch, merge across processes, and give scores with intervals.
+
+Scores are shares between 0 and 1, but BLEU and chrF, which keep sacreBLEU's scale of 0 to 100. Predictions come first
+and what they are compared with second, everywhere.
+"""
+
+from glassformer.tasks.metrics.answers import Answers
+from glassformer.tasks.metrics.classification import Classification, MultiLabel
+from glassformer.tasks.metrics.entities import Entities
+from glassformer.tasks.metrics.intervals import Interval, bootstrap, wilson
+from glassformer.tasks.metrics.likelihood import Likelihood
+from glassformer.tasks.metrics.metric import Metric
+from glassformer.tasks.metrics.regression import Correlation, Regression
+from glassformer.tasks.metrics.retrieval import Retrieval
+from glassformer.tasks.metrics.sequences import ExactMatch
+from glassformer.tasks.metrics.translation import Translation, bleu_tokenizer
+
+__all__ = [
+    "Answers",
+    "Classification",
+    "Correlation",
+    "Entities",
+    "ExactMatch",
+    "Interval",
+    "Likelihood",
+    "Metric",
+    "MultiLabel",
+    "Regression",
+    "Retrieval",
+    "Translation",
+    "bleu_tokenizer",
+    "bootstrap",
+    "wilson",
+]

@@ -1,0 +1,132 @@
+"""BERT's pretraining: hidden tokens to guess, in pairs of texts of which the second follows the first or does not.
+
+B pairs, M masked places.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from glassformer.data.batches import Indices
+from glassformer.data.blocks import tokenised
+from glassformer.data.examples import Document
+from glassformer.data.masking import next_sentence_pairs, sentences_of
+from glassformer.data.shards import Shards
+from glassformer.text.tokenizer import Tokenizer
+
+from .fill_mask import LONGEST, FillMask, MaskedTexts, at_places, score_rows
+from .metrics import Classification, Interval, Likelihood
+from .task import Batch, Metrics
+from .windows import Frame, ragged
+
+ANSWERS = ("follows", "another")  # in the order of the model's classes
+
+
+class Pretraining(FillMask):
+    """A pair's loss is the mean over its masked tokens plus that of its second text; a batch's is the sum over pairs.
+
+    So each pair weighs the same whatever its length, and parts of a batch add up to the whole. Pairs are made `copies`
+    times from the documents, each time others; the masks are anew in every epoch.
+    """
+
+    name = "pretraining"
+    head = "pretraining"
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        max_length: int | None = None,
+        mask_rate: float = 0.15,
+        whole_words: bool = False,
+        copies: int = 1,
+    ) -> None:
+        super().__init__(tokenizer, max_length=max_length, mask_rate=mask_rate, whole_words=whole_words)
+        self.copies = copies
+
+    def word_head(self, model: Any) -> nn.Module:
+        return model.head.words  # type: ignore[no-any-return]
+
+    def encode(self, examples: Sequence[Document] | Shards) -> MaskedTexts:
+        """Cut documents into sentences, and put these together to pairs."""
+        if isinstance(examples, Shards):
+            raise ValueError("shards do not tell where a sentence ends: give documents, or train on fill-mask alone")
+        sentences = [sentences_of(one.text) for one in examples]
+        ids = iter(tokenised(self.tokenizer, [sentence for one in sentences for sentence in one]))
+        documents = [[next(ids) for _ in one] for one in sentences]
+        frame = Frame(self.tokenizer, pair=True)
+        room = frame.room(self.max_length or LONGEST)
+        pairs = [pair for copy in range(self.copies) for pair in next_sentence_pairs(documents, limit=room, epoch=copy)]
+        used = sum(len(pair.first) + len(pair.second) * pair.follows for pair in pairs)  # each sentence once a copy
+        return MaskedTexts(
+            ragged([frame.row(pair.first, pair.second) for pair in pairs]),
+            cut=self.copies * sum(len(row) for one in documents for row in one) - used,
+            segments=ragged([frame.types(len(pair.first), len(pair.second)) for pair in pairs]),
+            follows=np.array([pair.follows for pair in pairs]),
+        )
+
+    def batch(self, items: MaskedTexts, indices: Indices, seed: int = 0) -> Batch:
+        masked = super().batch(items, indices, seed)
+        assert items.segments is not None
+        assert items.follows is not None
+        inputs = {**masked.inputs, "token_type_ids": items.segments.padded(indices, 0)}
+        rows = masked.targets["places"] // inputs["input_ids"].shape[1]
+        weights = 1 / rows.bincount(minlength=len(indices))[rows]  # (M,) a pair's make 1
+        answers = torch.from_numpy(np.where(items.follows[indices], 0, 1))
+        targets = {**masked.targets, "weights": weights, "answers": answers}
+        return Batch(inputs, targets, count=len(indices), extra=masked.extra)
+
+    def loss(self, model: Any, batch: Batch) -> Tensor:
+        hidden, summary = model.encode(**batch.inputs)
+        targets = batch.targets
+        words = self.summed(
+            at_places(hidden, batch), self.word_head(model), targets["words"], weights=targets["weights"]
+        )
+        return words + F.cross_entropy(answer_scores(model, hidden, summary), targets["answers"], reduction="sum")
+
+    def metrics(self, *, keep_examples: bool = False) -> Metrics:
+        return PretrainingMetrics(keep_examples=keep_examples)
+
+    def final_metrics(self, *, keep_examples: bool = False) -> Metrics:
+        return self.metrics(keep_examples=keep_examples)
+
+
+class PretrainingMetrics:
+    """The loss of a pair; of masked tokens their own loss and accuracy; how often the second text is judged rightly."""
+
+    def __init__(self, *, keep_examples: bool) -> None:
+        self.words = Likelihood(keep_examples=keep_examples)
+        self.answers = Classification(ANSWERS, keep_examples=keep_examples)
+        self.loss = 0.0
+
+    def update(self, model: Any, batch: Batch) -> None:
+        hidden, summary = model.encode(**batch.inputs)
+        means = score_rows(self.words, hidden, model.head.words, batch)
+        scores, answers = answer_scores(model, hidden, summary), batch.targets["answers"]
+        self.answers.update(scores.argmax(-1), answers)
+        self.loss += float(means.sum()) + float(F.cross_entropy(scores, answers, reduction="sum"))
+
+    def merge(self, other: Self) -> None:
+        self.words.merge(other.words)
+        self.answers.merge(other.answers)
+        self.loss += other.loss
+
+    def compute(self) -> dict[str, float]:
+        words = {f"mlm_{name}": value for name, value in self.words.compute().items()}
+        right = self.answers.compute()["accuracy"]
+        return {"loss": self.loss / self.answers.count, **words, "nsp_accuracy": right}
+
+    def intervals(self) -> dict[str, Interval]:
+        words = {f"mlm_{name}": value for name, value in self.words.intervals().items()}
+        return {**words, "nsp_accuracy": self.answers.intervals()["accuracy"]}
+
+    def report(self) -> dict[str, dict[str, float]]:
+        return {}
+
+
+def answer_scores(model: Any, hidden: Tensor, summary: Tensor) -> Tensor:
+    return model.head.sentences(hidden, summary).logits.float()  # type: ignore[no-any-return]

@@ -1,0 +1,62 @@
+"""What tasks on running text have in common: how it is read, and how a part of it is held out."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from glassformer.data.documents import Unit, read_documents
+from glassformer.data.examples import Document
+from glassformer.data.report import Read
+from glassformer.data.rows import Format
+
+from .task import I, Task
+
+FEW = 100  # documents of which each gives its last part to the dev split, rather than some of them all
+
+
+class RunningTextTask(Task[Document, I]):
+    """A task whose examples are documents."""
+
+    metric = "-loss"
+    micro = "documents"
+
+    @classmethod
+    def read(
+        cls,
+        sources: Sequence[str],
+        *,
+        columns: Mapping[str, str] | None = None,
+        unit: Unit = "file",
+        file_format: Format | None = None,
+        **_: Any,
+    ) -> Read[Document]:
+        return read_documents(sources, columns, unit=unit, file_format=file_format)
+
+    @classmethod
+    def texts(cls, examples: Iterable[Document]) -> Iterator[str]:
+        return (one.text for one in examples)
+
+    @classmethod
+    def key(cls, example: Document) -> str:
+        return example.text
+
+    @classmethod
+    def split(cls, examples: Sequence[Document]) -> tuple[list[Document], list[Document]]:
+        """Of many documents some are held out, of few the last tenth of each."""
+        if len(examples) >= FEW:
+            return super().split(examples)
+        cuts = [(one, len(one.text) * 9 // 10) for one in examples]
+        train = [replace(one, text=one.text[:cut]) for one, cut in cuts if cut]
+        return train, [replace(one, text=one.text[cut:]) for one, cut in cuts]
+
+
+def as_text(given: Any) -> str:
+    """A text, or a Document or dict with one."""
+    match given:
+        case str():
+            return given
+        case Document():
+            return given.text
+        case {"text": str(text)}:
+            return text
+    raise ValueError(f"a text or a dict with 'text' is wanted, not {given!r}")

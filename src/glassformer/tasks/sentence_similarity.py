@@ -1,0 +1,283 @@
+"""Sentence similarity: texts as vectors whose cosine says how alike they are (Sentence-BERT), and those vectors alone.
+
+B batch, N texts in all, T length, D width.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from glassformer.data.batches import Budget, Indices, in_order
+from glassformer.data.examples import Labelled
+from glassformer.data.report import Read
+from glassformer.data.table import read_labelled
+from glassformer.text.tokenizer import Tokenizer
+
+from .encoded import EncodedTexts
+from .metrics import Correlation, Interval, Metric, Retrieval
+from .pooling import Mode, Pooling, read_pooling, write_pooling
+from .task import Batch, Task, device_of
+
+Loss = Literal["cosine", "contrastive"]
+QUERIES = 1024  # ranked at a time
+
+
+@dataclass
+class EmbeddedPairs:
+    """Encoded texts, all first ones before all second ones."""
+
+    texts: EncodedTexts
+    scores: NDArray[np.float32] | None  # (N,), as they were given
+    same: NDArray[np.int64] | None  # (N,): equal numbers for equal second texts; None where there are only first ones
+    lengths: NDArray[np.int64] = field(init=False)  # of the two rows that a pair is padded to
+    cut: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        sides = self.texts.lengths.reshape(1 if self.same is None else 2, -1)
+        self.lengths, self.cut = len(sides) * sides.max(0), self.texts.cut
+
+
+class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
+    """Two losses, both sums over pairs.
+
+    cosine: the squared error of the cosine against the pair's score, scaled to 0..1 by `score_range`. It is a loss of
+    each pair alone, so that micro-batches add up to the whole batch.
+
+    contrastive (InfoNCE, multiple negatives ranking): cross-entropy of finding a text's own second among all different
+    second texts of the batch, cosines times `scale`. A text's negatives are those of its micro-batch, by design: more
+    accumulation means easier questions, so give micro-batches as many rows as memory holds.
+    """
+
+    name = "sentence-similarity"
+    head = None
+    micro = "scored"
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        loss: Loss = "cosine",
+        score_range: tuple[float, float] = (0.0, 1.0),
+        scale: float = 20.0,
+        pooling: Mode = "mean",
+        normalize: bool = True,
+        max_length: int | None = None,
+    ) -> None:
+        low, high = score_range
+        if loss not in get_args(Loss):
+            raise ValueError(f"loss must be one of {', '.join(get_args(Loss))}, not {loss!r}")
+        if not low < high:
+            raise ValueError(f"score_range must be the least and the highest score, not {low} and {high}")
+        self.tokenizer, self.kind, self.score_range, self.scale = tokenizer, loss, (low, high), scale
+        self.max_length, self.pooling = max_length, Pooling(pooling, normalize=normalize)
+        self.metric = "spearman" if loss == "cosine" else "mrr"
+
+    @classmethod
+    def read(
+        cls, sources: Sequence[str], *, columns: Mapping[str, str] | None = None, loss: Loss = "cosine", **_: Any
+    ) -> Read[Labelled]:
+        """Pairs with scores; for contrastive learning pairs that belong together, whose scores are not read."""
+        if loss == "cosine":
+            return read_labelled(sources, columns=columns, kind="regression")
+        found = read_labelled(sources, columns=columns, kind="regression", require_target=False)
+        return replace(found, examples=[replace(one, label=None) for one in found.examples])
+
+    @classmethod
+    def texts(cls, examples: Iterable[Labelled]) -> Iterator[str]:
+        for one in examples:
+            yield one.text
+            if one.pair is not None:
+                yield one.pair
+
+    @classmethod
+    def key(cls, example: Labelled) -> str:
+        return f"{example.text}\t{example.pair or ''}"
+
+    @classmethod
+    def for_data(cls, tokenizer: Tokenizer, examples: Sequence[Labelled], **options: Any) -> Self:
+        """Scores are scaled by the least and the highest in the data, unless score_range is given."""
+        scores = [float(one.label) for one in examples if isinstance(one.label, (int, float))]
+        if options.get("loss", "cosine") == "cosine" and "score_range" not in options:
+            if len(set(scores)) < 2:
+                raise ValueError(
+                    "the training data has no two different scores: give pairs with scores, or pairs that belong "
+                    "together and loss=contrastive"
+                )
+            options["score_range"] = (min(scores), max(scores))
+        return cls(tokenizer, **options)
+
+    @classmethod
+    def for_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Self:
+        task = cls(tokenizer, **options)
+        task.fit_to(model)
+        return task
+
+    def write_extras(self, folder: Path) -> None:
+        write_pooling(folder, replace(self.pooling, max_length=self.max_length))
+
+    @classmethod
+    def read_extras(cls, folder: Path) -> dict[str, Any]:
+        """The options that `write_extras`, or Sentence-Transformers, has left in a folder."""
+        found = read_pooling(folder)
+        return {} if found is None else asdict(found)
+
+    def encode(self, examples: Sequence[Labelled]) -> EmbeddedPairs:
+        firsts, seconds = [one.text for one in examples], [one.pair for one in examples if one.pair is not None]
+        if seconds and len(seconds) < len(firsts):
+            alone = next(place for place, one in enumerate(examples) if one.pair is None)
+            raise ValueError(f"example {alone} has no second text, and others have: give one for each, or for none")
+        texts = EncodedTexts.of(self.tokenizer, firsts + seconds, max_length=self.max_length)
+        scored = seconds and all(one.label is not None for one in examples)
+        scores = np.array([one.label for one in examples], np.float32) if scored else None
+        same = np.unique(np.array(seconds), return_inverse=True)[1] if seconds else None
+        return EmbeddedPairs(texts, scores, same)
+
+    def batch(self, items: EmbeddedPairs, indices: Indices, seed: int = 0) -> Batch:
+        """Both sides in one table, the first texts above the second ones."""
+        del seed  # nothing is random here
+        targets = {}
+        rows = indices if items.same is None else np.concatenate([indices, indices + len(items.same)])
+        if items.same is not None:
+            targets["same"] = torch.from_numpy(items.same[indices])
+        if items.scores is not None:
+            targets["scores"] = torch.from_numpy(items.scores[indices])
+        return Batch(items.texts.inputs(rows, self.tokenizer.pad_token_id or 0), targets, count=len(indices))
+
+    def vectors(self, model: Any, batch: Batch) -> Tensor:
+        """(B, D), or (2·B, D) of pairs."""
+        return self.pooling(model(**batch.inputs).last_hidden_state, batch.inputs["attention_mask"])
+
+    def _sides(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The vectors of first and second texts, of length 1, so that products are cosines."""
+        first, second = F.normalize(self.vectors(model, batch), dim=-1).chunk(2)
+        return first, second
+
+    def loss(self, model: Any, batch: Batch) -> Tensor:
+        first, second = self._sides(model, batch)
+        if self.kind == "cosine":
+            low, high = self.score_range
+            return F.mse_loss((first * second).sum(-1), (batch.targets["scores"] - low) / (high - low), reduction="sum")
+        same = batch.targets["same"]
+        own = torch.arange(len(same), device=same.device)
+        twins = (same == same[:, None]) & (own != own[:, None])  # the right answer once more is no wrong one
+        likeness = (self.scale * first @ second.T).masked_fill(twins, float("-inf"))  # (B, B)
+        return F.cross_entropy(likeness, own, reduction="sum")
+
+    def metrics(self, *, keep_examples: bool = False) -> "SimilarityMetrics":
+        return SimilarityMetrics(self, keep_examples=keep_examples)
+
+    @torch.inference_mode()
+    def embed(self, model: Any, texts: Sequence[str], *, batch_tokens: int = 4096) -> Tensor:
+        """The vector of each text, (N, D), on the CPU."""
+        items = self.encode([Labelled(text) for text in texts])
+        found: list[Tensor] = [torch.empty(0)] * len(texts)
+        for indices in in_order(items.lengths, Budget(tokens=batch_tokens)):
+            vectors = self.vectors(model, self.batch(items, indices).to(device_of(model))).cpu()
+            for place, vector in zip(indices.tolist(), vectors, strict=True):
+                found[place] = vector
+        return torch.stack(found) if found else torch.empty(0, 0)
+
+    def predict(self, model: Any, inputs: Sequence[Any], *, batch_tokens: int = 4096) -> list[Any]:
+        """The cosine of each pair; a list of them for a dict with source_sentence and sentences."""
+        asked = [as_comparison(one) for one in inputs]
+        texts = list(dict.fromkeys(text for source, others in asked for text in (source, *others)))
+        rows = dict(zip(texts, F.normalize(self.embed(model, texts, batch_tokens=batch_tokens), dim=-1), strict=True))
+        found: list[Any] = []
+        for given, (source, others) in zip(inputs, asked, strict=True):
+            cosines = [float(rows[source] @ rows[other]) for other in others]
+            found.append(cosines if isinstance(given, Mapping) else cosines[0])
+        return found
+
+
+class FeatureExtraction(SentenceSimilarity):
+    """The same model, asked for its vectors."""
+
+    name = "feature-extraction"
+
+    @torch.inference_mode()
+    def predict(self, model: Any, inputs: Sequence[Any], *, pooled: bool = True, batch_tokens: int = 4096) -> list[Any]:
+        """The D numbers of each text; unpooled those of its tokens, (1, T, D), as transformers' pipeline gives them."""
+        texts = [one.text if isinstance(one, Labelled) else one for one in inputs]
+        if pooled:
+            return self.embed(model, texts, batch_tokens=batch_tokens).tolist()
+        items = self.encode([Labelled(text) for text in texts])
+        found: list[Any] = [None] * len(texts)
+        for indices in in_order(items.lengths, Budget(tokens=batch_tokens)):
+            batch = self.batch(items, indices).to(device_of(model))
+            hidden = model(**batch.inputs).last_hidden_state.cpu()
+            for place, row, length in zip(indices.tolist(), hidden, items.lengths[indices].tolist(), strict=True):
+                found[place] = [row[:length].tolist()]
+        return found
+
+
+class SimilarityMetrics:
+    """Of pairs with scores Pearson and Spearman of the cosine; of others how well seconds are found by their firsts.
+
+    Candidates are all different second texts of the split, so the vectors of such a split are kept.
+    """
+
+    def __init__(self, task: SentenceSimilarity, *, keep_examples: bool) -> None:
+        self.task: SentenceSimilarity | None = task
+        self.keep_examples = keep_examples
+        self.correlation = Correlation()
+        self.kept: list[tuple[Tensor, Tensor, Tensor]] = []  # first, second, and which second texts are the same
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "task": None}  # scores travel, tokenizers do not
+
+    def update(self, model: Any, batch: Batch) -> None:
+        assert self.task is not None
+        first, second = self.task._sides(model, batch)
+        if "scores" in batch.targets:
+            self.correlation.update((first * second).sum(-1), batch.targets["scores"])
+        if "scores" not in batch.targets or self.task.kind == "contrastive":
+            self.kept.append((first.cpu(), second.cpu(), batch.targets["same"].cpu()))
+
+    def merge(self, other: Self) -> None:
+        self.correlation.merge(other.correlation)
+        self.kept += other.kept
+
+    def compute(self) -> dict[str, float]:
+        return {name: value for part in self._parts() for name, value in part.compute().items()}
+
+    def intervals(self) -> dict[str, Interval]:
+        return {name: value for part in self._parts() for name, value in part.intervals().items()}
+
+    def report(self) -> dict[str, dict[str, float]]:
+        return {}
+
+    def _parts(self) -> list[Metric]:
+        """What there is to say; of nothing at all, that there is nothing."""
+        if not self.kept:
+            return [self.correlation]
+        return [*([self.correlation] if self.correlation.count else []), self._retrieval()]
+
+    def _retrieval(self) -> Retrieval:
+        first, second, same = (torch.cat(parts) for parts in zip(*self.kept, strict=True))
+        _, right = same.unique(return_inverse=True)
+        candidates = torch.empty(int(right.max()) + 1, second.shape[1])
+        candidates[right] = second
+        retrieval = Retrieval(keep_examples=self.keep_examples)
+        for start in range(0, len(first), QUERIES):
+            some = slice(start, start + QUERIES)
+            retrieval.update(first[some] @ candidates.T, right[some])
+        return retrieval
+
+
+def as_comparison(given: Any) -> tuple[str, list[str]]:
+    """A pair, or a dict with source_sentence and sentences, as Hugging Face's hosted models take it."""
+    match given:
+        case Labelled(text, str(pair)):
+            return text, [pair]
+        case (str(text), str(pair)):
+            return text, [pair]
+        case {"source_sentence": str(text), "sentences": [*others]} if all(isinstance(one, str) for one in others):
+            return text, others
+    raise ValueError(f"a pair of texts or a dict with source_sentence and sentences is wanted, not {given!r}")

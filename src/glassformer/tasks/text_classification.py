@@ -1,0 +1,245 @@
+"""Text classification: one text or a pair into one class, several classes, or a score.
+
+B batch, C classes.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from glassformer.data.batches import Budget, Indices, in_order
+from glassformer.data.examples import Labelled
+from glassformer.data.labels import Kind
+from glassformer.data.report import Read
+from glassformer.data.table import read_labelled
+from glassformer.text.tokenizer import Tokenizer
+
+from .encoded import EncodedTexts
+from .metrics import Classification, Interval, MultiLabel, Regression
+from .task import Batch, Task, device_of
+
+Problem = Literal["single_label_classification", "multi_label_classification", "regression"]
+KINDS: dict[Problem, Kind] = {
+    "single_label_classification": "classes",
+    "multi_label_classification": "multi-label",
+    "regression": "regression",
+}
+
+
+@dataclass
+class ClassifiedTexts(EncodedTexts):
+    """Encoded texts with their labels."""
+
+    labels: NDArray[Any] | None  # (N,) class numbers or scores, (N, C) 0 and 1 for several classes
+
+
+class TextClassification(Task[Labelled, ClassifiedTexts]):
+    """The loss is cross-entropy, binary cross-entropy over every class, or the squared error."""
+
+    name = "text-classification"
+    head = "text-classification"
+    micro = "labelled"
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        labels: Sequence[str],
+        *,
+        problem_type: Problem = "single_label_classification",
+        max_length: int | None = None,
+        label_smoothing: float = 0.0,
+    ) -> None:
+        if problem_type not in get_args(Problem):
+            raise ValueError(f"problem_type must be one of {', '.join(get_args(Problem))}, not {problem_type!r}")
+        self.tokenizer, self.labels, self.problem = tokenizer, list(labels), problem_type
+        self.max_length, self.label_smoothing = max_length, label_smoothing
+        self.metric = {"regression": "spearman", "multi_label_classification": "f1_micro"}.get(problem_type, "accuracy")
+
+    @classmethod
+    def read(
+        cls,
+        sources: Sequence[str],
+        *,
+        columns: Mapping[str, str] | None = None,
+        problem_type: Problem = "single_label_classification",
+        file_format: Any = None,
+        header: bool | None = None,
+        **_: Any,
+    ) -> Read[Labelled]:
+        return read_labelled(sources, columns, kind=KINDS[problem_type], file_format=file_format, header=header)
+
+    @classmethod
+    def texts(cls, examples: Iterable[Labelled]) -> Iterator[str]:
+        for one in examples:
+            yield one.text
+            if one.pair is not None:
+                yield one.pair
+
+    @classmethod
+    def key(cls, example: Labelled) -> str:
+        return f"{example.text}\t{example.pair or ''}"
+
+    @classmethod
+    def for_data(
+        cls,
+        tokenizer: Tokenizer,
+        examples: Sequence[Labelled],
+        *,
+        problem_type: Problem = "single_label_classification",
+        **options: Any,
+    ) -> Self:
+        return cls(tokenizer, cls.labels_of(examples, problem_type), problem_type=problem_type, **options)
+
+    @classmethod
+    def for_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Self:
+        config: Any = model.config
+        problem = config.problem_type or ("regression" if len(config.id2label) == 1 else "single_label_classification")
+        return cls(tokenizer, list(config.id2label.values()), **{"problem_type": problem, **options})
+
+    @classmethod
+    def labels_of(cls, examples: Sequence[Labelled], problem_type: Problem) -> list[str]:
+        """The classes that occur, in the order of their names, numbers by value."""
+        if problem_type == "regression":
+            return ["score"]
+        found = {label for one in examples for label in _classes(one)}
+        if len(found) < 2 and problem_type == "single_label_classification":
+            only = f"only the label {next(iter(found))!r}" if found else "no label"
+            raise ValueError(f"the training data has {only}; a classifier needs two classes or more")
+        return sorted(found, key=lambda label: (not label.isdigit(), int(label) if label.isdigit() else 0, label))
+
+    def settings(self) -> dict[str, Any]:
+        return {"labels": self.labels, "problem_type": self.problem}
+
+    def encode(self, examples: Sequence[Labelled]) -> ClassifiedTexts:
+        pairs = [one.pair or "" for one in examples] if any(one.pair is not None for one in examples) else None
+        texts = EncodedTexts.of(self.tokenizer, [one.text for one in examples], pairs, self.max_length)
+        labels = None if any(one.label is None for one in examples) else self._numbers(examples)
+        return ClassifiedTexts(texts.rows, texts.segments, texts.cut, labels)
+
+    def _numbers(self, examples: Sequence[Labelled]) -> NDArray[Any]:
+        if self.problem == "regression":
+            return np.array([one.label for one in examples], np.float32)
+        number = {label: place for place, label in enumerate(self.labels)}
+        unknown = sorted({label for one in examples for label in _classes(one)} - set(number))
+        if unknown:
+            raise ValueError(
+                f"label {unknown[0]!r} is not one of the model's ({', '.join(self.labels[:20])}); "
+                "it is missing in the training data, or the wrong column was taken"
+            )
+        if self.problem == "single_label_classification":
+            return np.array([number[str(one.label)] for one in examples], np.int64)
+        table = np.zeros((len(examples), len(self.labels)), np.float32)
+        for row, one in enumerate(examples):
+            table[row, [number[label] for label in _classes(one)]] = 1
+        return table
+
+    def batch(self, items: ClassifiedTexts, indices: Indices, seed: int = 0) -> Batch:
+        del seed  # nothing is random here
+        targets = {} if items.labels is None else {"labels": torch.from_numpy(items.labels[indices])}
+        return Batch(items.inputs(indices, self.tokenizer.pad_token_id or 0), targets, count=len(indices))
+
+    def loss(self, model: Any, batch: Batch) -> Tensor:
+        return self.compare(model(**batch.inputs).logits, batch.targets["labels"])
+
+    def compare(self, logits: Tensor, labels: Tensor) -> Tensor:
+        logits = logits.float()
+        if self.problem == "regression":
+            return F.mse_loss(logits[:, 0], labels, reduction="sum")
+        if self.problem == "multi_label_classification":
+            return F.binary_cross_entropy_with_logits(logits, labels, reduction="none").mean(1).sum()
+        return F.cross_entropy(logits, labels, reduction="sum", label_smoothing=self.label_smoothing)
+
+    def metrics(self, *, keep_examples: bool = False) -> "ClassificationMetrics":
+        return ClassificationMetrics(self, keep_examples=keep_examples)
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """(B, C): shares of one class, chances of each of several, or the score itself."""
+        logits = logits.float()
+        if self.problem == "regression":
+            return logits
+        return logits.sigmoid() if self.problem == "multi_label_classification" else logits.softmax(-1)
+
+    @torch.inference_mode()
+    def predict(
+        self, model: Any, inputs: Sequence[Any], *, top_k: int | None = 1, batch_tokens: int = 4096
+    ) -> list[Any]:
+        """A dict of label and score for each text, the likeliest first; a list of them where top_k is not 1."""
+        items = self.encode([as_labelled(one) for one in inputs])
+        found: list[Any] = [None] * len(inputs)
+        for indices in in_order(items.lengths, Budget(tokens=batch_tokens)):
+            batch = self.batch(items, indices).to(device_of(model))
+            rows = self.probabilities(model(**batch.inputs).logits).tolist()
+            for place, row in zip(indices.tolist(), rows, strict=True):
+                ranked = sorted(zip(row, self.labels, strict=True), key=lambda pair: -pair[0])
+                listed = [{"label": label, "score": score} for score, label in ranked[:top_k]]
+                found[place] = listed[0] if top_k == 1 else listed
+        return found
+
+
+class ClassificationMetrics:
+    """The scores that the kind of label calls for, and the loss."""
+
+    def __init__(self, task: TextClassification, *, keep_examples: bool) -> None:
+        self.task, self.loss = task, 0.0
+        self.scores: Classification | MultiLabel | Regression
+        if task.problem == "regression":
+            self.scores = Regression()
+        elif task.problem == "multi_label_classification":
+            self.scores = MultiLabel(task.labels, keep_examples=keep_examples)
+        else:
+            self.scores = Classification(task.labels, keep_examples=keep_examples)
+
+    def update(self, model: Any, batch: Batch) -> None:
+        logits, labels = model(**batch.inputs).logits, batch.targets["labels"]
+        self.loss += float(self.task.compare(logits, labels))
+        if isinstance(self.scores, Classification):
+            self.scores.update(logits.argmax(-1), labels)
+        elif isinstance(self.scores, MultiLabel):
+            self.scores.update(self.task.probabilities(logits), labels)
+        else:
+            self.scores.update(logits[:, 0], labels)
+
+    def merge(self, other: Self) -> None:
+        self.loss += other.loss
+        self.scores.merge(other.scores)  # type: ignore[arg-type]
+
+    def compute(self) -> dict[str, float]:
+        return {"loss": self.loss / max(1, self.scores.count), **self.scores.compute()}
+
+    def intervals(self) -> dict[str, Interval]:
+        return self.scores.intervals()
+
+    def report(self) -> dict[str, dict[str, float]]:
+        """Each class by itself; nothing for scores."""
+        return {} if isinstance(self.scores, Regression) else self.scores.report()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"loss": self.loss, "scores": self.scores}  # the tokenizer stays behind
+
+
+def as_labelled(given: Any) -> Labelled:
+    """A text, a (text, pair), or a dict with text and text_pair, as Hugging Face takes them."""
+    match given:
+        case Labelled():
+            return given
+        case str():
+            return Labelled(given)
+        case {"text": str(text), "text_pair": str(pair)}:
+            return Labelled(text, pair)
+        case {"text": str(text)}:
+            return Labelled(text)
+        case (str(text), str(pair)):
+            return Labelled(text, pair)
+    raise ValueError(f"a text, a pair of texts or a dict with 'text' is wanted, not {given!r}")
+
+
+def _classes(example: Labelled) -> tuple[str, ...]:
+    if example.label is None:
+        return ()
+    return example.label if isinstance(example.label, tuple) else (str(example.label),)

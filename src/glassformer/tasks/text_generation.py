@@ -1,0 +1,270 @@
+"""Text generation: a language model learns to say the next token, of any text or of texts of a kind.
+
+B batch, T length, D model width, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from glassformer.data.batches import Indices
+from glassformer.data.blocks import Windows, drawn, joined, tokenised
+from glassformer.data.examples import Document
+from glassformer.data.ragged import Ragged
+from glassformer.data.shards import Shards
+from glassformer.generate.api import generate
+from glassformer.text.tokenizer import Tokenizer
+
+from .metrics import Interval, Likelihood
+from .running_text import RunningTextTask, as_text
+from .task import Batch
+from .windows import ragged
+from .words import NO_TARGET, judged, summed_cross_entropy
+
+BLOCK_SIZE = 256  # where neither the user nor the model says how many tokens it reads
+
+
+@dataclass
+class Stream:
+    """All documents in one row, read through windows."""
+
+    windows: Windows
+    bytes_per_token: float  # UTF-8 bytes of the texts for each target
+    cut: int = 0  # nothing is
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        return np.full(len(self.windows), self.windows.size)
+
+
+@dataclass
+class Texts:
+    """One document a row, between two end tokens."""
+
+    rows: Ragged
+    text_bytes: NDArray[np.float64]  # (N,) of each text, or of what is left of it
+    cut: int  # tokens lost to truncation
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        return self.rows.lengths - 1
+
+
+class TextGeneration(RunningTextTask[Stream | Texts]):
+    """The loss is the cross-entropy of each next token.
+
+    `packing` joins all documents into one stream and cuts it into blocks, without padding; without it each document
+    is a row of its own, cut to `block_size`. A document stands between two end tokens, so its first word and its end
+    are learnt as well; a row has the first one every other time in training, since prompts will come without it. A
+    document's label, its condition, is written before it, as a special token of its own.
+    """
+
+    name = "text-generation"
+    head = "text-generation"
+    vocabulary = "bpe"
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        conditions: Sequence[str] = (),
+        block_size: int | None = None,
+        packing: bool = True,
+        stride: int | None = None,
+        random_windows: bool = False,
+        chunk: int | None = None,
+    ) -> None:
+        """`stride`: windows overlap, so that each token has at least block_size - stride tokens before it.
+
+        `random_windows`: training blocks come from anywhere in the stream. `chunk`: scores are made for so many
+        places at a time, and twice, to save memory.
+        """
+        self.tokenizer, self.conditions = tokenizer, tuple(conditions)
+        self.max_length, self.packing, self.stride = block_size, packing, stride
+        self.random_windows, self.chunk = random_windows, chunk
+        self.summed = summed_cross_entropy
+
+    def compile(self) -> None:
+        self.summed = torch.compile(summed_cross_entropy)
+
+    @classmethod
+    def for_data(
+        cls, tokenizer: Tokenizer, examples: Sequence[Document], *, conditions: Sequence[str] = (), **options: Any
+    ) -> Self:
+        """The labels of the documents become conditions, and their tokens part of the vocabulary."""
+        labels = conditions or sorted({one.label for one in examples if one.label is not None})
+        if labels:
+            tokenizer.add_tokens([control_token(label) for label in labels], special_tokens=True)
+        return cls(tokenizer, conditions=labels, **options)
+
+    @classmethod
+    def for_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Self:
+        task = cls(tokenizer, **{"conditions": conditions_of(tokenizer), **options})
+        task.fit_to(model)
+        return task
+
+    def settings(self) -> dict[str, Any]:
+        """One token stands before a text and after it; a fresh model has a position for each token of a block."""
+        ends = {"bos_token_id": self.end, "eos_token_id": self.end}
+        return ends if self.max_length is None else {**ends, "n_positions": self.max_length}
+
+    @property
+    def end(self) -> int:
+        """The id that stands between documents."""
+        ids = (self.tokenizer.eos_token_id, self.tokenizer.sep_token_id)
+        found = next((index for index in ids if index is not None), None)
+        if found is None:
+            raise ValueError("the tokenizer has no end token, so no text would end: tok.eos_token = '…' names one")
+        return found
+
+    def condition_prefix(self, label: str) -> str:
+        """What stands before a text of this kind: the end of another, and the condition."""
+        if label not in self.conditions:
+            known = ", ".join(self.conditions) or "none: it was trained on texts without labels"
+            raise ValueError(f"the model knows no condition {label!r}; it knows {known}")
+        return self.tokenizer.convert_ids_to_tokens(self.end) + control_token(label)  # type: ignore[no-any-return]
+
+    def marked(self, example: Document) -> str:
+        """The text as it is learnt: after its condition, if it has one."""
+        if example.label is None or not self.conditions:
+            return example.text
+        self.condition_prefix(example.label)  # which must be known
+        return control_token(example.label) + example.text
+
+    def encode(self, examples: Sequence[Document] | Shards) -> Stream | Texts:
+        """Tokenise documents, once; of shards, which are tokenised, the marked texts with their ends are expected."""
+        size = self.max_length or BLOCK_SIZE
+        if isinstance(examples, Shards):
+            if not self.packing:
+                raise ValueError("shards hold one stream of text: leave packing on, or give documents")
+            return Stream(Windows(examples, size, stride=self.stride), examples.bytes / (len(examples) - 1))
+        rows = tokenised(self.tokenizer, [self.marked(one) for one in examples])
+        sizes = np.array([len(one.text.encode()) for one in examples], np.float64)
+        if self.packing:
+            windows = Windows(joined(rows, self.end), size, stride=self.stride)
+            return Stream(windows, sizes.sum() / (len(windows.ids) - 1))
+        whole = [np.concatenate([[self.end], row, [self.end]]) for row in rows]
+        kept = ragged([row[: size + 1] for row in whole])
+        lengths = np.array([len(row) for row in whole])
+        return Texts(kept, sizes * (kept.lengths - 1) / (lengths - 1), cut=int((lengths - kept.lengths).sum()))
+
+    def batch(self, items: Stream | Texts, indices: Indices, seed: int | None = None) -> Batch:
+        """Blocks of a stream or rows of texts; without a seed as they are scored, with one as they are learnt."""
+        if isinstance(items, Texts):
+            return self._padded(items, indices, seed)
+        if self.random_windows and seed is not None:
+            ids = items.windows.draw(indices, seed)
+            scored = np.ones(ids[:, 1:].shape, bool)
+        else:
+            ids, scored = items.windows.take(indices)
+        return language_batch(ids, scored, scored.sum(1) * items.bytes_per_token)
+
+    def _padded(self, items: Texts, indices: Indices, seed: int | None) -> Batch:
+        """What is padding is told by lengths, so that an end token learns even where it is the padding too."""
+        first = np.zeros(len(indices), int) if seed is None else drawn(2, indices, seed) * (items.lengths[indices] > 1)
+        table = items.rows.padded(indices, self.tokenizer.pad_token_id or 0).numpy()  # (B, T + 1)
+        places = np.minimum(np.arange(table.shape[1]) + first[:, None], table.shape[1] - 1)
+        ids = np.take_along_axis(table, places, 1)
+        real = np.arange(table.shape[1] - 1) < (items.lengths[indices] - first)[:, None]
+        batch = language_batch(ids, real, items.text_bytes[indices])
+        if not real.all():
+            batch.inputs["attention_mask"] = torch.from_numpy(real.astype(np.int64))
+        return batch
+
+    def loss(self, model: Any, batch: Batch) -> Tensor:
+        hidden = hidden_states(model, batch)
+        return self.summed(hidden, model.head, batch.targets["labels"], chunk=self.chunk)
+
+    def metrics(self, *, keep_examples: bool = False) -> "LanguageMetrics":
+        return LanguageMetrics(keep_examples=keep_examples)
+
+    def predict(
+        self,
+        model: Any,
+        inputs: Sequence[Any],
+        *,
+        condition: str | None = None,
+        return_full_text: bool = True,
+        batch_size: int = 32,
+        **settings: Any,
+    ) -> list[Any]:
+        """For each prompt a list of dicts with generated_text; `settings` are those of generate."""
+        prefix = "" if condition is None else self.condition_prefix(condition)
+        prompts = [as_text(one) for one in inputs]
+        if settings.get("seed") is not None:
+            batch_size = 1  # what is drawn depends on what else is in the batch
+        found: list[Any] = []
+        for start in range(0, len(prompts), batch_size):
+            some = prompts[start : start + batch_size]
+            written = generate(model, self.tokenizer, [prefix + prompt for prompt in some], **settings)
+            for prompt, texts in zip(some, written, strict=True):
+                read = len(self.tokenizer.decode(self._ids(prompt), skip_special_tokens=True))
+                before = prompt if return_full_text else ""
+                listed = [texts] if isinstance(texts, str) else texts
+                found.append([{"generated_text": before + text[read:]} for text in listed])
+        return found
+
+    def _ids(self, text: str) -> list[int]:
+        return self.tokenizer.encode(text, add_special_tokens=False)  # type: ignore[no-any-return]
+
+
+class LanguageMetrics:
+    """Loss, perplexity and accuracy a token, and bits a byte."""
+
+    def __init__(self, *, keep_examples: bool) -> None:
+        self.likelihood = Likelihood(keep_examples=keep_examples)
+
+    def update(self, model: Any, batch: Batch) -> None:
+        labels = batch.targets["labels"]
+        losses, right = judged(hidden_states(model, batch), model.head, labels)
+        self.likelihood.update(
+            losses.sum(1),
+            (labels != NO_TARGET).sum(1),
+            correct=right.sum(1),
+            text_bytes=batch.extra["text_bytes"],
+        )
+
+    def merge(self, other: "LanguageMetrics") -> None:
+        self.likelihood.merge(other.likelihood)
+
+    def compute(self) -> dict[str, float]:
+        return self.likelihood.compute()
+
+    def intervals(self) -> dict[str, Interval]:
+        return self.likelihood.intervals()
+
+    def report(self) -> dict[str, dict[str, float]]:
+        return {}
+
+
+def language_batch(ids: NDArray[np.int64], scored: NDArray[np.bool_], text_bytes: NDArray[np.float64]) -> Batch:
+    """Ids (B, T + 1) as inputs and the tokens after them; those that are not scored are no targets."""
+    labels = np.where(scored, ids[:, 1:], NO_TARGET)
+    return Batch(
+        {"input_ids": torch.from_numpy(ids[:, :-1].copy())},
+        {"labels": torch.from_numpy(labels)},
+        count=int(scored.sum()),
+        extra={"text_bytes": text_bytes},
+    )
+
+
+def hidden_states(model: Any, batch: Batch) -> Tensor:
+    """What the head reads (B, T, D); a recurrent model has a dropout before it."""
+    hidden: Tensor = model.encode(**batch.inputs)
+    return model.dropout(hidden) if hasattr(model, "dropout") else hidden
+
+
+def control_token(label: str) -> str:
+    return f"<|{label}|>"
+
+
+def conditions_of(tokenizer: Tokenizer) -> list[str]:
+    """The conditions whose tokens a tokenizer has; the end of a text looks like one and is none."""
+    named = {token for token in tokenizer.settings.names.values() if token}
+    marked = [token for token in tokenizer.settings.extra if token not in named]
+    return [token[2:-2] for token in marked if token == control_token(token[2:-2])]

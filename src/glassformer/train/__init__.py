@@ -1,0 +1,1 @@
+"""Training: the loop, optimisers and schedules, checkpoints, many processes."""

@@ -1,0 +1,295 @@
+"""fit: the one training loop. What a step does depends on its number alone, so that a run can be resumed exactly."""
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.data.batches import Indices, Prefetch, Schedule
+from glassformer.tasks.task import Task, evaluate
+
+from . import checkpoint
+from .averaging import Ema, average_states
+from .optimiser import build_optimiser
+from .plan import Plan
+from .processes import Processes
+from .schedule import Rate
+from .update import Stepper, Update, mixed, updates
+
+
+@dataclass
+class Progress:
+    """Where a run is: all that the next step depends on beside weights and optimiser, and the ledger."""
+
+    step: int = 0
+    best: float | None = None
+    best_step: int = 0
+    stale: int = 0  # evaluations since the best one
+    targets: int = 0  # since the last line of metrics
+    examples: int = 0
+    tokens: int = 0
+    padding: int = 0
+    seconds: float = 0.0
+    waited: float = 0.0  # seconds the model stood idle for want of a batch
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of metrics.jsonl: only what the same run would give again, so no times."""
+
+    step: int
+    epoch: int
+    values: dict[str, float]
+
+    def __str__(self) -> str:
+        return json.dumps({"step": self.step, "epoch": self.epoch, **self.values})
+
+
+class Listener(Protocol):
+    """Who wants to know how a run goes."""
+
+    def begin(self, total: int, done: int) -> None: ...
+
+    def stepped(self, progress: Progress) -> None: ...
+
+    def line(self, line: Line) -> None: ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to."""
+
+    progress: Progress
+    total: int
+    metrics: dict[str, float]
+    stopped: bool  # by Ctrl-C, before its end
+
+
+@dataclass
+class Fit:
+    """A run under way. `save` writes the model as the run folder is to hold it."""
+
+    model: nn.Module
+    task: Task[Any, Any]
+    plan: Plan
+    train: Any
+    dev: Any | None
+    folder: Path
+    save: Callable[[nn.Module], object]
+    listener: Listener
+    processes: Processes = field(default_factory=Processes)
+
+    def __post_init__(self) -> None:
+        plan = self.plan
+        name = plan.metric or self.task.metric
+        self.metric, self.lower = name.removeprefix("-"), name.startswith("-")
+        self.schedule = Schedule(self.train.lengths, plan.budget, seed=plan.seed)
+        self.total = plan.steps or self.schedule.steps(plan.epochs or 1)
+        self.optimiser = build_optimiser(
+            self.model,
+            lr=plan.lr,
+            weight_decay=plan.weight_decay,
+            betas=(plan.beta1, plan.beta2),
+            eps=plan.eps,
+            layer_decay=plan.layer_decay,
+        )
+        self.rate = Rate(plan.schedule, total=self.total, warmup=plan.warmup, final=plan.final_lr, lower=self.lower)
+        self.stepper = Stepper(self.model, self.task, plan, self.optimiser, self.processes)
+        self.ema = Ema(self.model, plan.ema) if plan.ema else None
+        self.progress, self.metrics = Progress(), dict[str, float]()
+        self.window: Tensor | float = 0.0  # the loss since the last line of metrics, still on the device
+        self.unchecked: tuple[Tensor, Indices] | None = None  # a loss that no one has looked at yet
+
+    def run(self, *, resume: bool = False) -> Outcome:
+        """Train to the end, or until Ctrl-C."""
+        size = self._restore() if resume else 0
+        self.lines = checkpoint.MetricsFile(self.folder / "metrics.jsonl", size=size) if self.processes.first else None
+        self.listener.begin(self.total, self.progress.step)
+        after = self.progress.step
+        feed = Prefetch(updates(self.task, self.train, self.schedule, self.plan, after=after, processes=self.processes))
+        self.model.train()
+        stopped = False
+        try:
+            with _ctrl_c() as asked:
+                while not (stopped or self._is_over()):
+                    stopped = self._turn(feed, asked)
+        finally:
+            feed.close()
+        if stopped:
+            self._checkpoint()
+        else:
+            self._finish()
+        return Outcome(self.progress, self.total, self.metrics, stopped)
+
+    def _is_over(self) -> bool:
+        stalled = self.plan.patience is not None and self.progress.stale >= self.plan.patience
+        return stalled or self.progress.step >= self.total
+
+    def _turn(self, feed: Prefetch[Update], asked: Callable[[], bool]) -> bool:
+        """One step and what is due after it; whether some process was asked to stop."""
+        began, waited, at = time.perf_counter(), feed.waited, self.progress
+        update = next(feed)
+        counts = self.processes.totals(update.count, update.tokens, update.padding, asked())
+        count, tokens, padding, stop = map(int, counts)
+        torch.manual_seed(mixed(self.plan.seed, at.step, self.processes.number))
+        loss, norm = self.stepper(update, max(1, count), self.rate(at.step))
+        if self.ema is not None:
+            self.ema.update(self.model)
+        self._look_at_the_loss()
+        self.unchecked = loss, update.turn.indices
+        self.window = self.window + loss.double()
+        at.step += 1
+        at.targets, at.tokens, at.padding = at.targets + count, at.tokens + tokens, at.padding + padding
+        at.examples += len(update.turn.indices)
+        at.waited += feed.waited - waited
+        self._after(update, norm)
+        at.seconds += time.perf_counter() - began
+        self.listener.stepped(at)
+        return bool(stop)
+
+    def _after(self, update: Update, norm: Tensor) -> None:
+        """Lines, evaluations and checkpoints, when they are due."""
+        step, plan, last = self.progress.step, self.plan, self.progress.step == self.total
+        if step % plan.log_every == 0 or last:
+            self._log(update.turn.epoch, norm)
+        evaluates = last or (update.turn.closes_epoch if plan.eval_every is None else step % plan.eval_every == 0)
+        if evaluates and self.dev is not None:
+            self._evaluate(update.turn.epoch)
+        if evaluates if plan.save_every is None else (step % plan.save_every == 0 or last):
+            self._checkpoint()
+
+    def _log(self, epoch: int, norm: Tensor) -> None:
+        at = self.progress
+        (loss,) = self.processes.totals(float(self.window))
+        rate = self.rate(at.step - 1) * self.plan.lr
+        values = {"loss": loss / max(1, at.targets), "lr": rate, "grad_norm": float(norm), "tokens": at.tokens}
+        self._write(Line(at.step, epoch, values))
+        at.targets, self.window = 0, 0.0
+
+    def _write(self, line: Line) -> None:
+        if self.lines is not None:
+            self.lines.add(str(line))
+        self.listener.line(line)
+
+    def _evaluate(self, epoch: int) -> None:
+        """Score the dev split with the weights that would be saved, and save them if none were better."""
+        at = self.progress
+        with self._weights_to_keep():
+            self.metrics = self._score()
+            self._write(Line(at.step, epoch, {f"dev_{name}": value for name, value in self.metrics.items()}))
+            if self.metric not in self.metrics:
+                known = ", ".join(self.metrics)
+                raise ValueError(f"there is no metric {self.metric!r} to judge by; this task has: {known}")
+            value = self.metrics[self.metric]
+            self.rate.heard(value)
+            at.stale += 1
+            if at.best is None or (value < at.best if self.lower else value > at.best):
+                at.best, at.best_step, at.stale = value, at.step, 0
+                if self.plan.keep == "best":
+                    self._save()
+
+    def _score(self) -> dict[str, float]:
+        place = (self.processes.number, self.processes.count)
+        sheets = self.processes.gathered(
+            evaluate(self.model, self.task, self.dev, budget=self.plan.budget, share=place)
+        )
+        for other in sheets[1:]:
+            sheets[0].merge(other)
+        return sheets[0].compute()  # type: ignore[no-any-return]
+
+    def _weights_to_keep(self) -> Any:
+        return nullcontext() if self.ema is None else self.ema.swapped(self.model)
+
+    def _save(self) -> None:
+        if self.processes.first:
+            self.save(self.model)
+
+    def _look_at_the_loss(self) -> None:
+        """Stop at the first loss that is no number; one step late, so that a GPU need not be waited for."""
+        if self.unchecked is None:
+            return
+        (loss, indices), self.unchecked = self.unchecked, None
+        if not bool(loss.isfinite()):
+            shown = ", ".join(map(str, indices[:8].tolist())) + (", …" if len(indices) > 8 else "")
+            raise ValueError(
+                f"the loss of step {self.progress.step} is {float(loss)}: it came with training examples {shown}; "
+                "lower lr, set clip, or look at these examples"
+            )
+
+    def _checkpoint(self) -> None:
+        self._look_at_the_loss()
+        at = self.progress
+        losses = self.processes.gathered(float(self.window))  # each process has a window of its own
+        if self.lines is None:
+            return
+        state = {
+            "progress": asdict(at),
+            "losses": losses,
+            "model": self.model.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "rate": self.rate.state(),
+            "scaler": self.stepper.scaler.state_dict(),
+            "ema": None if self.ema is None else self.ema.state(),
+            "metrics": self.metrics,
+            "metrics_size": self.lines.size,
+        }
+        checkpoint.save(self.folder, at.step, state, keep=self.plan.average)
+
+    def _restore(self) -> int:
+        """Go back to the last checkpoint; how many bytes of metrics.jsonl were written by then."""
+        paths = checkpoint.found(self.folder)
+        if not paths:
+            return 0
+        state = checkpoint.load(paths[-1])
+        self.model.load_state_dict(state["model"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.rate.restore(state["rate"])
+        self.stepper.scaler.load_state_dict(state["scaler"])
+        if self.ema is not None:
+            self.ema.restore(state["ema"])
+        self.progress, self.metrics = Progress(**state["progress"]), state["metrics"]
+        self.window = sum(state["losses"][self.processes.number :: self.processes.count])
+        return int(state["metrics_size"])
+
+    def _finish(self) -> None:
+        """Leave in the run folder what it is to hold: the best, the last, or the mean of the last weights."""
+        self._look_at_the_loss()
+        if self.plan.average > 1:
+            paths = checkpoint.found(self.folder)
+            self.processes.gathered(None)  # all files are there
+            self.model.load_state_dict(average_states([checkpoint.load(path)["model"] for path in paths]))
+            if self.dev is not None:
+                self.metrics = self._score()
+                self._write(Line(self.progress.step, -1, {f"averaged_{k}": v for k, v in self.metrics.items()}))
+            self._save()
+        elif self.plan.keep == "last" or self.dev is None:
+            with self._weights_to_keep():
+                self._save()
+
+
+@contextmanager
+def _ctrl_c() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C asks for a stop after the step; a second one stops at once."""
+    asked = False
+
+    def hear(*_: object) -> None:
+        nonlocal asked
+        asked = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    try:
+        before = signal.signal(signal.SIGINT, hear)
+    except ValueError:  # not the main thread: nobody types there
+        yield lambda: False
+        return
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)

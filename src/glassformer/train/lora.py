@@ -1,0 +1,161 @@
+"""LoRA (Hu et al. 2021): linear layers stay as they are and learn a low-rank correction beside them.
+
+A transform of the model before it is trained; `merge` makes it the plain architecture again.
+"""
+
+import math
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from glassformer.blocks.alignment import ConcatScore
+
+from .freeze import Trained, matching, trained
+
+QUERIES_AND_VALUES = "*attention.query,*attention.value"
+ADAPTERS = (".lora_down", ".lora_up")
+HEADS = ("head", "pooler")  # what may be new, and so is trained whole
+
+
+class LoraLinear(nn.Linear):
+    """W x + b + α/r · U D x, with D (r, in) random and U (out, r) zero at first: at the start nothing is changed.
+
+    W and b are the very tensors of the layer it replaces, under their old names.
+    """
+
+    def __init__(self, base: nn.Linear, *, rank: int, alpha: float, dropout: float) -> None:
+        _become(self, base)
+        self.scale, self.dropout = alpha / rank, dropout
+        self.lora_down = nn.Parameter(self.weight.new_empty(rank, self.in_features))
+        self.lora_up = nn.Parameter(self.weight.new_zeros(self.out_features, rank))
+        nn.init.kaiming_uniform_(self.lora_down, a=math.sqrt(5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        narrow = F.linear(F.dropout(x, self.dropout, self.training), self.lora_down) * self.scale  # (…, r)
+        return super().forward(x) + F.linear(narrow, self.lora_up)
+
+    @torch.no_grad()
+    def merged(self) -> nn.Linear:
+        """A plain layer, in which W holds the correction; computed in float64, so that little is lost."""
+        correction = self.lora_up.double() @ self.lora_down.double() * self.scale
+        self.weight.copy_(self.weight.double() + correction)
+        plain = nn.Linear.__new__(nn.Linear)
+        _become(plain, self)
+        return plain
+
+
+def _become(new: nn.Linear, old: nn.Linear) -> None:
+    """Take over a layer's tensors; nn.Linear's own start would draw new ones."""
+    nn.Module.__init__(new)
+    new.in_features, new.out_features = old.in_features, old.out_features
+    new.weight, new.bias = old.weight, old.bias
+    new.train(old.training)
+
+
+def add_lora(
+    model: nn.Module,
+    targets: str = QUERIES_AND_VALUES,
+    *,
+    rank: int = 8,
+    alpha: float = 16.0,
+    dropout: float = 0.0,
+    whole: str | None = None,
+) -> Trained:
+    """Put adapters beside the linear layers that `targets` names, in `freeze`'s patterns, and freeze the rest.
+
+    Beside them only `whole` is trained: by default the head and the pooler, but for what was frozen before and for
+    tensors that they share with the body.
+    """
+    _check(model, rank=rank, alpha=alpha, dropout=dropout)
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    kept = _heads(parameters) if whole is None else _all_matching(parameters, whole)
+    names = _all_matching(_adaptable(model, parameters, kept), targets)
+    model.requires_grad_(False)
+    for name in kept:
+        parameters[name].requires_grad_(True)
+    for name in names:
+        base = model.get_submodule(name)
+        assert isinstance(base, nn.Linear)
+        _place(model, name, LoraLinear(base, rank=rank, alpha=alpha, dropout=dropout))
+    return trained(model)
+
+
+def merge(model: nn.Module) -> nn.Module:
+    """Add every adapter to its layer, in place: the plain architecture again, all of it trainable."""
+    adapted = [(name, part) for name, part in model.named_modules() if isinstance(part, LoraLinear)]
+    for name, part in adapted:
+        _place(model, name, part.merged())
+    return model.requires_grad_(True) if adapted else model
+
+
+def adapter_state(model: nn.Module) -> dict[str, Tensor]:
+    """A copy of the adapters, and of what is trained with them: all that tells this model from the one it began as."""
+    return {name: tensor.detach().clone() for name, tensor in _learnt(model).items()}
+
+
+@torch.no_grad()
+def set_adapter_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Give a model with the same adapters what `adapter_state` gave."""
+    ours = {name: tuple(tensor.shape) for name, tensor in _learnt(model).items()}
+    theirs = {name: tuple(tensor.shape) for name, tensor in state.items()}
+    if different := [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]:
+        first = different[0]
+        raise ValueError(
+            f"these adapters are for another model: {len(different)} tensors differ, first {first}, "
+            f"{ours.get(first, 'absent')} here and {theirs.get(first, 'absent')} there; add_lora with the same settings"
+        )
+    for name, tensor in _learnt(model).items():
+        tensor.copy_(state[name])
+
+
+def _learnt(model: nn.Module) -> dict[str, Tensor]:
+    return {
+        name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad or name.endswith(ADAPTERS)
+    }
+
+
+def _all_matching(names: Mapping[str, object], patterns: str) -> list[str]:
+    found = (name for pattern in patterns.split(",") for name in matching(names, pattern.strip()))
+    return list(dict.fromkeys(found))
+
+
+def _heads(parameters: Mapping[str, Tensor]) -> list[str]:
+    """The tensors of head and pooler that no other part holds, but for those that were frozen before."""
+    body = {id(tensor) for name, tensor in parameters.items() if name.split(".")[0] not in HEADS}
+    return [name for name, tensor in parameters.items() if tensor.requires_grad and id(tensor) not in body]
+
+
+def _adaptable(model: nn.Module, parameters: Mapping[str, Tensor], kept: list[str]) -> dict[str, nn.Linear]:
+    """The linear layers below the head that are not trained whole."""
+    whole = {id(parameters[name]) for name in kept}
+    holders = [id(tensor) for tensor in parameters.values()]
+    found = {}
+    for path, part in model.named_modules():
+        for name, child in part.named_children():
+            full = f"{path}.{name}".removeprefix(".")
+            if not isinstance(child, nn.Linear) or full.split(".")[0] == "head" or id(child.weight) in whole:
+                continue
+            alone = holders.count(id(child.weight)) == 1  # else merging would change another layer as well
+            if alone and not isinstance(part, ConcatScore):  # which takes its weight past the layer
+                found[full] = child
+    if not found:
+        raise ValueError(f"a {type(model).__name__} has no linear layer for an adapter; freeze parts of it instead")
+    return found
+
+
+def _place(model: nn.Module, name: str, part: nn.Module) -> None:
+    path, _, attribute = name.rpartition(".")
+    setattr(model.get_submodule(path), attribute, part)
+
+
+def _check(model: nn.Module, *, rank: int, alpha: float, dropout: float) -> None:
+    if rank < 1:
+        raise ValueError(f"rank must be at least 1, not {rank}; 8 is usual")
+    if not alpha > 0:
+        raise ValueError(f"alpha must be above 0, not {alpha}; twice the rank is usual")
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout must be at least 0 and below 1, not {dropout}")
+    if any(isinstance(part, LoraLinear) for part in model.modules()):
+        raise ValueError("the model has adapters already; merge them first")

@@ -1,0 +1,71 @@
+"""One process or many: the same loop under `torchrun`, each process with its share of every batch."""
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+
+class Processes:
+    """This process's place among all; alone it is number 0 of 1, and nothing is exchanged."""
+
+    def __init__(self) -> None:
+        self.number = dist.get_rank() if dist.is_initialized() else 0
+        self.count = dist.get_world_size() if dist.is_initialized() else 1
+
+    @property
+    def first(self) -> bool:
+        """The one that writes files and speaks."""
+        return self.number == 0
+
+    def wrap(self, objective: nn.Module) -> nn.Module:
+        """Average the gradients of all processes as they come."""
+        if self.count == 1:
+            return objective
+        return nn.parallel.DistributedDataParallel(objective)
+
+    def apart(self, objective: nn.Module, *, last: bool) -> AbstractContextManager[None]:
+        """Gradients are exchanged once for each batch, with its last micro-batch."""
+        if self.count == 1 or last:
+            return nullcontext()
+        return objective.no_sync()  # type: ignore[operator, no-any-return]
+
+    def totals(self, *values: float) -> list[float]:
+        """The sums over all processes; numbers travel between CPUs, so that no GPU is waited for."""
+        if self.count == 1:
+            return list(values)
+        numbers = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(numbers)
+        return numbers.tolist()
+
+    def gathered(self, value: Any) -> list[Any]:
+        """Every process's value, in order."""
+        if self.count == 1:
+            return [value]
+        values: list[Any] = [None] * self.count
+        dist.all_gather_object(values, value)
+        return values
+
+
+@contextmanager
+def joined(device: torch.device) -> Iterator[Processes]:
+    """Join the other processes that torchrun has started, if it has."""
+    if "LOCAL_RANK" not in os.environ or dist.is_initialized():
+        yield Processes()
+        return
+    if device.type == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield Processes()
+    finally:
+        dist.destroy_process_group()
+
+
+def local_device(device: str) -> str:
+    """cuda under torchrun means this process's own GPU."""
+    return f"cuda:{os.environ['LOCAL_RANK']}" if device == "cuda" and "LOCAL_RANK" in os.environ else device

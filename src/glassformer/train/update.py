@@ -1,0 +1,106 @@
+"""One update: a batch in micro-batches, over any number of processes, with the gradient of the whole."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from glassformer.data.batches import Indices, Schedule, Turn, share_out
+from glassformer.tasks.task import Batch, Task
+
+from .plan import Plan
+from .processes import Processes
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Objective(nn.Module):
+    """A model and what is asked of it: a batch in, the summed loss out."""
+
+    def __init__(self, model: nn.Module, task: Task[Any, Any]) -> None:
+        super().__init__()
+        self.model = model
+        self.task = task
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.task.loss(self.model, batch)
+
+
+@dataclass(frozen=True)
+class Update:
+    """This process's micro-batches of one step; a part without examples has a batch that weighs nothing."""
+
+    turn: Turn
+    parts: list[tuple[Batch, float]]
+
+    @property
+    def count(self) -> int:
+        return sum(batch.count for batch, weight in self.parts if weight)
+
+    @property
+    def tokens(self) -> int:
+        return sum(batch.tokens for batch, weight in self.parts if weight)
+
+    @property
+    def padding(self) -> int:
+        return sum(batch.padding for batch, weight in self.parts if weight)
+
+
+def mixed(*numbers: int) -> int:
+    """One seed from several numbers."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
+
+
+def updates(
+    task: Task[Any, Any], items: Any, schedule: Schedule, plan: Plan, *, after: int, processes: Processes
+) -> Iterator[Update]:
+    """The updates that follow step `after`, without end."""
+    for turn in schedule.after(after):
+        parts = share_out(turn.indices, plan.accumulate * processes.count)[processes.number :: processes.count]
+        seed = mixed(plan.seed, turn.epoch)
+        yield Update(turn, [_part(task, items, part, turn.indices, seed) for part in parts])
+
+
+def _part(task: Task[Any, Any], items: Any, part: Indices, whole: Indices, seed: int) -> tuple[Batch, float]:
+    """Every process must take the same number of steps, so an empty part borrows an example and gives it no weight."""
+    return (task.batch(items, part, seed), 1.0) if len(part) else (task.batch(items, whole[:1], seed), 0.0)
+
+
+class Stepper:
+    """Takes updates: gradients of the whole batch, clipped, into the optimiser."""
+
+    def __init__(
+        self, model: nn.Module, task: Task[Any, Any], plan: Plan, optimiser: torch.optim.Optimizer, processes: Processes
+    ) -> None:
+        self.plan, self.optimiser, self.processes = plan, optimiser, processes
+        self.trained = [tensor for tensor in model.parameters() if tensor.requires_grad]
+        self.device = self.trained[0].device
+        self.objective = processes.wrap(Objective(model, task))
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=plan.precision == "fp16")
+        self.rates = [group["lr"] for group in optimiser.param_groups]
+
+    def __call__(self, update: Update, count: int, factor: float) -> tuple[Tensor, Tensor]:
+        """This process's share of the summed loss and the gradient's norm; `count` is of the targets of the whole."""
+        loss = torch.zeros((), device=self.device)
+        for place, (batch, weight) in enumerate(update.parts):
+            with self.processes.apart(self.objective, last=place + 1 == len(update.parts)):
+                part = self._loss(batch.to(self.device)) * weight
+                self.scaler.scale(part * (self.processes.count / count)).backward()  # processes are averaged: undo it
+            loss += part.detach()
+        self.scaler.unscale_(self.optimiser)
+        norm = torch.nn.utils.clip_grad_norm_(self.trained, self.plan.clip or float("inf"))
+        for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
+            group["lr"] = rate * factor
+        self.scaler.step(self.optimiser)
+        self.scaler.update()
+        self.optimiser.zero_grad(set_to_none=True)
+        return loss, norm
+
+    def _loss(self, batch: Batch) -> Tensor:
+        if self.plan.precision == "fp32":
+            return self.objective(batch)  # type: ignore[no-any-return]
+        with torch.autocast(self.device.type, DTYPES[self.plan.precision]):
+            return self.objective(batch)  # type: ignore[no-any-return]

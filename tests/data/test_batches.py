@@ -1,0 +1,116 @@
+"""Batches: every example once, under the budget, the same for a seed; and a prefetcher that loses nothing."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glassformer.data.batches import Budget, Prefetch, Schedule, in_order, share_out, shuffled
+from glassformer.data.ragged import Ragged
+
+LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=300).map(lambda sizes: np.array(sizes, np.int64))
+BUDGETS = st.one_of(
+    st.builds(Budget, rows=st.integers(1, 40)),
+    st.builds(Budget, tokens=st.integers(1, 300)),
+)
+
+
+@given(LENGTHS, BUDGETS, st.integers(0, 5), st.integers(0, 3))
+def test_every_example_once_and_never_over_the_budget(lengths, budget, seed, epoch):
+    for batches in (in_order(lengths, budget), shuffled(lengths, budget, seed=seed, epoch=epoch)):
+        assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
+        for batch in batches:
+            if budget.rows is not None:
+                assert len(batch) <= budget.rows
+            else:
+                assert len(batch) == 1 or int(lengths[batch].max()) * len(batch) <= budget.tokens
+
+
+def test_epochs_and_seeds_differ_and_repeat():
+    lengths = np.arange(1, 200)
+
+    def order(seed, epoch):
+        return np.concatenate(shuffled(lengths, Budget(rows=8), seed=seed, epoch=epoch)).tolist()
+
+    assert order(0, 0) == order(0, 0)
+    assert len({tuple(order(seed, epoch)) for seed in range(3) for epoch in range(3)}) == 9
+
+
+def test_buckets_waste_little():
+    lengths = np.random.default_rng(0).integers(1, 100, 20_000)
+
+    def padding(batches):
+        places = sum(int(lengths[one].max()) * len(one) for one in batches)
+        return 1 - lengths.sum() / places
+
+    arrival = [np.arange(start, start + 32) for start in range(0, 20_000, 32)]
+    assert padding(shuffled(lengths, Budget(rows=32), seed=0, epoch=0)) < 0.03 < 0.4 < padding(arrival)
+
+
+@given(LENGTHS, BUDGETS, st.integers(0, 40))
+def test_a_schedule_can_be_entered_at_any_step(lengths, budget, step):
+    schedule = Schedule(lengths, budget, seed=3)
+    turns = schedule.after(0)
+    walked = [next(turns) for _ in range(step + 3)]
+    entered = schedule.after(step)
+    for expected in walked[step:]:
+        found = next(entered)
+        assert found.epoch == expected.epoch
+        assert found.closes_epoch == expected.closes_epoch
+        np.testing.assert_array_equal(found.indices, expected.indices)
+
+
+@given(LENGTHS, BUDGETS, st.integers(1, 3))
+def test_steps_counts_the_batches_of_whole_epochs(lengths, budget, epochs):
+    schedule = Schedule(lengths, budget, seed=1)
+    assert schedule.steps(epochs) == sum(len(schedule.epoch(number)) for number in range(epochs))
+
+
+@given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 8))
+def test_shares_add_up(indices, parts):
+    shares = share_out(np.array(indices, np.int64), parts)
+    assert len(shares) == parts
+    assert sorted(np.concatenate(shares).tolist()) == sorted(indices)
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+@pytest.mark.parametrize(("rows", "tokens"), [(None, None), (1, 1), (0, None), (None, -1)])
+def test_a_budget_is_one_positive_number(rows, tokens):
+    with pytest.raises(ValueError, match="batch_"):
+        Budget(rows, tokens)
+
+
+def test_prefetch_keeps_order_and_passes_faults_on():
+    def source():
+        yield from range(50)
+        raise ValueError("broken data")
+
+    feed = Prefetch(source())
+    assert [next(feed) for _ in range(50)] == list(range(50))
+    with pytest.raises(ValueError, match="broken data"):
+        next(feed)
+    feed.close()
+    assert feed.waited >= 0
+
+
+def test_prefetch_ends_and_leaves_no_thread():
+    before = threading.active_count()
+    assert list(Prefetch(iter([1, 2]))) == [1, 2]
+    endless = Prefetch(iter(int, 1))
+    next(endless)
+    endless.close()
+    assert threading.active_count() == before
+
+
+@given(st.lists(st.lists(st.integers(0, 99), max_size=9), min_size=1, max_size=20), st.data())
+def test_ragged_rows_come_back_padded(rows, data):
+    ragged = Ragged.of(rows)
+    indices = np.array(data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=9)), np.int64)
+    table, mask = ragged.padded(indices, 7), ragged.mask(indices)
+    assert table.shape == mask.shape == (len(indices), max(len(rows[i]) for i in indices))
+    for line, real, index in zip(table, mask.bool(), indices, strict=True):
+        assert line[real].tolist() == rows[index] == ragged[index].tolist()
+        assert torch.equal(line[~real], torch.full_like(line[~real], 7))
