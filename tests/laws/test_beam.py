@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from families import CASES, random_model, settings_of
-from glassformer.generate.search import Prompt, beams
+from glassformer.generate.beams import beams
+from glassformer.generate.job import Job, Prompt
 from glassformer.generate.settings import Settings
 
 GENERATING = [(name, head) for name, head in CASES if str(head).endswith("generation")]
@@ -50,7 +51,7 @@ def test_wide_beam_is_exhaustive(model_type, head, data, penalty, early):
         early_stopping=early, pad_token_id=0,
     )  # fmt: skip
     with torch.no_grad():
-        found = beams(model, prompt, request, lambda _ids, scores: scores, torch.Generator())
+        found = beams(model, Job.of(prompt, request))
         expected = exhaustive(model, source, prompt.written, penalty)
     for row, score, (best, words) in zip(found.sequences, found.scores, expected, strict=False):
         assert float(score) == pytest.approx(best, abs=1e-4)

@@ -218,7 +218,9 @@ class Seq2Seq(nn.Module):
         return self.head(self.dropout(hidden))  # type: ignore[no-any-return]
 
     def state_bytes(self, rows: int, _length: int, source: tuple[int, int]) -> int:
-        memory = self.encoder.recurrent.output_width + (0 if self.decoder.attention is None else self.config.hidden_size)
+        memory = self.encoder.recurrent.output_width + (
+            0 if self.decoder.attention is None else self.config.hidden_size
+        )
         return self.decoder.recurrent.state_bytes(rows) + rows * source[1] * memory * self.head.weight.element_size()
 
     def _share(self) -> None:
