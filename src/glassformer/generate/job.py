@@ -70,7 +70,7 @@ class Job:
 
     def alone(self, row: int) -> "Job":
         """The same for one text, with the same clock and the same luck."""
-        job = Job.of(self.prompt.alone(row), self.settings, self.stop.decode)
+        job = Job.of(self.prompt.alone(row), replace(self.settings, max_time=None), self.stop.decode)
         return replace(job, stop=replace(job.stop, deadline=self.stop.deadline), generator=self.generator)
 
     @cached_property
@@ -80,8 +80,8 @@ class Job:
 
     @property
     def length(self) -> int:
-        """How many tokens will be read at most: the last one never is."""
-        return self.prompt.written.shape[1] + self.room - 1
+        """How many tokens will be read at most."""
+        return self.prompt.written.shape[1] + self.room - self.settings.unread
 
     def begin(self, model: Stepper[S], rows: int = 1) -> S:
         """The state before the prompt, once there is memory for `rows` sequences of each text."""

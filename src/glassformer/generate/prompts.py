@@ -92,11 +92,11 @@ def _encoded(
 
 
 def _prompt_room(request: Settings, limit: int | None) -> int | None:
-    """How long a prompt may be, beside the tokens that are to follow it; the last of them is never read."""
+    """How long a prompt may be, beside the tokens that are to follow it."""
     if limit is None:
         return None
     new = request.max_new_tokens or (1 if request.max_length else min(DEFAULT_ROOM, limit // 2))
-    return limit + 1 - new
+    return limit + request.unread - new
 
 
 def _cut(
@@ -117,7 +117,7 @@ def _within(request: Settings, prompt: int, limit: int | None) -> Settings:
     """Where no length was asked for, as much as fits into the model's positions, at most 50 tokens."""
     if limit is None:
         return request
-    room = limit - prompt + 1  # the last token is never read
+    room = limit - prompt + request.unread
     if room < 1:
         raise ValueError(
             f"the prompt has {prompt} tokens and the model {limit} positions; shorten the prompt, "

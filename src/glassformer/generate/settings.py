@@ -94,16 +94,18 @@ class Settings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
+        if self.top_logprobs < 0:
+            raise ValueError(f"top_logprobs must be at least 0, not {self.top_logprobs}")
         if self.max_time is not None and self.max_time <= 0:
             raise ValueError(f"max_time must be above 0 seconds, not {self.max_time}")
         if self.early_stopping not in (True, False, "never"):
             raise ValueError(f"early_stopping must be True, False or 'never', not {self.early_stopping!r}")
         if "" in self.stops:
             raise ValueError("a stop string is empty, which every text holds; leave it out")
-        if self.num_return_sequences > self.num_beams and not self.do_sample:
+        if self.num_return_sequences > self.num_beams and (self.num_beams > 1 or not self.do_sample):
             raise ValueError(
                 f"{self.num_return_sequences} different answers need num_beams={self.num_return_sequences} or more, "
-                "or do_sample=True"
+                "or do_sample=True without beams"
             )
         self._check_strategy()
         return self
@@ -153,6 +155,11 @@ class Settings:
         if self.num_beam_groups > 1:
             return "diverse"
         return "beam" if self.num_beams > 1 else "sample" if self.do_sample else "greedy"
+
+    @property
+    def unread(self) -> int:
+        """How many of the last tokens the model never reads: one, unless it looks ahead."""
+        return 0 if self.strategy == "contrastive" else 1
 
     @property
     def phrases(self) -> list[Sequence[Ids]]:

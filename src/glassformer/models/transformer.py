@@ -143,7 +143,7 @@ class DecoderState:
         count = len(self.sources[0][0])
         sharing = self.cache.rows // count
         owners = rows // sharing
-        for width in (sharing, max(1, len(rows) // count), 1):
+        for width in sorted({sharing, max(1, len(rows) // count), 1}, reverse=True):
             chosen = owners[::width]
             if len(rows) % width == 0 and torch.equal(chosen.repeat_interleave(width), owners):
                 break
