@@ -69,6 +69,32 @@ def _plain(model):
     return model
 
 
+ONE_TEXT_WAYS = [{}, {"num_beams": 2}, {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5}]
+ONE_TEXT_WAYS += [{"penalty_alpha": 0.4, "top_k": 3}]
+
+
+@pytest.mark.parametrize("way", ONE_TEXT_WAYS)
+def test_texts_that_have_ended_leave_the_batch(way):
+    """And the filters that look at a source keep to the texts that stay."""
+    chosen = {"vocab_size": 41, "d_model": 12, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8}
+    chosen |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "decoder_ffn_dim": 8}
+    chosen |= {"max_position_embeddings": 40, "tie_word_embeddings": False}
+    model = random_model("glassformer-transformer", "text2text-generation", chosen)
+    rows = sequences(5, lengths=(5, 11, 2, 8, 3, 9))
+    ids, mask = padded_left(rows)
+    request = {"max_new_tokens": 12, "decoder_start_token_id": 1, "pad_token_id": 0, "early_stopping": True, **way}
+    request |= {"encoder_repetition_penalty": 1.4, "encoder_no_repeat_ngram_size": 2, "repetition_penalty": 1.2}
+    free = gf.generate(model, None, ids, attention_mask=mask, eos_token_id=[10**6], **request)
+    request["eos_token_id"] = [*range(20, 26), free[0, 3].item()]
+    fed, hidden_step = [], model.hidden_step
+    model.hidden_step = lambda new, state: (fed.append(len(new)), hidden_step(new, state))[1]
+    together = gf.generate(model, None, ids, attention_mask=mask, **request)
+    assert fed[-1] <= max(fed) // 2
+    for row, text in zip(rows, together.tolist(), strict=True):
+        alone = gf.generate(model, None, torch.tensor([row]), **request)[0].tolist()
+        assert text == alone + [0] * (len(text) - len(alone))
+
+
 def test_it_stops_when_every_row_has_ended():
     model = random_model("glassformer-rnn", "text-generation", {"vocab_size": 9, "hidden_size": 8})
     prompt = torch.tensor([[5, 6]])
