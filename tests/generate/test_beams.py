@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.testing import assert_close
 
 import glassformer as gf
 from families import SMALL_GPT, random_model, sequences, settings_of
@@ -72,15 +73,10 @@ def test_diverse_beams_are_the_textbook(model_type, head, data, seed):
         diversity_penalty=options["penalty"], length_penalty=options["length_penalty"],
         early_stopping=options["early"], num_return_sequences=number, **REQUEST,
     )  # fmt: skip
-    at = found.sequences.shape[1] - found.logprobs.shape[1]
     for place, row in enumerate(rows):
         expected = textbook(model, row, groups=groups, width=width, **options)[:number]
         part = slice(place * number, (place + 1) * number)
-        texts = [
-            tuple(text[at : at + length].tolist())
-            for text, length in zip(found.sequences[part], found.lengths[part], strict=True)
-        ]
-        assert texts == [ids[len(begun(model, row)) :] for _, ids in expected]
+        assert new_texts(found)[part] == [ids[len(begun(model, row)) :] for _, ids in expected]
         assert found.sequences_scores[part].tolist() == pytest.approx([score for score, _ in expected], abs=1e-4)
 
 
@@ -96,6 +92,11 @@ def test_a_penalty_makes_groups_differ():
 
 
 WORDS, SHORT = 4, 4
+
+
+def new_texts(found):
+    at = found.sequences.shape[1] - found.logprobs.shape[1]
+    return [tuple(text[at : at + n].tolist()) for text, n in zip(found.sequences, found.lengths, strict=True)]
 
 
 def holds(text, phrase):
@@ -134,9 +135,7 @@ def test_wide_constrained_beams_are_exhaustive(model_type, head, constraints, da
         model, None, torch.tensor([row]), num_beams=WORDS**SHORT, num_return_sequences=len(expected),
         constraints=[DisjunctiveConstraint(options) for options in constraints], **REQUEST | {"max_new_tokens": SHORT},
     )  # fmt: skip
-    at = found.sequences.shape[1] - found.logprobs.shape[1]
-    texts = [tuple(text[at : at + n].tolist()) for text, n in zip(found.sequences, found.lengths, strict=True)]
-    assert texts == [words for _, words in expected]
+    assert new_texts(found) == [words for _, words in expected]
     assert found.sequences_scores.tolist() == pytest.approx([score for score, _ in expected], abs=1e-4)
 
 
@@ -151,17 +150,18 @@ def test_few_beams_still_write_every_phrase(model_type, head, data, seed):
     phrase = st.lists(st.integers(4, 9), min_size=1, max_size=3)
     words = data.draw(st.lists(phrase | st.lists(phrase, min_size=1, max_size=3), min_size=1, max_size=3))
     options = [word if isinstance(word[0], list) else [word] for word in words]
-    least = sum(min(map(len, each)) for each in options)
-    request = REQUEST | {"force_words_ids": words, "max_new_tokens": least + data.draw(st.sampled_from([0, 1, 5]))}
+    least, spare = sum(min(map(len, each)) for each in options), data.draw(st.sampled_from([0, 1, 5]))
+    request = REQUEST | {"force_words_ids": words, "max_new_tokens": least + spare}
     request["num_beams"] = data.draw(st.integers(2, 4))
+    request["num_return_sequences"] = number = request["num_beams"] if spare else 1  # else there may be but one
     found = gf.generate(model, None, ids, attention_mask=mask, **request)
-    at = found.sequences.shape[1] - found.logprobs.shape[1]
     for place, row in enumerate(rows):
-        text = tuple(found.sequences[place, at : at + found.lengths[place]].tolist())
-        assert all(any(holds(text, phrase) for phrase in each) for each in options)
         alone = gf.generate(model, None, torch.tensor([row]), **request)
-        assert alone.sequences[0, alone.sequences.shape[1] - alone.logprobs.shape[1] :].tolist() == list(text)
-        assert float(alone.sequences_scores) == pytest.approx(float(found.sequences_scores[place]), abs=1e-4)
+        part = slice(place * number, (place + 1) * number)
+        assert new_texts(alone) == new_texts(found)[part]
+        for text in new_texts(alone):
+            assert all(any(holds(text, phrase) for phrase in each) for each in options)
+        assert_close(alone.sequences_scores, found.sequences_scores[part], atol=1e-4, rtol=1e-4)
 
 
 def test_more_beams_find_likelier_texts():
