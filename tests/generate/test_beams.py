@@ -10,8 +10,8 @@ from torch.testing import assert_close
 
 import glassformer as gf
 from families import SMALL_GPT, random_model, sequences, settings_of
-from generators import GENERATING, begun, next_logs, padded_left, tiny, unforced
-from glassformer.generate.constraints import DisjunctiveConstraint, PhrasalConstraint
+from generators import GENERATING, begun, next_logs, padded_left, sharp, tiny, unforced
+from glassformer.generate.constraints import DisjunctiveConstraint, PhrasalConstraint, Phrases
 
 END, NEW = 3, 5
 REQUEST = {
@@ -54,11 +54,11 @@ def textbook(model, row, *, groups, width, **options):
 
 
 @pytest.mark.parametrize(("model_type", "head"), GENERATING)
-@settings(max_examples=4)
+@settings(max_examples=8)
 @given(data=st.data(), seed=st.integers(0, 99))
 def test_diverse_beams_are_the_textbook(model_type, head, data, seed):
     """From a left-padded batch, whose prompts end at different times."""
-    model = unforced(random_model(model_type, head, data.draw(settings_of(model_type)), seed))
+    model = sharp(unforced(random_model(model_type, head, data.draw(settings_of(model_type)), seed)))
     rows = sequences(seed, lengths=(5, 2, 8))
     ids, mask = padded_left(rows)
     groups, width = data.draw(st.sampled_from([(2, 1), (2, 2), (3, 2)]))
@@ -67,7 +67,7 @@ def test_diverse_beams_are_the_textbook(model_type, head, data, seed):
         "length_penalty": data.draw(st.sampled_from([0.0, 1.0])),
         "early": data.draw(st.booleans()),
     }
-    number = data.draw(st.integers(1, groups * width))
+    number = groups * width
     found = gf.generate(
         model, None, ids, attention_mask=mask, num_beams=groups * width, num_beam_groups=groups,
         diversity_penalty=options["penalty"], length_penalty=options["length_penalty"],
@@ -162,6 +162,20 @@ def test_few_beams_still_write_every_phrase(model_type, head, data, seed):
         for text in new_texts(alone):
             assert all(any(holds(text, phrase) for phrase in each) for each in options)
         assert_close(alone.sequences_scores, found.sequences_scores[part], atol=1e-4, rtol=1e-4)
+
+
+@given(offers=st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=12), room=st.integers(0, 5))
+def test_offers_take_turns(offers, room):
+    """First what there is room for, dead ends last; within each the best of every need, the least need first."""
+    needed, alive = zip(*offers, strict=True)
+    phrases = Phrases.of([], torch.device("cpu"))
+    turns = phrases.turns(torch.tensor([alive]), torch.tensor([needed]), room)[0]
+    order = sorted(range(len(offers)), key=lambda place: -turns[place])
+    ranks = [sum(n == needed[place] and a for n, a in offers[:place]) for place in range(len(offers))]
+    expected = sorted(
+        (needed[place] > room, ranks[place], needed[place], place) for place in range(len(offers)) if alive[place]
+    )
+    assert order[: len(expected)] == [place for *_, place in expected]
 
 
 def test_more_beams_find_likelier_texts():

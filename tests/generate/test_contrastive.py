@@ -8,7 +8,7 @@ from torch.nn.functional import cosine_similarity
 
 import glassformer as gf
 from families import SMALL_GPT, random_model, sequences, settings_of
-from generators import GENERATING, begun, logits, padded_left, unforced
+from generators import GENERATING, begun, logits, padded_left, sharp, unforced
 
 NEW = 6
 REQUEST = {"max_new_tokens": NEW, "pad_token_id": 0, "decoder_start_token_id": 0}
@@ -54,6 +54,19 @@ def test_it_is_the_textbook(model_type, head, data, seed):
     for row, out in zip(rows, new.tolist(), strict=True):
         expected = textbook(model, row, alpha=alpha, k=k, end=end)
         assert out == expected + [0] * (len(out) - len(expected))
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "glassformer-rnn"])
+def test_padding_means_nothing(model_type):
+    """However much there is of it."""
+    chosen = SMALL_GPT if model_type == "gpt2" else {"vocab_size": 41, "hidden_size": 8, "embedding_size": 8}
+    request = REQUEST | {"penalty_alpha": 0.8, "top_k": 6, "eos_token_id": [10**6]}
+    for seed in range(15):
+        model = sharp(random_model(model_type, "text-generation", chosen, seed))
+        rows = sequences(seed, lengths=(2, 25))
+        ids, mask = padded_left(rows)
+        together = gf.generate(model, None, ids, attention_mask=mask, **request)[0, -NEW:]
+        assert together.tolist() == gf.generate(model, None, torch.tensor(rows[:1]), **request)[0, -NEW:].tolist()
 
 
 def test_the_penalty_ends_repetition():

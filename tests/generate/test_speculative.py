@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 
 import glassformer as gf
 from families import SMALL_GPT, random_model, sequences, settings_of, shake
-from generators import GENERATING, begun, logits, padded_left, unforced
+from generators import GENERATING, begun, logits, padded_left, sharp, unforced
 from glassformer.generate.pick import apply, warpers
 
 NEW = 9
@@ -120,7 +120,7 @@ CASES = {
 )
 def test_draws_follow_the_model_and_not_the_guesses(model_type, guessed):
     head = "text2text-generation" if model_type == "marian" else "text-generation"
-    model, draft = (random_model(model_type, head, CASES[model_type], seed) for seed in (1, 2))
+    model, draft = (sharp(random_model(model_type, head, CASES[model_type], seed), 2.5) for seed in (1, 2))
     row, chosen = [1, 2, 1, 3, 1], {"temperature": 1.3, "top_p": 0.95}
     expected = exact(model, row, chosen)
     request = {"max_new_tokens": LONG, "eos_token_id": [10**6], "decoder_start_token_id": 0, **chosen, "seed": 5}
@@ -133,7 +133,7 @@ def test_draws_follow_the_model_and_not_the_guesses(model_type, guessed):
     likely = [words for words, chance in expected.items() if chance * DRAWS >= 5]
     rest = 1 - sum(expected[words] for words in likely)
     seen = [counts[words] for words in likely] + [DRAWS - sum(counts[words] for words in likely)]
-    assert len(likely) > 8
+    assert len(likely) > 5
     assert not [words for words, chance in expected.items() if chance == 0 and counts[words]]
     if rest * DRAWS < 1:  # too few to be counted
         seen, likely, rest = seen[:-1], likely, 0
