@@ -8,15 +8,9 @@ from torch.testing import assert_close
 
 import glassformer as gf
 from families import SMALL_GPT, random_model, sequences, settings_of
-from glassformer.hub.registry import ARCHITECTURES
+from generators import GENERATING, padded_left, unforced
 from glassformer.text.train import train
 
-GENERATORS = [
-    (name, head)
-    for name, architecture in ARCHITECTURES.items()
-    for head in architecture.heads
-    if head in ("text-generation", "text2text-generation")
-]
 NEW = 6
 
 
@@ -30,14 +24,7 @@ def naive(model, ids, *, eos, source=None):
     return ids[0].tolist()
 
 
-def padded_left(rows):
-    longest = max(map(len, rows))
-    ids = torch.tensor([[0] * (longest - len(row)) + row for row in rows])
-    mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows])
-    return ids, mask
-
-
-@pytest.mark.parametrize(("model_type", "head"), GENERATORS)
+@pytest.mark.parametrize(("model_type", "head"), GENERATING)
 @settings(max_examples=6)
 @given(options=st.data(), seed=st.integers(0, 99))
 @torch.no_grad()
@@ -50,7 +37,7 @@ def test_greedy_is_the_naive_loop(model_type, head, options, seed):
     request = {"max_new_tokens": NEW, "decoder_start_token_id": 1, "pad_token_id": 0, "forced_eos_token_id": None}
     request["eos_token_id"] = [10**6]
     before = 1 if seq2seq else ids.shape[1]
-    free = gf.generate(_plain(model), None, ids, attention_mask=mask, **request)
+    free = gf.generate(unforced(model), None, ids, attention_mask=mask, **request)
     eos = free[0, before + 2].item()  # a token that some row surely writes
     written = gf.generate(model, None, ids, attention_mask=mask, **request | {"eos_token_id": eos})
     assert_close(written[:, :before], torch.ones_like(ids[:, :1]) if seq2seq else ids)
@@ -59,14 +46,6 @@ def test_greedy_is_the_naive_loop(model_type, head, options, seed):
         expected = naive(model, torch.tensor([known]), eos=eos, source=torch.tensor([row]) if seq2seq else None)
         new = expected[len(known) :]
         assert out[before:] == new + [0] * (written.shape[1] - before - len(new))
-
-
-def _plain(model):
-    """Without the end that its config may force."""
-    model.generation_config = {}
-    if getattr(model.config, "forced_eos_token_id", None) is not None:
-        object.__setattr__(model.config, "forced_eos_token_id", None)
-    return model
 
 
 ONE_TEXT_WAYS = [{}, {"num_beams": 2}, {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5}]
