@@ -182,7 +182,9 @@ def random_model(model_type: str, head: str | None, settings: dict[str, Any], se
         given["bidirectional"] = False  # it would read the future
     if "num_labels" in settings and "id2label" in known:
         given["id2label"] = {number: f"label {number}" for number in range(settings["num_labels"])}
-    model = build(model_type, head, **given)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = build(model_type, head, **given)
     return shake(model, seed)
 
 

@@ -12,6 +12,9 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from .generate.api import generate, stream
+    from .generate.fill import fill_mask
+    from .generate.infill import infill
+    from .generate.rerank import rerank
     from .hub.load import load, load_tokenizer, save
     from .hub.registry import build
     from .inspect.record import record
@@ -26,17 +29,23 @@ _HOME = {
     "record": "inspect.record",
     "generate": "generate.api",
     "stream": "generate.api",
+    "fill_mask": "generate.fill",
+    "infill": "generate.infill",
+    "rerank": "generate.rerank",
     "train": "jobs.train",
     "pipeline": "jobs.predict",
 }
 __all__ = [
     "__version__",
     "build",
+    "fill_mask",
     "generate",
+    "infill",
     "load",
     "load_tokenizer",
     "pipeline",
     "record",
+    "rerank",
     "save",
     "stream",
     "train",

@@ -120,8 +120,71 @@ def test_generate_several_texts_from_a_file_as_json(glassformer, speaker, tmp_pa
         assert all(len(row["texts"]) == 2 and row["texts"][0].startswith(row["prompt"]) for row in rows)
 
 
+STRATEGIES = {
+    "greedy": ({}, []),
+    "sample": ({"top_p": 0.9, "seed": 1}, ["--top-p", 0.9, "--seed", 1]),
+    "beam": ({"num_beams": 3, "length_penalty": 2.0}, ["--num-beams", 3, "--length-penalty", 2]),
+    "diverse": ({"num_beams": 4, "num_beam_groups": 4, "diversity_penalty": 2.0},
+                ["--num-beam-groups", 4, "--diversity-penalty", 2]),
+    "contrastive": ({"penalty_alpha": 0.5, "top_k": 6}, ["--penalty-alpha", 0.5, "--top-k", 6]),
+    "speculative": ({"prompt_lookup_num_tokens": 10}, []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_generate_has_every_strategy(glassformer, speaker, strategy):
+    request, words = STRATEGIES[strategy]
+    code, out, _ = glassformer("generate", speaker, "the cat", "--strategy", strategy, *words, "--max-new-tokens", 8)
+    model, tokenizer = gf.load(speaker), gf.load_tokenizer(speaker)
+    assert code == 0
+    assert out == gf.generate(model, tokenizer, "the cat", max_new_tokens=8, **request) + "\n"
+
+
+def test_generate_writes_the_words_it_must(glassformer, speaker):
+    words = ("--strategy", "constrained", "--must", "mat", "--must", "猫", "--max-new-tokens", 12)
+    code, out, _ = glassformer("generate", speaker, "the cat", *words)
+    assert code == 0
+    assert "mat" in out
+    assert "猫" in out
+
+
+def test_generate_is_greedy_where_the_folder_wishes_for_beams(glassformer, speaker):
+    plain = glassformer("generate", speaker, "the cat", "--max-new-tokens", 9)
+    (speaker / "generation_config.json").write_text('{"num_beams": 4}')
+    assert glassformer("generate", speaker, "the cat", "--max-new-tokens", 9) == plain
+
+
+def test_generate_with_a_draft_writes_the_same(glassformer, speaker):
+    plain = glassformer("generate", speaker, "the cat", "--max-new-tokens", 9)
+    assert (
+        glassformer(
+            "generate", speaker, "the cat", "--max-new-tokens", 9, "--strategy", "speculative", "--draft", speaker
+        )
+        == plain
+    )
+
+
+def test_generate_stops_and_tells_its_reasons(glassformer, speaker):
+    free = glassformer("generate", speaker, "the cat", "--max-new-tokens", 20)[1]
+    stop = next(letter for letter in free[len("the cat") :] if letter.isascii() and letter.isprintable())
+    words = ("generate", speaker, "the cat", "--max-new-tokens", 20, "--stop", stop)
+    stopped = glassformer(*words)[1]
+    assert len(stopped) < len(free)
+    _, out, _ = glassformer(*words, "--logprobs", 2, "--json")
+    told = json.loads(out)
+    assert told["texts"] == [stopped.removesuffix("\n")]
+    assert told["scores"][0] == pytest.approx(sum(step["logprob"] for step in told["steps"][0]), abs=1e-4)
+    assert all(len(step["top"]) == 2 for step in told["steps"][0])
+    _, out, _ = glassformer(*words, "--logprobs", 2)
+    assert out.startswith(stopped)
+    assert f"{told['steps'][0][0]['logprob']:.3f}" in out
+    assert glassformer("generate", speaker, "the", "--max-time", 1e-9)[1] != ""
+
+
 def test_generate_explains_what_it_cannot_do(glassformer, speaker, folder):
     assert "add --strategy sample" in glassformer("generate", speaker, "the", "--top-p", 0.9)[2]
+    assert "add --strategy constrained" in glassformer("generate", speaker, "the", "--must", "cat")[2]
+    assert "add --must WORD" in glassformer("generate", speaker, "the", "--strategy", "constrained")[2]
     assert "not both" in glassformer("generate", speaker, "the", "--file", "x")[2]
     assert "max_new_tokens=" in glassformer("generate", speaker, "the", "--max-new-tokens", 999)[2]
 

@@ -8,15 +8,9 @@ from torch.testing import assert_close
 
 import glassformer as gf
 from families import SMALL_GPT, random_model, sequences, settings_of
-from glassformer.hub.registry import ARCHITECTURES
+from generators import GENERATING, padded_left, unforced
 from glassformer.text.train import train
 
-GENERATORS = [
-    (name, head)
-    for name, architecture in ARCHITECTURES.items()
-    for head in architecture.heads
-    if head in ("text-generation", "text2text-generation")
-]
 NEW = 6
 
 
@@ -30,14 +24,7 @@ def naive(model, ids, *, eos, source=None):
     return ids[0].tolist()
 
 
-def padded_left(rows):
-    longest = max(map(len, rows))
-    ids = torch.tensor([[0] * (longest - len(row)) + row for row in rows])
-    mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows])
-    return ids, mask
-
-
-@pytest.mark.parametrize(("model_type", "head"), GENERATORS)
+@pytest.mark.parametrize(("model_type", "head"), GENERATING)
 @settings(max_examples=6)
 @given(options=st.data(), seed=st.integers(0, 99))
 @torch.no_grad()
@@ -50,7 +37,7 @@ def test_greedy_is_the_naive_loop(model_type, head, options, seed):
     request = {"max_new_tokens": NEW, "decoder_start_token_id": 1, "pad_token_id": 0, "forced_eos_token_id": None}
     request["eos_token_id"] = [10**6]
     before = 1 if seq2seq else ids.shape[1]
-    free = gf.generate(_plain(model), None, ids, attention_mask=mask, **request)
+    free = gf.generate(unforced(model), None, ids, attention_mask=mask, **request)
     eos = free[0, before + 2].item()  # a token that some row surely writes
     written = gf.generate(model, None, ids, attention_mask=mask, **request | {"eos_token_id": eos})
     assert_close(written[:, :before], torch.ones_like(ids[:, :1]) if seq2seq else ids)
@@ -61,12 +48,30 @@ def test_greedy_is_the_naive_loop(model_type, head, options, seed):
         assert out[before:] == new + [0] * (written.shape[1] - before - len(new))
 
 
-def _plain(model):
-    """Without the end that its config may force."""
-    model.generation_config = {}
-    if getattr(model.config, "forced_eos_token_id", None) is not None:
-        object.__setattr__(model.config, "forced_eos_token_id", None)
-    return model
+ONE_TEXT_WAYS = [{}, {"num_beams": 2}, {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5}]
+ONE_TEXT_WAYS += [{"penalty_alpha": 0.4, "top_k": 3}]
+
+
+@pytest.mark.parametrize("way", ONE_TEXT_WAYS)
+def test_texts_that_have_ended_leave_the_batch(way):
+    """And the filters that look at a source keep to the texts that stay."""
+    chosen = {"vocab_size": 41, "d_model": 12, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8}
+    chosen |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "decoder_ffn_dim": 8}
+    chosen |= {"max_position_embeddings": 40, "tie_word_embeddings": False}
+    model = random_model("glassformer-transformer", "text2text-generation", chosen)
+    rows = sequences(5, lengths=(5, 11, 2, 8, 3, 9))
+    ids, mask = padded_left(rows)
+    request = {"max_new_tokens": 12, "decoder_start_token_id": 1, "pad_token_id": 0, "early_stopping": True, **way}
+    request |= {"encoder_repetition_penalty": 1.4, "encoder_no_repeat_ngram_size": 2, "repetition_penalty": 1.2}
+    free = gf.generate(model, None, ids, attention_mask=mask, eos_token_id=[10**6], **request)
+    request["eos_token_id"] = [*range(20, 26), free[0, 3].item()]
+    fed, hidden_step = [], model.hidden_step
+    model.hidden_step = lambda new, state: (fed.append(len(new)), hidden_step(new, state))[1]
+    together = gf.generate(model, None, ids, attention_mask=mask, **request)
+    assert fed[-1] <= max(fed) // 2
+    for row, text in zip(rows, together.tolist(), strict=True):
+        alone = gf.generate(model, None, torch.tensor([row]), **request)[0].tolist()
+        assert text == alone + [0] * (len(text) - len(alone))
 
 
 def test_it_stops_when_every_row_has_ended():
@@ -156,6 +161,7 @@ def test_a_model_gone_wrong_is_stopped():
         ({"temperature": 0.0}, "temperature must be above 0"),
         ({"top_p": 1.5}, "top_p must be above 0 and at most 1"),
         ({"num_return_sequences": 2}, "need num_beams=2 or more, or do_sample=True"),
+        ({"num_return_sequences": 3, "num_beams": 2, "do_sample": True}, "need num_beams=3 or more"),
         ({"early_stopping": "soon"}, "early_stopping must be True, False or 'never'"),
         ({"max_length": 2}, "the prompt has 2 tokens and max_length is 2"),
     ],

@@ -7,11 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from families import CASES, random_model, settings_of
-from glassformer.generate.search import Prompt, beams
+from generators import GENERATING, tiny
+from glassformer.generate.beams import beams
+from glassformer.generate.job import Job, Prompt
 from glassformer.generate.settings import Settings
 
-GENERATING = [(name, head) for name, head in CASES if str(head).endswith("generation")]
 WORDS, END, NEW = 4, 3, 3
 
 
@@ -36,11 +36,7 @@ def exhaustive(model, source, written, penalty):
 @settings(max_examples=4)
 @given(data=st.data(), penalty=st.sampled_from([0.0, 1.0, 2.0]), early=st.sampled_from([False, "never"]))
 def test_wide_beam_is_exhaustive(model_type, head, data, penalty, early):
-    chosen = data.draw(settings_of(model_type)) | {"vocab_size": WORDS}
-    for name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "forced_eos_token_id"):
-        chosen |= {name: 0} if name in chosen else {}
-    chosen |= {"decoder_vocab_size": WORDS} if "decoder_vocab_size" in chosen else {}
-    model = random_model(model_type, head, chosen)
+    model = tiny(model_type, head, data, WORDS)
     source = torch.tensor([[1, 2, 0, 1]])
     start = torch.tensor([[0]]) if model.config.is_encoder_decoder else None
     prompt = Prompt(source, None, start)
@@ -50,7 +46,7 @@ def test_wide_beam_is_exhaustive(model_type, head, data, penalty, early):
         early_stopping=early, pad_token_id=0,
     )  # fmt: skip
     with torch.no_grad():
-        found = beams(model, prompt, request, lambda _ids, scores: scores, torch.Generator())
+        found = beams(model, Job.of(prompt, request))
         expected = exhaustive(model, source, prompt.written, penalty)
     for row, score, (best, words) in zip(found.sequences, found.scores, expected, strict=False):
         assert float(score) == pytest.approx(best, abs=1e-4)

@@ -55,7 +55,10 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self, x: Tensor, scope: Scope, *, source: tuple[Tensor, Tensor] | None = None, cache: Cache | None = None
     ) -> Tensor:
-        """`source` holds the keys and values of another sequence, as `keys_and_values` gives them."""
+        """`source` holds the keys and values of another sequence, as `keys_and_values` gives them.
+
+        It may have fewer rows than x: then as many rows of x after one another look at the same one.
+        """
         query = self.split(self.query(x))  # (…, T, H, K)
         key, value = self.keys_and_values(x) if source is None else source
         if cache is not None:
@@ -76,6 +79,10 @@ class MultiHeadAttention(nn.Module):
 
     def readable(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """softmax(Q Kᵀ / √K) V, step by step, through the Points."""
+        sharing = query.shape[0] // key.shape[0]
+        if sharing > 1:
+            key, value = key.repeat_interleave(sharing, 0), value.repeat_interleave(sharing, 0)
+            mask = None if mask is None else mask.repeat_interleave(sharing, 0)
         query, key, value = (x.transpose(-3, -2) for x in (query, key, value))  # (B, H, …, K)
         scores = self.scores(query @ key.transpose(-2, -1) * self.scale)
         pattern = self.pattern(masked_softmax(scores, mask))

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from .masks import causal, real_positions
 from .packing import Dense
+from .state import in_place
 
 
 @dataclass(frozen=True)
 class KVCache:
     """Keys and values of every layer, and which prompt positions are padding.
 
-    A step writes into the room it finds, so a state is used up by the step that takes it;
-    `select` makes an independent copy.
+    A step writes into the room it finds, and `select` moves rows within it: a state is used up by what takes it.
     """
 
     keys: Tensor  # (N, B, H, L, K)
@@ -35,9 +35,33 @@ class KVCache:
             keep = torch.cat([keep, keep.new_ones(batch, room - keep.shape[1])], dim=1)
         return KVCache(keys, values, keep)
 
+    @staticmethod
+    def bytes(layers: int, batch: int, heads: int, room: int, width: int, *, like: Tensor) -> int:
+        """What `empty` takes."""
+        return 2 * layers * batch * heads * room * width * like.element_size()
+
+    @property
+    def rows(self) -> int:
+        return self.keys.shape[1]
+
     def select(self, rows: Tensor) -> "KVCache":
+        if in_place(rows, self.rows):
+            return self
         keep = None if self.keep is None else self.keep[rows]
-        return replace(self, keys=self.keys[:, rows], values=self.values[:, rows], keep=keep)
+        return replace(self, keys=self._moved(self.keys, rows), values=self._moved(self.values, rows), keep=keep)
+
+    def _moved(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Only what is used, and among as many rows as before only those that change."""
+        if len(rows) == self.rows:
+            changed = (rows != torch.arange(self.rows, device=rows.device)).nonzero()[:, 0]
+            x[:, changed, :, : self.used] = x[:, rows[changed], :, : self.used]
+            return x
+        fresh = x.new_zeros(x.shape[0], len(rows), *x.shape[2:])
+        fresh[..., : self.used, :] = x[:, rows, :, : self.used]
+        return fresh
+
+    def rewind(self, tokens: int) -> "KVCache":
+        return replace(self, used=self.used - tokens)
 
     def advance(self, tokens: int) -> "KVCache":
         return replace(self, used=self.used + tokens)

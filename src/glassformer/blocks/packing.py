@@ -24,9 +24,13 @@ class Dense:
         return Dense(combine(keep, order))
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, dropout: float) -> Tensor:
+        """Several rows of queries, one after another, may share a source: they are then one longer row."""
+        shape, sharing = query.shape, query.shape[0] // key.shape[0]
+        if sharing > 1:
+            query = query.unflatten(0, (-1, sharing)).flatten(1, 2)
         query, key, value = (x.transpose(1, 2) for x in (query, key, value))  # (B, H, …, K)
-        mixed = F.scaled_dot_product_attention(query, key, value, self.mask, dropout, scale=scale)
-        return mixed.transpose(1, 2)
+        mixed = F.scaled_dot_product_attention(query, key, value, self.mask, dropout, scale=scale).transpose(1, 2)
+        return mixed if sharing == 1 else mixed.reshape(shape)
 
 
 @dataclass(frozen=True)

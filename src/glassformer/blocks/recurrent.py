@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from .point import StepPoint, anyone_listens
+from .state import in_place
 
 Kind = Literal["rnn", "gru", "lstm"]
 Nonlinearity = Literal["tanh", "relu"]
@@ -26,6 +27,8 @@ class RecurrentState(NamedTuple):
 
     def select(self, rows: Tensor) -> "RecurrentState":
         """The state of these rows of the batch, in this order."""
+        if in_place(rows, self.hidden.shape[1]):
+            return self
         return RecurrentState(*(part.index_select(1, rows) for part in self.parts))
 
     def unless(self, kept: Tensor, old: "RecurrentState") -> "RecurrentState":
@@ -141,6 +144,10 @@ class Recurrent(nn.Module):
         """The state before the first token: zeros."""
         zeros = self.kernel.weight_hh_l0.new_zeros(len(self.layers) * self.directions, batch, self.width)
         return RecurrentState(zeros, zeros if self.kind == "lstm" else None)
+
+    def state_bytes(self, batch: int) -> int:
+        """What the state of so many rows takes."""
+        return sum(part.nbytes for part in self.start(1).parts) * batch
 
     def forward(
         self, x: Tensor, keep: Tensor | None = None, state: RecurrentState | None = None

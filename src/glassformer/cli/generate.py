@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .output import Json, Name, print_json
+from .output import Json, Name, print_json, print_table
 
 
 class Strategy(StrEnum):
@@ -16,6 +16,31 @@ class Strategy(StrEnum):
     greedy = "greedy"
     sample = "sample"
     beam = "beam"
+    diverse = "diverse"
+    constrained = "constrained"
+    contrastive = "contrastive"
+    speculative = "speculative"
+
+
+NEEDS = {  # which strategies an option is for
+    "temperature": ("sample", "speculative"),
+    "top_p": ("sample", "speculative"),
+    "top_k": ("sample", "contrastive", "speculative"),
+    "penalty_alpha": ("contrastive",),
+    "num_beams": ("beam", "diverse", "constrained"),
+    "length_penalty": ("beam", "diverse", "constrained"),
+    "num_beam_groups": ("diverse",),
+    "diversity_penalty": ("diverse",),
+    "must": ("constrained",),
+    "draft": ("speculative",),
+    "prompt_lookup_num_tokens": ("speculative",),
+}
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "beam": {"num_beams": 4},
+    "diverse": {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 1.0},
+    "constrained": {"num_beams": 4},
+    "contrastive": {"penalty_alpha": 0.6, "top_k": 4},
+}
 
 
 def generate(
@@ -24,13 +49,25 @@ def generate(
     strategy: Annotated[Strategy, typer.Option(help="How the next token is taken.")] = Strategy.greedy,
     n: Annotated[int, typer.Option("--n", help="How many texts for each prompt.")] = 1,
     max_new_tokens: Annotated[int | None, typer.Option(help="At most so many new tokens; 50, or what fits.")] = None,
+    max_time: Annotated[float | None, typer.Option(help="At most so many seconds a prompt.")] = None,
+    stop: Annotated[list[str] | None, typer.Option(help="End a text at this string; may be given again.")] = None,
     temperature: Annotated[float | None, typer.Option(help="Above 1: bolder; below 1: safer.")] = None,
-    top_k: Annotated[int | None, typer.Option(help="Draw from the k likeliest tokens.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Choose from the k likeliest tokens.")] = None,
     top_p: Annotated[float | None, typer.Option(help="Draw from the likeliest tokens that make up this share.")] = None,
-    num_beams: Annotated[int, typer.Option(help="Beams, for the strategy beam.")] = 4,
-    length_penalty: Annotated[float, typer.Option(help="Beams: above 0 favours longer texts.")] = 1.0,
+    penalty_alpha: Annotated[float | None, typer.Option(help="Contrastive: how much to shun repetition; 0.6.")] = None,
+    num_beams: Annotated[int | None, typer.Option(help="Beams, for the strategies with beams; 4.")] = None,
+    length_penalty: Annotated[float | None, typer.Option(help="Beams: above 0 favours longer texts.")] = None,
+    num_beam_groups: Annotated[int | None, typer.Option(help="Diverse: groups that avoid each other; 2.")] = None,
+    diversity_penalty: Annotated[float | None, typer.Option(help="Diverse: how much they do; 1.")] = None,
+    must: Annotated[list[str] | None, typer.Option(help="Constrained: words to write; may be given again.")] = None,
+    draft: Annotated[str | None, typer.Option(help="Speculative: a smaller model that guesses ahead.")] = None,
+    prompt_lookup_num_tokens: Annotated[
+        int | None, typer.Option(help="Speculative without a draft: tokens guessed from the text itself; 10.")
+    ] = None,
     repetition_penalty: Annotated[float | None, typer.Option(help="Above 1: less of what was said.")] = None,
     no_repeat_ngram_size: Annotated[int | None, typer.Option(help="Never the same n tokens twice.")] = None,
+    truncation: Annotated[bool, typer.Option("--truncation", help="Cut a prompt that is too long.")] = False,
+    logprobs: Annotated[int | None, typer.Option(help="Tell each token's log-probability and k alternatives.")] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed draws the same text.")] = None,
     file: Annotated[Path | None, typer.Option(help="A prompt on each line.")] = None,
     device: Annotated[str, typer.Option(help="Where to run: cpu, cuda, mps.")] = "cpu",
@@ -42,31 +79,91 @@ def generate(
     """
     import glassformer as gf
 
-    request: dict[str, Any] = {
+    special = {
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "penalty_alpha": penalty_alpha,
+        "num_beams": num_beams,
+        "length_penalty": length_penalty,
+        "num_beam_groups": num_beam_groups,
+        "diversity_penalty": diversity_penalty,
+        "must": must,
+        "draft": draft,
+        "prompt_lookup_num_tokens": prompt_lookup_num_tokens,
+    }
+    request = _request(strategy, special, n) | {
         "max_new_tokens": max_new_tokens,
+        "max_time": max_time,
+        "stop_strings": stop,
+        "truncation": truncation,
         "repetition_penalty": repetition_penalty,
         "no_repeat_ngram_size": no_repeat_ngram_size,
-        "num_return_sequences": n,
-        "do_sample": strategy is Strategy.sample,
         "seed": seed,
+        "num_return_sequences": n,
     }
-    sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-    if strategy is Strategy.sample:
-        request |= sampling
-    elif given := [name.replace("_", "-") for name, value in sampling.items() if value is not None]:
-        raise ValueError(f"--{given[0]} is for sampling; add --strategy sample")
-    if strategy is Strategy.beam:
-        request |= {"num_beams": max(num_beams, n), "length_penalty": length_penalty}
+    prompts = _prompts(prompt, file)
     model, tokenizer = gf.load(name, device=device), gf.load_tokenizer(name)
-    for text in _prompts(prompt, file):
-        if json:
-            found = gf.generate(model, tokenizer, text, **request)
-            print_json({"prompt": text, "texts": [found] if n == 1 else found})
-        elif n == 1 and strategy is not Strategy.beam:
-            _stream(gf.stream(model, tokenizer, text, **request), "" if model.config.is_encoder_decoder else text)  # type: ignore[union-attr]
+    if must:
+        request["force_words_ids"] = [_spellings(tokenizer, word) for word in must]
+    if draft is not None:
+        request["assistant_model"] = gf.load(draft, device=device)
+    for text in prompts:
+        if json or logprobs is not None:
+            found = gf.generate(
+                model, tokenizer, [text], return_dict_in_generate=True, top_logprobs=logprobs or 0, **request
+            )
+            _explain(text, found, tokenizer, logprobs is not None, json)
+        elif n == 1 and request["num_beams"] == 1:
+            begun = "" if model.config.is_encoder_decoder else text  # type: ignore[union-attr]
+            _stream(gf.stream(model, tokenizer, text, **request), begun)
         else:
             found = gf.generate(model, tokenizer, text, **request)
             typer.echo(found if n == 1 else "\n---\n".join(found))
+
+
+def _request(strategy: Strategy, given: dict[str, Any], n: int) -> dict[str, Any]:
+    """What the strategy and its options mean, in generate's words."""
+    given = {name: value for name, value in given.items() if value is not None}
+    for name in given:
+        if strategy not in NEEDS[name]:
+            option = name.replace("_", "-")
+            raise ValueError(f"--{option} is for another strategy; add --strategy {NEEDS[name][0]}")
+    request = {"num_beams": 1, **DEFAULTS.get(strategy, {}), **given}  # whatever a folder's own wish is
+    must, draft = request.pop("must", None), request.pop("draft", None)
+    if strategy is Strategy.constrained and not must:
+        raise ValueError("the strategy constrained needs words that must be written; add --must WORD")
+    if strategy is Strategy.speculative and draft is None:
+        request.setdefault("prompt_lookup_num_tokens", 10)
+    if request["num_beams"] > 1:
+        request["num_beams"] = max(request["num_beams"], n)
+    drawn = strategy is Strategy.speculative and any(name in given for name in ("temperature", "top_k", "top_p"))
+    return request | {"do_sample": strategy is Strategy.sample or drawn}
+
+
+def _spellings(tokenizer: Any, word: str) -> list[list[int]]:
+    """A word's ids at the beginning of a text and within it."""
+    found = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in (word, f" {word}")]
+    return [found[0]] if found[0] == found[1] else found
+
+
+def _explain(text: str, found: Any, tokenizer: Any, steps: bool, json: bool) -> None:
+    """Texts with their scores and, if asked for, their tokens one by one."""
+    told = [found.steps(row, tokenizer) for row in range(len(found.texts))] if steps else []
+    if json:
+        scores = [round(score, 6) for score in found.sequences_scores.tolist()]
+        print_json({"prompt": text, "texts": found.texts, "scores": scores, **({"steps": told} if steps else {})})
+        return
+    for whole, rows in zip(found.texts, told, strict=True):
+        typer.echo(whole)
+        columns = [
+            [repr(row["token"]), f"{row['logprob']:.3f}", _others(row["top"])] for row in rows
+        ]  # repr shows spaces
+        print_table(["token", "logprob", "alternatives"], columns)
+
+
+def _others(top: list[dict[str, Any]]) -> str:
+    return "  ".join(f"{other['token']!r} {other['logprob']:.3f}" for other in top)
 
 
 def _prompts(prompt: str | None, file: Path | None) -> list[str]:

@@ -6,7 +6,12 @@ from difflib import get_close_matches
 from typing import Any, Literal, Self
 
 Ids = Sequence[int]
+Strategy = Literal["greedy", "sample", "beam", "diverse", "constrained", "contrastive", "speculative"]
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
+AT_LEAST_1 = (
+    *("max_new_tokens", "max_length", "num_beams", "num_return_sequences", "num_beam_groups", "num_assistant_tokens"),
+    *("prompt_lookup_num_tokens", "max_matching_ngram_size"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,11 +22,22 @@ class Settings:
     max_length: int | None = None  # prompt included
     min_new_tokens: int | None = None
     min_length: int | None = None
+    max_time: float | None = None  # seconds
+    truncation: bool = False  # a prompt that is too long: cut, or an error
     do_sample: bool | None = None  # None: if any of the sampling settings is given
     num_beams: int = 1
     num_return_sequences: int = 1
     length_penalty: float = 1.0
     early_stopping: bool | Literal["never"] = False
+    num_beam_groups: int = 1
+    diversity_penalty: float = 0.0
+    force_words_ids: Sequence[Any] | None = None
+    constraints: Sequence[Any] | None = None
+    penalty_alpha: float | None = None
+    assistant_model: Any = None
+    num_assistant_tokens: int = 5
+    prompt_lookup_num_tokens: int | None = None
+    max_matching_ngram_size: int = 2
     temperature: float | None = None
     top_k: int | None = None
     top_p: float | None = None
@@ -42,10 +58,14 @@ class Settings:
     forced_bos_token_id: int | None = None
     forced_eos_token_id: int | Ids | None = None
     eos_token_id: int | Ids | None = None
+    stop_token_ids: Ids | None = None  # these end a text as well
+    stop_strings: str | Sequence[str] | None = None
     pad_token_id: int | None = None
     bos_token_id: int | None = None
     decoder_start_token_id: int | None = None
     seed: int | None = None
+    return_dict_in_generate: bool = False
+    top_logprobs: int = 0  # how many alternatives to each token to tell
 
     @classmethod
     def of(cls, given: Mapping[str, Any], *defaults: Mapping[str, Any]) -> Self:
@@ -60,31 +80,103 @@ class Settings:
             known |= {name: source[name] for name in names if source.get(name) is not None}
         if given.get("max_new_tokens") is not None and given.get("max_length") is None:
             known.pop("max_length", None)
+        one_by_one = any(given.get(name) for name in ("penalty_alpha", "assistant_model", "prompt_lookup_num_tokens"))
+        if one_by_one and given.get("num_beams") is None:  # a folder's own wish for beams is not in the way
+            known["num_beams"] = 1
         settings = cls(**known)
         if settings.do_sample is None:
-            settings = replace(settings, do_sample=any(given.get(name) is not None for name in SAMPLING))
+            drawn = [name for name in SAMPLING if not (name == "top_k" and settings.penalty_alpha)]
+            settings = replace(settings, do_sample=any(given.get(name) is not None for name in drawn))
         return settings._checked()
 
     def _checked(self) -> Self:
-        for name in ("max_new_tokens", "max_length", "num_beams", "num_return_sequences"):
+        for name in AT_LEAST_1:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
+        if self.top_logprobs < 0:
+            raise ValueError(f"top_logprobs must be at least 0, not {self.top_logprobs}")
+        if self.max_time is not None and self.max_time <= 0:
+            raise ValueError(f"max_time must be above 0 seconds, not {self.max_time}")
         if self.early_stopping not in (True, False, "never"):
             raise ValueError(f"early_stopping must be True, False or 'never', not {self.early_stopping!r}")
-        if self.num_return_sequences > self.num_beams and not self.do_sample:
+        if "" in self.stops:
+            raise ValueError("a stop string is empty, which every text holds; leave it out")
+        if self.num_return_sequences > self.num_beams and (self.num_beams > 1 or not self.do_sample):
             raise ValueError(
                 f"{self.num_return_sequences} different answers need num_beams={self.num_return_sequences} or more, "
-                "or do_sample=True"
+                "or do_sample=True without beams"
             )
+        self._check_strategy()
         return self
+
+    def _check_strategy(self) -> None:
+        """One strategy at a time, with what it needs."""
+        asked = {
+            "num_beam_groups": self.num_beam_groups > 1,
+            "force_words_ids or constraints": bool(self.phrases),
+            "penalty_alpha": bool(self.penalty_alpha),
+            "assistant_model": self.assistant_model is not None,
+            "prompt_lookup_num_tokens": self.prompt_lookup_num_tokens is not None,
+        }
+        if len(both := [name for name, value in asked.items() if value]) > 1:
+            raise ValueError(f"{both[0]} and {both[1]} are two strategies; choose one")
+        name, strategy = (both or [""])[0], self.strategy
+        if strategy in ("diverse", "constrained", "contrastive") and self.do_sample:
+            raise ValueError(f"{name} draws nothing; leave out do_sample and the sampling settings")
+        if strategy in ("contrastive", "speculative") and self.num_beams > 1:
+            raise ValueError(f"{name} follows one text, not {self.num_beams} beams; leave num_beams out")
+        if strategy == "constrained" and self.num_beams < 2:
+            raise ValueError(f"{name} need beams; give num_beams=4, or any number above 1")
+        if any(not phrase for options in self.phrases for phrase in options) or not all(self.phrases):
+            raise ValueError("a phrase that must be written has no ids; leave it out")
+        if self.num_beams % self.num_beam_groups:
+            raise ValueError(f"{self.num_beams} beams do not make {self.num_beam_groups} equal groups; change one")
+        if self.diversity_penalty < 0 or (strategy == "diverse") != (self.diversity_penalty > 0):
+            raise ValueError(
+                f"diversity_penalty={self.diversity_penalty} with num_beam_groups={self.num_beam_groups}: "
+                "give a penalty above 0 and 2 groups or more, or neither"
+            )
+        if self.penalty_alpha and (not 0 < self.penalty_alpha < 1 or (self.top_k or 0) < 2):
+            raise ValueError(
+                f"contrastive search needs penalty_alpha above 0 and below 1 and top_k of 2 or more, "
+                f"not {self.penalty_alpha} and {self.top_k}"
+            )
+
+    @property
+    def strategy(self) -> Strategy:
+        """How the next token is taken."""
+        if self.assistant_model is not None or self.prompt_lookup_num_tokens is not None:
+            return "speculative"
+        if self.penalty_alpha:
+            return "contrastive"
+        if self.phrases:
+            return "constrained"
+        if self.num_beam_groups > 1:
+            return "diverse"
+        return "beam" if self.num_beams > 1 else "sample" if self.do_sample else "greedy"
+
+    @property
+    def unread(self) -> int:
+        """How many of the last tokens the model never reads: one, unless it looks ahead."""
+        return 0 if self.strategy == "contrastive" else 1
+
+    @property
+    def phrases(self) -> list[Sequence[Ids]]:
+        """What must be written: for each constraint the phrases of which one is enough."""
+        words = [word if word and not isinstance(word[0], int) else [word] for word in self.force_words_ids or ()]
+        return [*words, *(constraint.options for constraint in self.constraints or ())]
 
     @property
     def ends(self) -> list[int]:
         """The ids that end a text."""
-        if self.eos_token_id is None:
-            return []
-        return [self.eos_token_id] if isinstance(self.eos_token_id, int) else list(self.eos_token_id)
+        eos = [] if self.eos_token_id is None else self.eos_token_id
+        return [*([eos] if isinstance(eos, int) else eos), *(self.stop_token_ids or ())]
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """The strings that end a text."""
+        return (self.stop_strings,) if isinstance(self.stop_strings, str) else tuple(self.stop_strings or ())
 
     @property
     def padding(self) -> int:

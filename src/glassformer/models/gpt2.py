@@ -128,12 +128,23 @@ class Gpt2(nn.Module):
 
     def step(self, ids: Tensor, state: KVCache) -> tuple[Tensor, KVCache]:
         """Logits (B, T, V) after each of T new tokens."""
+        hidden, state = self.hidden_step(ids, state)
+        return self.logits(hidden), state
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        assert self.head is not None, "stepping needs the text-generation head"
+        return self.head(hidden)  # type: ignore[no-any-return]
+
+    def hidden_step(self, ids: Tensor, state: KVCache) -> tuple[Tensor, KVCache]:
         tokens = ids.shape[1]
         x, scope = self.embeddings(ids, state.positions(tokens)), state.scope(tokens)
         for number, layer in enumerate(self.layers):
             x = layer(x, scope, cache=state.layer(number))
-        assert self.head is not None, "stepping needs the text-generation head"
-        return self.head(self.final_norm(x)), state.advance(tokens)
+        return self.final_norm(x), state.advance(tokens)
+
+    def state_bytes(self, rows: int, length: int, _source: tuple[int, int]) -> int:
+        config, like = self.config, self.embeddings.token.weight
+        return KVCache.bytes(config.n_layer, rows, config.n_head, length, config.n_embd // config.n_head, like=like)
 
 
 WEIGHTS = (

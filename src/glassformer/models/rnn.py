@@ -77,6 +77,9 @@ class RnnState(NamedTuple):
     def select(self, rows: Tensor) -> "RnnState":
         return RnnState(self.recurrent.select(rows), None if self.prompt is None else self.prompt[rows])
 
+    def rewind(self, tokens: int) -> "RnnState | None":
+        return None if tokens else self
+
 
 class Rnn(nn.Module):
     """Embeddings, a recurrent network and a head (None for the hidden states themselves)."""
@@ -138,14 +141,24 @@ class Rnn(nn.Module):
 
     def step(self, ids: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
         """Feed (B, T) tokens, of the prompt first; the logits (B, T, V) after each, and the state."""
+        hidden, state = self.hidden_step(ids, state)
+        return self.logits(hidden), state
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        assert self.head is not None, "stepping needs the text-generation head"
+        return self.head(self.dropout(hidden))  # type: ignore[no-any-return]
+
+    def hidden_step(self, ids: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
         keep = prompt = None
         if state.prompt is not None:
             coming = ids.shape[1] - state.prompt.shape[1]
             keep = F.pad(state.prompt, (0, coming), value=True)  # (B, T): cut, or all new tokens are real
             prompt = state.prompt[:, ids.shape[1] :] if coming < 0 else None
         outputs, recurrent = self._read(ids, keep, state.recurrent)
-        assert self.head is not None, "stepping needs the text-generation head"
-        return self.head(self.dropout(outputs)), RnnState(recurrent, prompt)
+        return outputs, RnnState(recurrent, prompt)
+
+    def state_bytes(self, rows: int, _length: int, _source: tuple[int, int]) -> int:
+        return self.recurrent.state_bytes(rows)
 
     def _read(
         self, ids: Tensor, keep: Tensor | None, state: RecurrentState | None = None

@@ -66,11 +66,17 @@ class Seq2SeqState(NamedTuple):
     memory: Tensor  # (B, S, E)
     keys: Tensor | None  # (B, S, ·): what the attention compares with; None without attention
     keep: Tensor | None  # (B, S): which source tokens are real; None: all
+    owners: Tensor  # (B,): which of the sources each row has
 
     def select(self, rows: Tensor) -> "Seq2SeqState":
-        memory, keys, keep = (None if part is None else part[rows] for part in self[1:])
-        assert memory is not None
-        return Seq2SeqState(self.recurrent.select(rows), memory, keys, keep)
+        recurrent, owners = self.recurrent.select(rows), self.owners[rows]
+        if torch.equal(owners, self.owners):  # each row has the source it had
+            return self._replace(recurrent=recurrent)
+        keys, keep = (None if part is None else part[rows] for part in (self.keys, self.keep))
+        return Seq2SeqState(recurrent, self.memory[rows], keys, keep, owners)
+
+    def rewind(self, tokens: int) -> "Seq2SeqState | None":
+        return None if tokens else self
 
 
 class Encoder(nn.Module):
@@ -197,12 +203,25 @@ class Seq2Seq(nn.Module):
         keep = as_keep(attention_mask, input_ids)
         memory, final = self.encoder(input_ids, keep)
         keys = None if self.decoder.attention is None else self.decoder.attention.keys(memory)
-        return Seq2SeqState(self.bridge(final), memory, keys, keep)
+        owners = torch.arange(len(input_ids), device=input_ids.device)
+        return Seq2SeqState(self.bridge(final), memory, keys, keep, owners)
 
     def step(self, ids: Tensor, state: Seq2SeqState) -> tuple[Tensor, Seq2SeqState]:
         """Feed (B, T) target tokens; the logits (B, T, V) after each, and the state."""
-        hidden, state = self.decoder(ids, state, None)
-        return self.head(self.dropout(hidden)), state
+        hidden, state = self.hidden_step(ids, state)
+        return self.logits(hidden), state
+
+    def hidden_step(self, ids: Tensor, state: Seq2SeqState) -> tuple[Tensor, Seq2SeqState]:
+        return self.decoder(ids, state, None)  # type: ignore[no-any-return]
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return self.head(self.dropout(hidden))  # type: ignore[no-any-return]
+
+    def state_bytes(self, rows: int, _length: int, source: tuple[int, int]) -> int:
+        memory = self.encoder.recurrent.output_width + (
+            0 if self.decoder.attention is None else self.config.hidden_size
+        )
+        return self.decoder.recurrent.state_bytes(rows) + rows * source[1] * memory * self.head.weight.element_size()
 
     def _share(self) -> None:
         """Let embeddings and output layer be one tensor where the config says so."""

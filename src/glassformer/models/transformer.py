@@ -16,6 +16,7 @@ from glassformer.blocks.cache import KVCache
 from glassformer.blocks.embeddings import Embeddings, OffsetPositions, Sinusoidal, check_length
 from glassformer.blocks.masks import as_keep, causal, positions
 from glassformer.blocks.packing import Causal, Dense
+from glassformer.blocks.state import in_place
 from glassformer.blocks.transformer import FeedForward, Layer, Stack, embed_and_run
 
 from . import config as hf
@@ -129,15 +130,31 @@ class TransformerConfig:
 
 @dataclass(frozen=True)
 class DecoderState:
-    """The decoder's own cache, and the encoder's keys and values for each of its layers."""
+    """The decoder's own cache, and the encoder's keys and values for each of its layers.
+
+    There are as many sources as rows, or fewer: then the same number of rows after one another share each.
+    """
 
     cache: KVCache
     sources: list[tuple[Tensor, Tensor]]  # (B, S, H, K) each
     keep: Tensor | None  # (B, S)
 
     def select(self, rows: Tensor) -> "DecoderState":
-        keep = None if self.keep is None else self.keep[rows]
-        return DecoderState(self.cache.select(rows), [(k[rows], v[rows]) for k, v in self.sources], keep)
+        count = len(self.sources[0][0])
+        sharing = self.cache.rows // count
+        owners = rows // sharing
+        for width in sorted({sharing, max(1, len(rows) // count), 1}, reverse=True):
+            chosen = owners[::width]
+            if len(rows) % width == 0 and torch.equal(chosen.repeat_interleave(width), owners):
+                break
+        cache = self.cache.select(rows)
+        if in_place(chosen, count):
+            return replace(self, cache=cache)
+        keep = None if self.keep is None else self.keep[chosen]
+        return DecoderState(cache, [(k[chosen], v[chosen]) for k, v in self.sources], keep)
+
+    def rewind(self, tokens: int) -> "DecoderState":
+        return replace(self, cache=self.cache.rewind(tokens))
 
 
 class EncoderSide(nn.Module):
@@ -270,11 +287,24 @@ class Transformer(nn.Module):
 
     def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """Logits (B, T, V) after each of T new target tokens."""
+        hidden, state = self.hidden_step(ids, state)
+        return self.logits(hidden), state
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        assert self.head is not None, "stepping needs the text2text-generation head"
+        return self.head(hidden)  # type: ignore[no-any-return]
+
+    def hidden_step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         tokens, cache = ids.shape[1], state.cache
         x = self.decoder.embeddings(ids, cache.positions(tokens))
         x = self.decoder(x, cache.scope(tokens), state.sources, Dense.over(state.keep), cache)
-        assert self.head is not None, "stepping needs the text2text-generation head"
-        return self.head(x), replace(state, cache=cache.advance(tokens))
+        return x, replace(state, cache=cache.advance(tokens))
+
+    def state_bytes(self, rows: int, length: int, source: tuple[int, int]) -> int:
+        config, like = self.config, self.encoder.embeddings.token.weight
+        heads, layers = config.decoder_attention_heads, config.decoder_layers
+        own = KVCache.bytes(layers, rows, heads, length, config.d_model // heads, like=like)
+        return own + KVCache.bytes(layers, source[0], heads, source[1], config.d_model // heads, like=like)
 
 
 def build_embeddings(config: TransformerConfig, token: nn.Embedding) -> Embeddings:

@@ -1,0 +1,141 @@
+"""Prompts: texts or ids as a search reads them, padded on the left, within what the model can hold.
+
+B texts, P prompt length.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .job import Prompt
+from .settings import Settings
+
+LOG = logging.getLogger("glassformer")
+DEFAULT_ROOM = 50  # new tokens, where no number is asked for
+
+
+def request_of(model: Any, given: dict[str, Any]) -> Settings:
+    """The request with the model's own defaults."""
+    if not hasattr(model, "step") or not str(model.head_name).endswith("generation"):
+        raise ValueError(f"a model with head {model.head_name!r} does not generate; load one that does")
+    config = {name: getattr(model.config, name, None) for name in Settings.__dataclass_fields__}
+    size = vocabulary(model)
+    for name, value in config.items():  # many a small model has kept the special ids of a large one
+        config[name] = None if name.endswith("_token_id") and isinstance(value, int) and value >= size else value
+    request = Settings.of(given, getattr(model, "generation_config", None) or {}, config)
+    _check_draft(model, request.assistant_model)
+    return request
+
+
+def prompt_of(
+    model: Any, tokenizer: Any | None, prompts: Any, mask: Tensor | None, request: Settings
+) -> tuple[Prompt, Settings]:
+    """The prompt on the model's device, and the request with a length that fits."""
+    limit = positions(model)
+    device = next(model.parameters()).device
+    seq2seq = model.config.is_encoder_decoder
+    if request.stops and tokenizer is None:
+        raise ValueError("stop_strings need a tokenizer to read what is written; give one, or use stop_token_ids")
+    if tokenizer is not None:
+        prompts, mask = _encoded(tokenizer, prompts, request, source_limit=limit if seq2seq else None, seq2seq=seq2seq)
+    elif not isinstance(prompts, Tensor) or prompts.dim() != 2:
+        raise ValueError("without a tokenizer, give a tensor of ids (texts, tokens)")
+    prompts, mask = prompts.to(device), None if mask is None else mask.to(device)
+    if not seq2seq:
+        if mask is not None:
+            prompts, mask = left_padded(prompts, mask)
+        prompts, mask = _cut(prompts, mask, _prompt_room(request, limit), request, last=True)
+        return Prompt(prompts, mask), _within(request, prompts.shape[1], limit)
+    first = request.decoder_start_token_id if request.decoder_start_token_id is not None else request.bos_token_id
+    if first is None:
+        raise ValueError("the model's config has no decoder_start_token_id; give one")
+    prompts, mask = _cut(prompts, mask, limit, request, last=False)
+    start = torch.full((len(prompts), 1), first, device=device)
+    return Prompt(prompts, mask, start), _within(request, 1, limit)
+
+
+def positions(model: Any) -> int | None:
+    """How many tokens the model can hold; None: any number."""
+    config = model.config
+    return getattr(config, "n_positions", None) or getattr(config, "max_position_embeddings", None)
+
+
+def vocabulary(model: Any) -> int:
+    """How many ids it can write."""
+    return getattr(model.config, "decoder_vocab_size", None) or int(model.config.vocab_size)
+
+
+def left_padded(ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Real tokens moved to the right end, so that every text goes on at its last one."""
+    if bool(mask[:, -1].all()):
+        return ids, mask
+    order = mask.bool().int().argsort(dim=1, stable=True)
+    return ids.gather(1, order), mask.gather(1, order)
+
+
+def _encoded(
+    tokenizer: Any, texts: Sequence[str], request: Settings, *, source_limit: int | None, seq2seq: bool
+) -> tuple[Tensor, Tensor]:
+    """Ids and mask, padded on the left; an empty prompt begins with the model's first token."""
+    cut = {"truncation": True, "max_length": source_limit} if request.truncation and source_limit else {}
+    rows = tokenizer(list(texts), add_special_tokens=seq2seq, **cut)["input_ids"]
+    first = request.ends[:1] if request.bos_token_id is None else [request.bos_token_id]
+    rows = [row or first for row in rows]
+    if not rows or not all(rows):
+        raise ValueError("there is nothing to go on from: give a prompt that is not empty")
+    width = max(map(len, rows))
+    ids = torch.tensor([[request.padding] * (width - len(row)) + row for row in rows])
+    return ids, torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
+
+
+def _prompt_room(request: Settings, limit: int | None) -> int | None:
+    """How long a prompt may be, beside the tokens that are to follow it."""
+    if limit is None:
+        return None
+    new = request.max_new_tokens or (1 if request.max_length else min(DEFAULT_ROOM, limit // 2))
+    return limit + request.unread - new
+
+
+def _cut(
+    ids: Tensor, mask: Tensor | None, most: int | None, request: Settings, *, last: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Where truncation is asked for, only as many columns as fit, and a word about it."""
+    if most is None or ids.shape[1] <= most or most < 1 or not request.truncation:
+        return ids, mask
+    LOG.warning(
+        "a prompt has %s tokens and only %s fit: its %s are left out",
+        *(ids.shape[1], most, "first ones" if last else "last ones"),
+    )
+    part = slice(-most, None) if last else slice(most)
+    return ids[:, part], None if mask is None else mask[:, part]
+
+
+def _within(request: Settings, prompt: int, limit: int | None) -> Settings:
+    """Where no length was asked for, as much as fits into the model's positions, at most 50 tokens."""
+    if limit is None:
+        return request
+    room = limit - prompt + request.unread
+    if room < 1:
+        raise ValueError(
+            f"the prompt has {prompt} tokens and the model {limit} positions; shorten the prompt, "
+            "or give truncation=True to keep its end"
+        )
+    if request.max_new_tokens is None and request.max_length is None:
+        return request.with_room(min(DEFAULT_ROOM, room))
+    if request.room(prompt) > room:
+        raise ValueError(
+            f"{request.room(prompt)} new tokens after a prompt of {prompt} do not fit into the model's {limit} "
+            f"positions; ask for max_new_tokens={room} at most, or give truncation=True"
+        )
+    return request
+
+
+def _check_draft(model: Any, draft: Any | None) -> None:
+    if draft is not None and vocabulary(draft) != vocabulary(model):
+        raise ValueError(
+            f"the assistant_model writes {vocabulary(draft)} ids and the model {vocabulary(model)}; "
+            "they must share one vocabulary"
+        )
