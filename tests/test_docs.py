@@ -1,5 +1,6 @@
 """The README and docs say what is so: their Python runs, their commands exist, their map is complete."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -46,11 +47,18 @@ def test_every_command_is_shown_and_every_shown_command_exists():
     assert shown == names
 
 
-def test_the_map_names_every_file():
+def test_the_map_has_every_file_in_its_own_words():
     package = ROOT / "src" / "glassformer"
-    files = {str(path.relative_to(package)) for path in package.glob("*/*.py") if path.name != "__init__.py"}
-    listed = set(re.findall(r"^\| `([\w/]+\.py)` \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE))
-    assert listed == files
+    files = {path for path in package.glob("*/**/*.py") if path.name != "__init__.py"}
+    told = {str(path.relative_to(package)): ast.get_docstring(ast.parse(path.read_text("utf-8"))) for path in files}
+    wanted = {name: " ".join(text.split("\n\n")[0].split()) for name, text in told.items()}
+    rows = re.findall(r"^\| `([\w/]+\.py)` \| (.*) \|$", (ROOT / "docs" / "map.md").read_text("utf-8"), re.MULTILINE)
+    assert dict(rows) == wanted
+
+
+def test_the_readme_names_every_room():
+    rooms = {path.parent.name for path in (ROOT / "src" / "glassformer").glob("*/__init__.py")}
+    assert set(re.findall(r"^\| `(\w+)/` \|", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)) == rooms
 
 
 def test_make_targets_that_are_shown_exist():

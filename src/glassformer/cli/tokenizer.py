@@ -1,4 +1,4 @@
-"""`glassformer tokenizer train | encode | decode`."""
+"""`glassformer tokenizer train`, `encode` and `decode`."""
 
 import json
 import sys

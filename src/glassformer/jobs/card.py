@@ -18,7 +18,8 @@ from .recipe import Recipe
 
 def curves(metrics: Path) -> str:
     """The loss and the dev scores over the steps, as SVG."""
-    rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    rows = [{name: value for name, value in line.items() if value is not None} for line in lines]
     scores = dict.fromkeys(name for row in rows for name in row if name.startswith("dev_"))
     shown = [name for name in scores if name not in ("dev_loss", "dev_perplexity")]
     groups = {

@@ -43,7 +43,7 @@ def read_splits(recipe: Recipe, task: type[Task[Any, Any]]) -> Splits:
 
 def _read(sources: Sequence[str], split: str, recipe: Recipe, task: type[Task[Any, Any]], splits: Splits) -> list[Any]:
     if sources[0].startswith(MICROWORLD):
-        return made_up(sources[0], split, task)
+        return made_up(sources[0], split, task, limit=recipe.limit)
     read = task.read(expanded(sources), columns=recipe.columns or None, **reading(task, recipe.options))
     splits.told += [f"{split}: {line}" for line in read.report.lines()]
     splits.accounts[split] = read.report.as_dict()
@@ -70,8 +70,9 @@ def reading(task: type[Task[Any, Any]], options: Mapping[str, Any]) -> dict[str,
     return {name: value for name, value in options.items() if name in known}
 
 
-def made_up(source: str, split: str, task: type[Task[Any, Any]]) -> list[Any]:
+def made_up(source: str, split: str, task: type[Task[Any, Any]], *, limit: int | None = None) -> list[Any]:
     """ "microworld" or "microworld:de": examples that need no file; each split has a seed of its own."""
     _, _, language = source.partition(":")
     seed = list(MICRO_SIZE).index(split)
-    return list(task.made_up(MICRO_SIZE[split], seed, language or None))
+    count = MICRO_SIZE[split] if limit is None else min(limit, MICRO_SIZE[split])
+    return list(task.made_up(count, seed, language or None))

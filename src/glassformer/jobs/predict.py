@@ -6,6 +6,7 @@ from typing import Any
 from torch import nn
 
 from glassformer.data.batches import Budget
+from glassformer.hub.fetch import config_folder
 from glassformer.hub.load import load, load_tokenizer
 from glassformer.tasks.task import Metrics, Task, evaluate
 
@@ -54,7 +55,8 @@ def pipeline(task: str, model: str, *, device: str | None = None, **options: Any
     known = task_options(task)
     if wrong := [name for name in options if name not in known]:
         raise ValueError(f"{task} has no option {wrong[0]!r}; it has: {', '.join(sorted(known))}")
-    return Pipeline(found, cls.for_model(load_tokenizer(model), found, **options))
+    kept = cls.read_extras(config_folder(model))
+    return Pipeline(found, cls.for_model(load_tokenizer(model), found, **{**kept, **options}))
 
 
 def task_of(model: str) -> str:

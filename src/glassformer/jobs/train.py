@@ -5,11 +5,14 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
+from glassformer.hub.fetch import config_folder
 from glassformer.hub.load import load, save
 from glassformer.tasks.task import Metrics, Task, evaluate
 from glassformer.text.files import write_json, write_text
@@ -78,10 +81,11 @@ def run(recipe: Recipe, *, resume: bool = False, say: Say = print) -> Run:
         items, dev = task.encode(splits.train), task.encode(splits.dev) if splits.dev else None
         found = preflight(task, model, plan, splits, train=items, dev=dev)
         _tell(say, splits, found, model)
-        outcome = _fit(recipe, task, model, plan, train=items, dev=dev, processes=processes, resume=resume, say=say)
-        if not processes.first or outcome.stopped:
-            return Run(folder, {}, outcome)
-        return _conclude(recipe, task, plan, splits, found, outcome, say=say)
+        with checkpoint.writing(folder):
+            outcome = _fit(recipe, task, model, plan, train=items, dev=dev, processes=processes, resume=resume, say=say)
+            if not processes.first or outcome.stopped:
+                return Run(folder, {}, outcome)
+            return _conclude(recipe, task, plan, splits, found, outcome, say=say)
 
 
 def assemble(recipe: Recipe, device: torch.device) -> tuple[Splits, Task[Any, Any], nn.Module, Plan]:
@@ -92,13 +96,16 @@ def assemble(recipe: Recipe, device: torch.device) -> tuple[Splits, Task[Any, An
     tokenizer = tokenizer_for(
         name, lambda: cls.texts(splits.train), vocab_size=recipe.vocab_size, lowercase=recipe.lowercase
     )
-    options = _taken(cls, recipe.options)
+    kept = cls.read_extras(config_folder(recipe.model)) if recipe.model else {}
+    options = {**kept, **_taken(cls, recipe.options)}
     if cls.built_in:
         options.setdefault("head", head_for(recipe.arch, recipe.task))
     task = cls.for_data(tokenizer, splits.train, **options)
     torch.manual_seed(int(recipe.plan.get("seed", 0)))
     model = loaded(recipe.model, task) if recipe.model else fresh(str(recipe.arch), task, recipe.config)
     task.fit_to(model)
+    if task.head is None and hasattr(model, "pooler"):
+        model.pooler.requires_grad_(False)  # vectors are pooled by the task, so this one has nothing to learn from
     standard = defaults(recipe.task, model, pretrained=recipe.model is not None, device=str(device))
     plan = plan_of(standard, recipe.plan)
     if recipe.freeze:
@@ -126,18 +133,19 @@ def _taken(cls: type[Task[Any, Any]], options: Mapping[str, Any]) -> dict[str, A
 
 
 def _prepare(folder: Path, recipe: Recipe, *, resume: bool, first: bool) -> None:
-    """Refuse to write over another run; keep the recipe beside what it makes."""
-    begun = checkpoint.found(folder)
+    """Refuse to write over another run, or over a model; keep the recipe beside what it makes."""
+    written, holds_model = folder / "recipe.toml", (folder / "config.json").exists()
+    begun = checkpoint.newest(folder) or (holds_model and written.exists())
     if begun and not resume:
-        raise ValueError(f"{folder} holds a run ({begun[-1].stem}): go on with --resume, or choose another --out")
-    written = folder / "recipe.toml"
+        raise ValueError(f"{folder} holds a run: go on with --resume, or choose another --out")
+    if holds_model and not written.exists():
+        raise ValueError(f"{folder} holds a model that would be written over: choose another --out")
     if resume and written.is_file() and written.read_text(encoding="utf-8") != recipe.toml():
-        raise ValueError(
-            f"{written} is another recipe than this one; resume with: glassformer train {written} --resume"
-        )
+        raise ValueError(f"{written} is another recipe than this one; resume with: {_going_on(folder)}")
     if first:
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            checkpoint.sweep(folder)
             write_text(written, recipe.toml())
         except OSError as error:
             raise ValueError(f"nothing can be written to {folder}: {error.strerror}") from None
@@ -159,7 +167,10 @@ def _fit(
     listener = Teller(say, folder=folder, tensorboard=recipe.tensorboard) if processes.first else Silent()
 
     def keep(model: nn.Module) -> None:
-        save(_plain(model), folder, tokenizer=task.tokenizer)
+        try:
+            save(_plain(model), folder, tokenizer=task.tokenizer)
+        except SafetensorError as error:  # its way to say that a disk is full
+            raise OSError(str(error)) from None
         task.write_extras(folder)
 
     fit = Fit(model, task, plan, train, dev, folder=folder, save=keep, listener=listener, processes=processes)
@@ -169,8 +180,13 @@ def _fit(
         listener.close()
     if outcome.stopped:
         say(f"stopped after step {outcome.progress.step} of {outcome.total}; go on with:")
-        say(f"  glassformer train {folder / 'recipe.toml'} --resume")
+        say(f"  {_going_on(folder)}")
     return outcome
+
+
+def _going_on(folder: Path) -> str:
+    """The command that resumes a run."""
+    return f"glassformer train {quote(str(folder / 'recipe.toml'))} --resume"
 
 
 def _plain(model: nn.Module) -> nn.Module:

@@ -42,7 +42,7 @@ class EncodedTexts:
         cut = 0
         for start in range(0, len(texts), CHUNK):
             some = slice(start, start + CHUNK)
-            with _quiet():
+            with quiet():
                 found = tokenizer(
                     list(texts[some]),
                     None if pairs is None else list(pairs[some]),
@@ -67,7 +67,7 @@ class EncodedTexts:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keeps the tokenizer's own word on truncation out of the way."""
     was, LOG.disabled = LOG.disabled, True
     try:

@@ -136,7 +136,8 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
         texts = EncodedTexts.of(self.tokenizer, firsts + seconds, max_length=self.max_length)
         scored = seconds and all(one.label is not None for one in examples)
         scores = np.array([one.label for one in examples], np.float32) if scored else None
-        same = np.unique(np.array(seconds), return_inverse=True)[1] if seconds else None
+        numbers: dict[str, int] = {}
+        same = np.array([numbers.setdefault(text, len(numbers)) for text in seconds]) if seconds else None
         return EmbeddedPairs(texts, scores, same)
 
     def batch(self, items: EmbeddedPairs, indices: Indices, seed: int = 0) -> Batch:
@@ -167,8 +168,9 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
         same = batch.targets["same"]
         own = torch.arange(len(same), device=same.device)
         twins = (same == same[:, None]) & (own != own[:, None])  # the right answer once more is no wrong one
-        likeness = (self.scale * first @ second.T).masked_fill(twins, float("-inf"))  # (B, B)
-        return F.cross_entropy(likeness, own, reduction="sum")
+        with torch.autocast(first.device.type, enabled=False):  # cosines need float32, whatever the model runs in
+            likeness = self.scale * first @ second.T  # (B, B)
+        return F.cross_entropy(likeness.masked_fill(twins, float("-inf")), own, reduction="sum")
 
     def metrics(self, *, keep_examples: bool = False) -> "SimilarityMetrics":
         return SimilarityMetrics(self, keep_examples=keep_examples)

@@ -48,7 +48,7 @@ class Batch:
 
     @property
     def tokens(self) -> int:
-        """Real tokens read."""
+        """Real tokens read, of a translation the source's."""
         mask = self.inputs.get("attention_mask")
         return self.inputs["input_ids"].numel() if mask is None else int(mask.sum())
 
@@ -157,6 +157,12 @@ class Task(ABC, Generic[E, I]):
             self.tokenizer.settings.segments = False
         if self.max_length is None:
             self.max_length = longest_input(model, self.tokenizer)
+
+    @classmethod
+    def read_extras(cls, folder: Path) -> dict[str, Any]:
+        """Options that a folder holds beside its model; most have none."""
+        del folder
+        return {}
 
     def write_extras(self, folder: Path) -> None:
         """Write what this task keeps beside a model; most have nothing."""

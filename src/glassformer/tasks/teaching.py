@@ -17,6 +17,7 @@ from glassformer.data.examples import Labelled, Parallel
 from glassformer.data.parallel import read_parallel
 from glassformer.data.ragged import Ragged
 from glassformer.data.report import Read
+from glassformer.generate.prompts import positions
 from glassformer.text.tokenizer import Tokenizer
 
 from .task import Batch, Metrics, Task
@@ -84,9 +85,9 @@ class Teaching(Task[Parallel, Any]):
     metric = "exact_match"
 
     def __init__(self, tokenizer: Tokenizer, *, head: str = "text2text-generation") -> None:
-        if head not in HEADS[: 3 if self.lesson == "parity" else 2]:
-            known = ", ".join(HEADS[: 3 if self.lesson == "parity" else 2])
-            raise ValueError(f"{self.lesson} is learnt with the head {known}, not {head!r}")
+        known = HEADS if self.lesson == "parity" else HEADS[:2]
+        if head not in known:
+            raise ValueError(f"{self.lesson} is learnt with the head {' or '.join(known)}, not {head!r}")
         self.tokenizer, self.head, self.max_length = tokenizer, head, None
         self.form: Any = Translation(tokenizer, exact_match=True)
         if head == "text-generation":
@@ -235,5 +236,5 @@ class Continuation(Translation):
         return batch.extra.get("prompts") or super().prompts(batch)
 
     def room(self, length: int, model: Any) -> int:
-        wanted = 10 + 3 * rounded_up(length) // 2
-        return min(wanted, getattr(model.config, "n_positions", wanted) - rounded_up(length) + 1)
+        longest = rounded_up(length)
+        return min(10 + 3 * longest // 2, max(1, (positions(model) or 10 * longest) - longest))

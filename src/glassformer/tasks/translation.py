@@ -20,10 +20,11 @@ from glassformer.data.parallel import read_parallel
 from glassformer.data.ragged import Ragged
 from glassformer.data.report import Read
 from glassformer.generate.api import generate
+from glassformer.generate.prompts import positions, vocabulary
 from glassformer.text.tokenizer import Tokenizer
 
 from . import metrics
-from .encoded import CHUNK, _quiet
+from .encoded import CHUNK, quiet
 from .task import Batch, Task, device_of
 
 LOG = logging.getLogger("glassformer")
@@ -136,9 +137,8 @@ class Translation(Task[Parallel, Translated]):
         config: Any = model.config
         stated = getattr(model, "generation_config", None) or {}
         known = {name: _some(stated.get(name), getattr(config, name, None)) for name in NAMES}
-        size = getattr(config, "decoder_vocab_size", None) or config.vocab_size
         for name, value in known.items():  # many a small model has kept the special ids of a large one
-            known[name] = None if isinstance(value, int) and value >= size else value
+            known[name] = None if isinstance(value, int) and value >= vocabulary(model) else value
         self.marks = Marks.of(self.tokenizer, known)
         self.before = self._before_targets()
 
@@ -185,7 +185,7 @@ class Translation(Task[Parallel, Translated]):
         rows, cut = list[list[int]](), list[int]()
         for start in range(0, len(texts), CHUNK):
             some: dict[str, Any] = {name: list(texts[start : start + CHUNK])}
-            with _quiet():
+            with quiet():
                 found = self.tokenizer(**some, add_special_tokens=add_special_tokens, truncation=True, max_length=room)
             rows += found["input_ids"]
             cut += found.cut
@@ -212,8 +212,9 @@ class Translation(Task[Parallel, Translated]):
         """(R, V): the scores of every real target token."""
         places = batch.targets["places"]
         if not hasattr(model, "encode"):
-            return model(**batch.inputs).logits.flatten(0, 1)[places].float()  # type: ignore[no-any-return]
-        return model.head(self.hidden(model, batch).flatten(0, 1)[places]).float()  # type: ignore[no-any-return]
+            return model(**batch.inputs).logits.flatten(0, 1).index_select(0, places).float()  # type: ignore[no-any-return]
+        states = self.hidden(model, batch).flatten(0, 1).index_select(0, places)  # (R, D)
+        return model.head(states).float()  # type: ignore[no-any-return]
 
     def hidden(self, model: Any, batch: Batch) -> Tensor:
         """What the output layer reads, (B, T, D)."""
@@ -236,7 +237,7 @@ class Translation(Task[Parallel, Translated]):
     def room(self, length: int, model: Any) -> int:
         """How many tokens a translation may have where nobody says it: half as many again as its source, and ten."""
         wanted = 10 + 3 * rounded_up(length) // 2
-        return min(wanted, getattr(model.config, "max_position_embeddings", wanted))
+        return min(wanted, (positions(model) or wanted + 1) - 1)
 
     def write(self, model: Any, ids: Tensor, mask: Tensor, **settings: Any) -> list[list[str]]:
         """What the model makes of each source: one text, or num_return_sequences of them."""

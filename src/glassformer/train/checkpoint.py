@@ -1,6 +1,8 @@
 """Checkpoints: everything a run needs to go on exactly where it was, written whole or not at all."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,32 +11,49 @@ import torch
 from glassformer.text.files import write_atomically
 
 FOLDER = "checkpoints"
+DUE, BETWEEN = "step", "stopped"  # what a file's name begins with: planned, or for a stop between two that are
 
 
-def path_of(folder: Path, step: int) -> Path:
-    return folder / FOLDER / f"step-{step:08d}.pt"
+def path_of(folder: Path, step: int, kind: str = DUE) -> Path:
+    return folder / FOLDER / f"{kind}-{step:08d}.pt"
 
 
-def found(folder: Path) -> list[Path]:
-    """The checkpoints of a run, oldest first."""
-    return sorted((folder / FOLDER).glob("step-*.pt"))
+def found(folder: Path, kind: str = DUE) -> list[Path]:
+    """The checkpoints of a run that were due, oldest first: the same whether or not it was stopped on its way."""
+    return sorted((folder / FOLDER).glob(f"{kind}-*.pt"))
+
+
+def newest(folder: Path) -> Path | None:
+    """Where to go on from."""
+    return max([*found(folder), *found(folder, BETWEEN)], key=lambda path: path.stem[-8:], default=None)
 
 
 def save(folder: Path, step: int, state: dict[str, Any], *, keep: int = 1) -> None:
     """Write the state after a step, then forget all but the last `keep`."""
-    path = path_of(folder, step)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        write_atomically(path, lambda partial: torch.save(state, partial))
-    except (OSError, RuntimeError) as error:  # torch says RuntimeError where a disk is full
-        last = found(folder)
-        whole = f"{last[-1].name} is whole: free some space and go on with --resume" if last else "none was written yet"
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).splitlines()[0]
-        raise OSError(
-            f"the checkpoint of step {step} could not be written to {path.parent} ({reason}); {whole}"
-        ) from None
-    for old in found(folder)[:-keep]:
+    _save(path_of(folder, step), state)
+    for old in [*found(folder)[:-keep], *found(folder, BETWEEN)]:
         old.unlink()
+
+
+def save_between(folder: Path, step: int, state: dict[str, Any]) -> None:
+    """Write the state of a run that stops before its next checkpoint; none is forgotten for it."""
+    if not path_of(folder, step).exists():
+        _save(path_of(folder, step, BETWEEN), state)
+
+
+def _save(path: Path, state: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, lambda partial: _write(partial, state))
+
+
+def _write(path: Path, state: dict[str, Any]) -> None:
+    try:
+        with path.open("wb") as file:
+            torch.save(state, file)
+    except RuntimeError as error:
+        if isinstance(error.__context__, OSError):  # the disk's own words, which torch talks over
+            raise error.__context__ from None
+        raise
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -48,6 +67,23 @@ def load(path: Path) -> dict[str, Any]:
     return state
 
 
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Where a disk is full, say it in one line, with what there still is."""
+    try:
+        yield
+    except OSError as error:
+        last = newest(folder)
+        whole = f"{last.name} is whole: free some space and go on with --resume" if last else "no checkpoint was due"
+        raise OSError(f"nothing more can be written to {folder} ({error.strerror or error}); {whole}") from None
+
+
+def sweep(folder: Path) -> None:
+    """Remove files that a run was killed in the middle of writing."""
+    for partial in (*folder.glob(".*.partial"), *(folder / FOLDER).glob(".*.partial")):
+        partial.unlink()
+
+
 class MetricsFile:
     """metrics.jsonl: one object a line; what was written after the last checkpoint is written again on resuming."""
 
@@ -57,7 +93,7 @@ class MetricsFile:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab"):
             pass
-        os.truncate(path, size)
+        os.truncate(path, min(size, self.size))
 
     def add(self, line: str) -> None:
         with self.path.open("a", encoding="utf-8") as file:

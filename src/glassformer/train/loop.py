@@ -1,19 +1,23 @@
 """fit: the one training loop. What a step does depends on its number alone, so that a run can be resumed exactly."""
 
 import json
+import math
 import signal
 import time
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from glassformer.data.batches import Indices, Prefetch, Schedule
-from glassformer.tasks.task import Task, evaluate
+from glassformer.data.batches import Prefetch, Schedule, in_order
+from glassformer.tasks.task import Task, device_of, evaluate
 
 from . import checkpoint
 from .averaging import Ema, average_states
@@ -42,14 +46,15 @@ class Progress:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of metrics.jsonl: only what the same run would give again, so no times."""
+    """One line of metrics.jsonl: only what the same run would give again, so no times; null for what is no number."""
 
     step: int
     epoch: int
     values: dict[str, float]
 
     def __str__(self) -> str:
-        return json.dumps({"step": self.step, "epoch": self.epoch, **self.values})
+        numbers = {name: value if math.isfinite(value) else None for name, value in self.values.items()}
+        return json.dumps({"step": self.step, "epoch": self.epoch, **numbers})
 
 
 class Listener(Protocol):
@@ -70,6 +75,14 @@ class Outcome:
     total: int
     metrics: dict[str, float]
     stopped: bool  # by Ctrl-C, before its end
+
+
+class Unchecked(NamedTuple):
+    """A step whose numbers no one has looked at yet."""
+
+    loss: Tensor
+    norm: Tensor
+    update: Update
 
 
 @dataclass
@@ -105,10 +118,12 @@ class Fit:
         self.ema = Ema(self.model, plan.ema) if plan.ema else None
         self.progress, self.metrics = Progress(), dict[str, float]()
         self.window: Tensor | float = 0.0  # the loss since the last line of metrics, still on the device
-        self.unchecked: tuple[Tensor, Indices] | None = None  # a loss that no one has looked at yet
+        self.unchecked: Unchecked | None = None
 
     def run(self, *, resume: bool = False) -> Outcome:
         """Train to the end, or until Ctrl-C."""
+        if self.dev is not None and self.plan.metric is not None:
+            self._check_metric()
         size = self._restore() if resume else 0
         self.lines = checkpoint.MetricsFile(self.folder / "metrics.jsonl", size=size) if self.processes.first else None
         self.listener.begin(self.total, self.progress.step)
@@ -123,7 +138,7 @@ class Fit:
         finally:
             feed.close()
         if stopped:
-            self._checkpoint()
+            self._checkpoint(due=False)
         else:
             self._finish()
         return Outcome(self.progress, self.total, self.metrics, stopped)
@@ -142,8 +157,8 @@ class Fit:
         loss, norm = self.stepper(update, max(1, count), self.rate(at.step))
         if self.ema is not None:
             self.ema.update(self.model)
-        self._look_at_the_loss()
-        self.unchecked = loss, update.turn.indices
+        self._look_at_the_numbers()
+        self.unchecked = Unchecked(loss, norm, update)
         self.window = self.window + loss.double()
         at.step += 1
         at.targets, at.tokens, at.padding = at.targets + count, at.tokens + tokens, at.padding + padding
@@ -157,9 +172,12 @@ class Fit:
     def _after(self, update: Update, norm: Tensor) -> None:
         """Lines, evaluations and checkpoints, when they are due."""
         step, plan, last = self.progress.step, self.plan, self.progress.step == self.total
-        if step % plan.log_every == 0 or last:
-            self._log(update.turn.epoch, norm)
+        logs = last or step % plan.log_every == 0
         evaluates = last or (update.turn.closes_epoch if plan.eval_every is None else step % plan.eval_every == 0)
+        if logs or evaluates:
+            self._look_at_the_numbers()
+        if logs:
+            self._log(update.turn.epoch, norm)
         if evaluates and self.dev is not None:
             self._evaluate(update.turn.epoch)
         if evaluates if plan.save_every is None else (step % plan.save_every == 0 or last):
@@ -184,16 +202,21 @@ class Fit:
         with self._weights_to_keep():
             self.metrics = self._score()
             self._write(Line(at.step, epoch, {f"dev_{name}": value for name, value in self.metrics.items()}))
-            if self.metric not in self.metrics:
-                known = ", ".join(self.metrics)
-                raise ValueError(f"there is no metric {self.metric!r} to judge by; this task has: {known}")
             value = self.metrics[self.metric]
             self.rate.heard(value)
             at.stale += 1
-            if at.best is None or (value < at.best if self.lower else value > at.best):
+            if not math.isnan(value) and (at.best is None or (value < at.best if self.lower else value > at.best)):
                 at.best, at.best_step, at.stale = value, at.step, 0
                 if self.plan.keep == "best":
                     self._save()
+
+    def _check_metric(self) -> None:
+        """Find out before the first step, by a few examples, whether the metric to judge by is one of the task's."""
+        sheet, some = self.task.metrics(), in_order(self.dev.lengths, self.plan.budget)[0]  # type: ignore[union-attr]
+        with torch.inference_mode():
+            sheet.update(self.model.eval(), self.task.batch(self.dev, some).to(device_of(self.model)))
+        if self.metric not in (known := sheet.compute()):
+            raise ValueError(f"there is no metric {self.metric!r} to judge by; this task has: {', '.join(known)}")
 
     def _score(self) -> dict[str, float]:
         place = (self.processes.number, self.processes.count)
@@ -211,20 +234,24 @@ class Fit:
         if self.processes.first:
             self.save(self.model)
 
-    def _look_at_the_loss(self) -> None:
-        """Stop at the first loss that is no number; one step late, so that a GPU need not be waited for."""
+    def _look_at_the_numbers(self) -> None:
+        """Stop at the first loss or gradient that is no number; one step late, so that a GPU need not be waited for."""
         if self.unchecked is None:
             return
-        (loss, indices), self.unchecked = self.unchecked, None
-        if not bool(loss.isfinite()):
-            shown = ", ".join(map(str, indices[:8].tolist())) + (", …" if len(indices) > 8 else "")
-            raise ValueError(
-                f"the loss of step {self.progress.step} is {float(loss)}: it came with training examples {shown}; "
-                "lower lr, set clip, or look at these examples"
-            )
+        (loss, norm, update), self.unchecked = self.unchecked, None
+        scaled = self.stepper.scaler.is_enabled()  # an infinite gradient is then no accident: the scale is lowered
+        for what, value in (("loss", loss), *(() if scaled else (("gradient", norm),))):
+            if not bool(value.isfinite()):
+                indices = update.turn.indices
+                shown = ", ".join(map(str, indices[:8].tolist())) + (", …" if len(indices) > 8 else "")
+                text = self.task.tokenizer.decode(update.parts[0][0].inputs["input_ids"][0], skip_special_tokens=True)
+                raise ValueError(
+                    f"the {what} of step {self.progress.step} is {float(value)}: it came with training examples "
+                    f"{shown} (counted from 0; the first reads {text[:60]!r}); lower lr, set clip, or look at them"
+                )
 
-    def _checkpoint(self) -> None:
-        self._look_at_the_loss()
+    def _checkpoint(self, *, due: bool = True) -> None:
+        self._look_at_the_numbers()
         at = self.progress
         losses = self.processes.gathered(float(self.window))  # each process has a window of its own
         if self.lines is None:
@@ -239,16 +266,22 @@ class Fit:
             "ema": None if self.ema is None else self.ema.state(),
             "metrics": self.metrics,
             "metrics_size": self.lines.size,
+            "data": _mark(self.train.lengths),
         }
-        checkpoint.save(self.folder, at.step, state, keep=self.plan.average)
+        if due:
+            checkpoint.save(self.folder, at.step, state, keep=self.plan.average)
+        else:
+            checkpoint.save_between(self.folder, at.step, state)
 
     def _restore(self) -> int:
         """Go back to the last checkpoint; how many bytes of metrics.jsonl were written by then."""
-        paths = checkpoint.found(self.folder)
-        if not paths:
+        path = checkpoint.newest(self.folder)
+        if path is None:
             return 0
-        state = checkpoint.load(paths[-1])
-        self.model.load_state_dict(state["model"])
+        state = checkpoint.load(path)
+        if state["data"] != _mark(self.train.lengths):
+            raise ValueError(f"the training data is not that of {path}; bring it back, or choose another --out")
+        _put_into(self.model, state["model"], path)
         self.optimiser.load_state_dict(state["optimiser"])
         self.rate.restore(state["rate"])
         self.stepper.scaler.load_state_dict(state["scaler"])
@@ -260,18 +293,31 @@ class Fit:
 
     def _finish(self) -> None:
         """Leave in the run folder what it is to hold: the best, the last, or the mean of the last weights."""
-        self._look_at_the_loss()
+        self._look_at_the_numbers()
         if self.plan.average > 1:
-            paths = checkpoint.found(self.folder)
             self.processes.gathered(None)  # all files are there
+            paths = checkpoint.found(self.folder)
             self.model.load_state_dict(average_states([checkpoint.load(path)["model"] for path in paths]))
             if self.dev is not None:
                 self.metrics = self._score()
                 self._write(Line(self.progress.step, -1, {f"averaged_{k}": v for k, v in self.metrics.items()}))
             self._save()
-        elif self.plan.keep == "last" or self.dev is None:
+        elif self.plan.keep == "last" or self.progress.best is None:
             with self._weights_to_keep():
                 self._save()
+
+
+def _mark(lengths: NDArray[np.int64]) -> int:
+    """A number by which to tell data that has changed."""
+    return zlib.crc32(np.ascontiguousarray(lengths).tobytes())
+
+
+def _put_into(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        first = str(error).splitlines()[1].strip()
+        raise ValueError(f"{path} is of another model ({first}); choose another --out") from None
 
 
 @contextmanager

@@ -58,6 +58,8 @@ class Plan:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ValueError(f"{name} must be above 0, not {value}")
+        if self.ema is not None and self.average > 1:
+            raise ValueError("ema and average are two ways to average the weights: choose one of them")
         for name, known in (("schedule", SCHEDULES), ("precision", PRECISIONS), ("keep", ("best", "last"))):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
