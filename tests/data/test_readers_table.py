@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shlex
 
 import pytest
 from hypothesis import assume, example, given
@@ -233,6 +234,37 @@ def test_a_header_may_be_declared_or_denied(tmp_path):
     assert len(read_labelled(path, {"text": "0", "label": "1"}, header=False).examples) == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "rows", "asks"),
+    [
+        ("x.csv", ["foo,bar", "a film,good", "a book,bad"], True),
+        ("x.csv", ["my text,the kind", "a film,good"], True),
+        ("x.csv", ["foo,bar", "a film,good", "a book,bad", "a foo,bar"], False),  # a label comes again
+        ("x.csv", ["A film.,bar", "a film,good", "a book,bad"], False),  # no name has a full stop
+        ("x.tsv", ["foo\tbar", "a film\tgood", "a book\tbad", "a song\tgood"], True),
+        ("x.tsv", ["a film\tgood", "a book\tbad"], False),  # nothing tells the first row from the others
+    ],
+)
+def test_a_first_row_that_might_be_a_header_is_asked_about(tmp_path, name, rows, asks):
+    path = written(tmp_path, "\n".join(rows), name)
+    first = [tuple(row.split("\t" if name == "x.tsv" else ",")) for row in rows]
+    text, label = first[0]
+    assert pairs(read_labelled(path, header=False)) == first
+    if not asks:
+        assert pairs(read_labelled(path)) == first
+        return
+    with one_line_error(f"text={shlex.quote(text)}", f"--columns label={shlex.quote(label)}", "--set header=false"):
+        read_labelled(path)
+    assert pairs(read_labelled(path, {"text": text, "label": label})) == first[1:]
+
+
+def test_names_that_say_nothing_are_listed_with_both_ways_out(tmp_path):
+    rows = [f"a film {number},{kind}" for number, kind in enumerate(["good", "bad"] * 3)]
+    ways = ("'foo', 'bar'", "--columns text=foo --columns label=bar", "--set header=false")
+    with one_line_error(*ways):
+        read_labelled(written(tmp_path, "\n".join(["foo,bar", *rows])))
+
+
 def test_columns_without_a_name_of_their_own_go_by_number(tmp_path):
     path = written(tmp_path, ",text,label,label\n0,a,x,y\n1,b,y,x\n")
     assert pairs(read_labelled(path)) == [("a", "x"), ("b", "y")]
@@ -285,7 +317,9 @@ def test_a_column_that_is_missing_is_an_error_that_lists_what_there_is(tmp_path)
 def test_columns_without_names_are_shown_and_suggested_and_not_guessed(tmp_path):
     rows = [(f"g{n}", n % 2, "", f"The sentence with the number {n}.") for n in range(30)]
     path = written(tmp_path, as_csv(rows, None, delimiter="\t"), "x.tsv")
-    with one_line_error("'0', '1', '2', '3'", "The sentence with the number 0.", "perhaps text=3,label=1"):
+    with one_line_error(
+        "'0', '1', '2', '3'", "The sentence with the number 0.", "perhaps --columns text=3 --columns label=1"
+    ):
         read_labelled(path)
     with one_line_error("is not known: use one of csv, tsv"):
         read_labelled(path, file_format="xls")

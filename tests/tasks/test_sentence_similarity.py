@@ -222,15 +222,15 @@ def test_predictions_have_the_shapes_of_hugging_face():
     task = task_of(normalize=False)
     model = model_of(task)
     features = FeatureExtraction.for_model(task.tokenizer, model, normalize=False)
-    vectors = F.normalize(torch.tensor(features.predict(model, TEXTS)), dim=-1)
+    vectors = F.normalize(torch.tensor(features.predict(model, TEXTS, pooled=True)), dim=-1)
     asked = {"source_sentence": TEXTS[0], "sentences": TEXTS[1:]}
     many, one, example = task.predict(model, [asked, (TEXTS[1], TEXTS[2]), Labelled(TEXTS[1], TEXTS[2])])
     assert many == pytest.approx((vectors[0] @ vectors[1:].T).tolist(), abs=1e-5)
     assert one == example == pytest.approx(float(vectors[1] @ vectors[2]), abs=1e-5)
-    tokens = features.predict(model, TEXTS, pooled=False)
+    tokens = features.predict(model, TEXTS)
     for text, found in zip(TEXTS, tokens, strict=True):
         assert np.array(found).shape == (1, len(task.tokenizer(text)["input_ids"]), 32)
-    assert_close(torch.tensor(tokens[1])[0].mean(0), torch.tensor(features.predict(model, [TEXTS[1]])[0]))
+    assert_close(torch.tensor(tokens[1])[0].mean(0), torch.tensor(features.predict(model, [TEXTS[1]], pooled=True)[0]))
     assert task.predict(model, []) == features.predict(model, []) == []
 
 

@@ -249,9 +249,11 @@ def test_shards_are_read_as_documents_are(characters, tmp_path):
     marked = [Document(task.marked(one)) for one in examples]
     shards = tokenise_to_shards(marked, task.tokenizer, tmp_path, end_token_id=task.end, shard_tokens=20)
     items, known = task.encode(shards), task.encode(examples)
-    assert items.windows.ids[0 : len(shards)].tolist() == known.windows.ids[1:].tolist()  # which has an end before all
+    assert items.windows.ids[0 : len(shards) + 1].tolist() == known.windows.ids.tolist()
+    indices = np.arange(len(known.lengths))
+    assert_close(task.batch(items, indices).inputs, task.batch(known, indices).inputs)
     batches = [task.batch(items, np.array([index])) for index in range(len(items.lengths))]
-    assert sum(batch.count for batch in batches) == len(shards) - 1
+    assert sum(batch.count for batch in batches) == len(shards)
     assert sum(batch.extra["text_bytes"].sum() for batch in batches) == pytest.approx(shards.bytes)
     drawn = TextGeneration(characters, block_size=12, random_windows=True).batch(items, np.arange(3), seed=1)
     assert drawn.count == 36

@@ -270,7 +270,7 @@ def test_there_is_room_for_half_as_much_again_and_never_more_than_positions(leng
 
 
 def test_bleu_of_many_batches_and_processes_is_that_of_the_whole():
-    task = Translation.for_data(small_tokenizer("unigram"), PAIRS, lowercase=True, generate={"num_beams": 2})
+    task = Translation.for_data(small_tokenizer("unigram"), PAIRS, bleu_lowercase=True, generate={"num_beams": 2})
     model, items = model_of("general", task), task.encode(PAIRS)
     share = {"budget": Budget(rows=2), "final": True, "keep_examples": True}
     parts = [evaluate(model, task, items, share=(number, 2), **share) for number in range(2)]

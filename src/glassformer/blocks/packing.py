@@ -104,18 +104,15 @@ class Packed:
 
     def _by_equal_lengths(self, query: Tensor, key: Tensor, value: Tensor, scale: float, dropout: float) -> Tensor:
         """One dense call for each run of sequences of the same length: no mask, no padding."""
-        groups, start = [], 0
-        for length, same in groupby(self.lengths):
-            count = len(list(same))
-            if length:
-                part = slice(start, start + count * length)
-                q, k, v = (x[part].unflatten(0, (count, length)).transpose(1, 2) for x in (query, key, value))
-                mixed = F.scaled_dot_product_attention(
-                    q, k, v, None, dropout, is_causal=self.causal and length > 1, scale=scale
-                )
-                groups.append(mixed.transpose(1, 2).flatten(0, 1))
-            start += count * length
-        return torch.cat(groups) if groups else torch.zeros_like(query)
+        runs = [(length, len(list(same))) for length, same in groupby(self.lengths) if length]
+        sizes = [length * count for length, count in runs]
+        mixed = []
+        for (length, count), *parts in zip(runs, *(x.split(sizes) for x in (query, key, value)), strict=True):
+            q, k, v = (part.unflatten(0, (count, length)).transpose(1, 2) for part in parts)
+            causal = self.causal and length > 1
+            found = F.scaled_dot_product_attention(q, k, v, None, dropout, is_causal=causal, scale=scale)
+            mixed.append(found.transpose(1, 2).flatten(0, 1))
+        return torch.cat(mixed) if mixed else torch.zeros_like(query)
 
 
 def _varlen_kernel_takes(query: Tensor) -> bool:

@@ -4,16 +4,14 @@ from typing import Annotated, Any
 
 import typer
 
-from .output import Json, Name, print_json, print_table
+from .output import Columns, Json, Name, print_json, print_table
 
 
 def evaluate(
     name: Name,
     data: Annotated[list[str], typer.Option(metavar="FILE", help="Files, globs, - for stdin, or microworld.")],
     task: Annotated[str | None, typer.Option(help="The task; by default what the model's head is for.")] = None,
-    columns: Annotated[
-        list[str] | None, typer.Option(metavar="ROLE=NAME", help="Which column is what: text=review.")
-    ] = None,
+    columns: Columns = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the task.")
     ] = None,
@@ -29,7 +27,10 @@ def evaluate(
 
     options: dict[str, Any] = dict(parsed(one) for one in settings or [])
     pipe = pipeline(task or task_of(name), name, device=device, **options)
-    sheet = pipe.score(data, columns=dict(parsed(one) for one in columns) if columns else None, **options)
+    read = pipe.read(data, columns=dict(parsed(one) for one in columns) if columns else None, **options)
+    for line in read.report.lines():
+        typer.echo(line, err=True)
+    sheet = pipe.score(read.examples)
     scores, intervals, report = sheet.compute(), sheet.intervals(), sheet.report()
     if json:
         print_json(scores)
@@ -37,6 +38,8 @@ def evaluate(
     spans = {metric: f"{one.low:.4f} – {one.high:.4f}" for metric, one in intervals.items()}
     rows = [(metric, f"{value:.4f}", spans.get(metric, "")) for metric, value in scores.items()]
     print_table(("metric", "score", "95 % interval"), rows)
+    for metric, signature in getattr(sheet, "signatures", dict)().items():
+        typer.echo(f"{metric}: {signature}")
     if report:
         names = list(next(iter(report.values())))
         typer.echo()

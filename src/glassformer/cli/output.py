@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 Json = Annotated[bool, typer.Option("--json", help="One json object on stdout, for machines.")]
+Columns = Annotated[list[str] | None, typer.Option(metavar="ROLE=NAME", help="Which column is what: text=review.")]
 Name = Annotated[str, typer.Argument(metavar="MODEL", help="A folder, or a name on the hub.")]
 
 

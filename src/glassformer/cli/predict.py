@@ -3,15 +3,14 @@
 import csv
 import json as jsonlib
 import sys
-from collections.abc import Iterator
+from dataclasses import asdict, is_dataclass
 from enum import StrEnum
 from itertools import islice
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from .output import Name
+from .output import Columns, Name
 
 CHUNK = 1000  # inputs at a time: any file fits, and results come as they are made
 
@@ -27,7 +26,10 @@ class Format(StrEnum):
 def predict(
     name: Name,
     texts: Annotated[list[str] | None, typer.Argument(help="Texts; without any, each line of --file or stdin.")] = None,
-    file: Annotated[Path | None, typer.Option(help="An input on each line; .jsonl holds objects.")] = None,
+    file: Annotated[
+        list[str] | None, typer.Option(help="Tables (csv, tsv, jsonl, …), or texts with an input on each line.")
+    ] = None,
+    columns: Columns = None,
     task: Annotated[str | None, typer.Option(help="The task; by default what the model's head is for.")] = None,
     form: Annotated[Format, typer.Option("--format", help="How to write results.")] = Format.text,
     settings: Annotated[
@@ -40,13 +42,14 @@ def predict(
 
     Example: echo "What a film!" | glassformer predict runs/reviews --format jsonl
     """
-    from glassformer.jobs.predict import pipeline, task_of
+    from glassformer.jobs.predict import inputs_of, pipeline, task_of
     from glassformer.jobs.recipe import parsed
 
     pipe = pipeline(task or task_of(name), name, device=device)
     options: dict[str, Any] = dict(parsed(one) for one in settings or [])
     write = _Writer(Format.jsonl if json else form)
-    inputs = iter(texts) if texts else _lines(file)
+    named = dict(parsed(one) for one in columns) if columns else None
+    inputs = iter(texts) if texts else inputs_of(pipe, file or ["-"], named, lambda text: typer.echo(text, err=True))
     while some := list(islice(inputs, CHUNK)):
         for given, found in zip(some, pipe(some, **options), strict=True):
             write(given, found)
@@ -60,6 +63,7 @@ class _Writer:
         self.table: Any = None
 
     def __call__(self, given: Any, found: Any) -> None:
+        given = _plain(given)
         if self.form is Format.jsonl:
             typer.echo(jsonlib.dumps({"input": given, "output": found}, ensure_ascii=False, default=float))
         elif self.form is Format.csv:
@@ -86,10 +90,8 @@ def _shown(found: Any) -> str:
     return str(found)
 
 
-def _lines(file: Path | None) -> Iterator[Any]:
-    lines = sys.stdin if file is None else file.open(encoding="utf-8")
-    objects = file is not None and file.suffix == ".jsonl"
-    with lines:
-        for line in lines:
-            if line.strip():
-                yield jsonlib.loads(line) if objects else line.rstrip("\n")
+def _plain(given: Any) -> Any:
+    """An example as json writes it, without what it does not have."""
+    if not is_dataclass(given) or isinstance(given, type):
+        return given
+    return {name: value for name, value in asdict(given).items() if value is not None}

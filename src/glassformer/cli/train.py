@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from .output import Json, print_json
+from .output import Columns, Json, print_json
 
+PRECISIONS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}  # as gf.load and torch spell them
 Files = Annotated[list[str] | None, typer.Option(metavar="FILE", help="Files, globs, - for stdin, or microworld.")]
 
 
@@ -20,9 +21,7 @@ def train(
     dev: Files = None,
     test: Files = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; it will load as a model.")] = None,
-    columns: Annotated[
-        list[str] | None, typer.Option(metavar="ROLE=NAME", help="Which column is what: text=review.")
-    ] = None,
+    columns: Columns = None,
     epochs: Annotated[float | None, typer.Option(help="How often to go through the data.")] = None,
     steps: Annotated[int | None, typer.Option(help="Or how many updates.")] = None,
     lr: Annotated[float | None, typer.Option(help="The highest learning rate.")] = None,
@@ -54,11 +53,15 @@ def train(
     given |= {"out": None if out is None else str(out), "epochs": epochs, "steps": steps, "lr": lr}
     given |= {"batch_size": batch_size, "batch_tokens": batch_tokens, "accumulate": accumulate}
     given |= {"max_length": max_length, "freeze": freeze, "lora": lora, "seed": seed, "device": device}
-    given |= {"precision": dtype, "tensorboard": tensorboard or None}
+    if epochs is not None and steps is not None:
+        raise ValueError("--epochs and --steps say the same thing: give one of the two")
+    given |= {"precision": PRECISIONS.get(dtype or "", dtype), "tensorboard": tensorboard or None}
     given |= {"columns": dict(parsed(one) for one in columns) if columns else None}
     changes = {name: value for name, value in given.items() if value is not None}
     changes |= dict(parsed(one) for one in settings or [])
     values = read_toml(Path(what)) if what.endswith(".toml") else {"task": what}
+    if check:
+        values = {"out": "runs/not-written", **values}
     recipe = Recipe.of(changed(values, changes))
 
     def say(text: str) -> None:

@@ -42,6 +42,23 @@ def drawn(below: int, indices: NDArray[np.int64], seed: int) -> NDArray[np.int64
     return np.array([chance.integers(below) for chance in chances])
 
 
+class Reframed:
+    """A stream that stays where it is, with some tokens before its first, or without its last ones."""
+
+    def __init__(self, ids: Tokens, *, before: Sequence[int] = (), without: int = 0) -> None:
+        self.ids, self.before = ids, np.array(before, np.int64)
+        self.length = len(before) + len(ids) - without
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, part: slice, /) -> NDArray[Any]:
+        start, stop, step = part.indices(self.length)
+        shift = len(self.before)
+        rest = self.ids[max(0, start - shift) : max(0, stop - shift)]
+        return np.concatenate([self.before[start:stop], rest])[::step]
+
+
 class Windows:
     """Blocks of one size over a stream, each with the token after it; of the targets, each is new in one window only.
 

@@ -107,6 +107,20 @@ def has_header(records: Sequence[Sequence[str]], known: Collection[str], togethe
     )
 
 
+def could_be_header(records: Sequence[Sequence[str]], *, unlike_the_rest: bool) -> bool:
+    """Whether the first record, which does not show to be a header, might be one: names that never come again.
+
+    With `unlike_the_rest`, only if some column has values that do come again.
+    """
+    first, rest = [cell.strip() for cell in records[0]], records[1:]
+    columns = [[fields[at].strip() for fields in rest if len(fields) == len(first)] for at in range(len(first))]
+    if len(set(first)) < len(first) or not all(NAME.fullmatch(cell) for cell in first):
+        return False
+    if any(cell in values for cell, values in zip(first, columns, strict=True)):
+        return False
+    return not unlike_the_rest or any(len(set(values)) < len(values) for values in columns)
+
+
 def is_number(cell: object) -> bool:
     """Whether a cell can be read as a number."""
     try:

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from glassformer.data.examples import Document
 from glassformer.data.labels import as_class
 from glassformer.data.report import Place, Read, Report
-from glassformer.data.roles import Columns, are_numbers, asked, check_roles, find, missing
+from glassformer.data.roles import Columns, are_numbers, asked, check_roles, find, missing, names_given
 from glassformer.data.rows import EXTENSIONS, Format, Reading, Table, open_table
 from glassformer.data.source import Line, Source, Sources, resolve
 
@@ -47,7 +47,7 @@ def stream_documents(
     if unit not in get_args(Unit):
         raise ValueError(f"unit={unit!r} is not known: use one of {', '.join(get_args(Unit))}")
     named = check_roles(columns, ("text", "label"))
-    reading = Reading(file_format=file_format, known=frozenset(NAMES), by_position=are_numbers(named))
+    reading = Reading(file_format=file_format, known=names_given(named) | set(NAMES), by_position=are_numbers(named))
     account = Report() if report is None else report
     found = resolve(sources, labels=True, folder="txt")
     return documents(found, named, unit, reading, account)

@@ -171,7 +171,10 @@ def next_sentence_pairs(
         raise ValueError(f"limit={limit}: a pair needs at least 2 tokens")
     filled = [document for document in ([one for one in sentences if len(one)] for sentences in documents) if document]
     if len(filled) < 2:
-        raise ValueError(f"{len(filled)} document with text: to take a text from another one, give 2 or more")
+        raise ValueError(
+            f"{len(filled)} document with text: to take a text from another one, give 2 or more, "
+            f"or --set unit=block where blank lines stand between texts"
+        )
     for number in range(len(filled)):
         yield from pairs_of(filled, number, limit, short, Random(f"{seed}/{epoch}/{number}"))
 

@@ -1,9 +1,10 @@
 """Which column is the text, which the label: by its name, or as the user says."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from shlex import quote
 
 from glassformer.data.delimited import is_number
-from glassformer.data.rows import Table
+from glassformer.data.rows import EXTENSIONS, Table
 
 Columns = Mapping[str, str | int]
 """A role to its column, by name or by number from 0; a label may have several, as in "toxic+obscene"."""
@@ -51,6 +52,12 @@ def check_roles(columns: Columns | None, roles: Sequence[str]) -> dict[str, str]
 def are_numbers(columns: Mapping[str, str]) -> bool:
     """Whether columns are given, all by number."""
     return bool(columns) and all(column.isdecimal() for column in columns.values())
+
+
+def names_given(columns: Mapping[str, str]) -> frozenset[str]:
+    """The names that the user gives, in lower case: where the first row has one, it is a header."""
+    names = {name.casefold() for column in columns.values() for name in (column, *column.split("+"))}
+    return frozenset(name for name in names if not name.isdecimal())
 
 
 def find(table: Table, names: Iterable[str], *, but: Sequence[str] = ()) -> str | None:
@@ -108,8 +115,11 @@ def could_be_label(table: Table, column: str, *, score: bool) -> bool:
 
 
 def suggestion(table: Table, *, score: bool) -> str:
-    """What the columns of a file without a header might be, to be offered and not taken."""
+    """What the columns of a file might be, to be offered and not taken."""
     text = longest(table)
     labels = [one for one in table.columns if one != text and could_be_label(table, one, score=score)]
     label = min(labels, key=lambda one: len({str(row.get(one)) for row in table.sample}), default=None)
-    return f"; perhaps text={text}" + (f",label={label}" if label is not None else "")
+    labelled = f" --columns label={quote(label)}" if label is not None else ""
+    delimited = EXTENSIONS.get(table.source.extension) in ("csv", "tsv")
+    denied = "; if its first row is no header, --set header=false" if table.headed and delimited else ""
+    return f"; perhaps --columns text={quote(text)}{labelled}{denied}"

@@ -14,6 +14,7 @@ from glassformer.data.arrow import Cells, read_hub, read_parquet
 from glassformer.data.delimited import (
     Record,
     column_names,
+    could_be_header,
     csv_records,
     find_delimiter,
     has_header,
@@ -64,6 +65,7 @@ class Table:
     headed: bool
     sample: list[Cells]
     rows: Iterator[Row]
+    names_in_doubt: tuple[str, ...] = ()  # the first row of a table without a header, where it might yet be one
 
 
 def open_table(source: Source, report: Report, reading: Reading, lines: Iterator[Line] | None = None) -> Table:
@@ -167,9 +169,12 @@ def read_delimited(opened: Opened, *, quotes: bool) -> Table:
     else:
         names = [str(at) for at in range(usual_width(filled) or 1)]
         report.take(source.name, f"no header, {len(names)} columns called by their number from 0")
+    doubtful = bool(filled) and not headed and reading.header is None
+    doubtful = doubtful and could_be_header(filled, unlike_the_rest=not quotes)
     rows = fitting(records, names, opened, longer=reading.by_position and not headed)
     sample, rows = peeked(rows)
-    return Table(source, names, headed, [cells for _, cells in sample], rows)
+    doubt = tuple(cell.strip() for cell in filled[0]) if doubtful else ()
+    return Table(source, names, headed, [cells for _, cells in sample], rows, doubt)
 
 
 def without_header(records: Iterator[Record]) -> Iterator[Record]:

@@ -121,8 +121,7 @@ def tokenise_to_shards(
     """
     if shard_tokens < 1:
         raise ValueError(f"shard_tokens={shard_tokens}: a shard holds at least 1 token, and is best in millions")
-    settings = f"{identity}\n{end_token_id}\n{shard_tokens}\n{fingerprint(tokenizer)}"
-    home = Path(folder) / digest(settings.encode())
+    home = home_of(folder, tokenizer, identity=identity, end_token_id=end_token_id, shard_tokens=shard_tokens)
     if identity and is_complete(home):
         return Shards(home)
     home.mkdir(parents=True, exist_ok=True)
@@ -145,6 +144,19 @@ def tokenise_to_shards(
         shards.append(draft.write(home, len(shards)))
     write_json(home / INDEX, {"dtype": np.dtype(dtype).name, "shards": [asdict(shard) for shard in shards]})
     return Shards(home)
+
+
+def home_of(
+    folder: str | Path,
+    tokenizer: Tokenizer,
+    *,
+    identity: str,
+    end_token_id: int | None = None,
+    shard_tokens: int = SHARD_TOKENS,
+) -> Path:
+    """Where in a folder the shards of a stream are."""
+    settings = f"{identity}\n{end_token_id}\n{shard_tokens}\n{fingerprint(tokenizer)}"
+    return Path(folder) / digest(settings.encode())
 
 
 def identity_of(files: Iterable[str | Path]) -> str:

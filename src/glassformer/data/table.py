@@ -6,6 +6,7 @@ rows of a file. Texts are kept as they are; labels lose the blanks around them.
 """
 
 from collections.abc import Mapping, Sequence
+from shlex import quote
 from typing import Any, get_args
 
 from glassformer.data.examples import Labelled
@@ -26,6 +27,7 @@ from glassformer.data.roles import (
     find_pair,
     longest,
     missing,
+    names_given,
     suggestion,
 )
 from glassformer.data.rows import Format, Reading, Table, open_table
@@ -52,7 +54,9 @@ def read_labelled(
     if kind not in get_args(Kind):
         raise ValueError(f"kind={kind!r} is not known: use one of {', '.join(get_args(Kind))}")
     named = check_roles(columns, ("text", "pair", "label"))
-    reading = Reading(file_format=file_format, header=header, known=KNOWN, by_position=are_numbers(named))
+    reading = Reading(
+        file_format=file_format, header=header, known=KNOWN | names_given(named), by_position=are_numbers(named)
+    )
     report = Report()
     examples: list[Labelled] = []
     for source in resolve(sources, labels=True):
@@ -103,10 +107,10 @@ def choose(
         looks = longest(table)
         rest = [column for column in table.columns if column != looks]
         if could_be_label(table, rest[0], score=kind == "regression"):
+            refuse_doubt(table, text=looks, label=rest[0])
             text, labels = looks, rest
     if text is None:
-        score = kind == "regression"
-        raise missing(table, "text", hint="" if table.headed else suggestion(table, score=score))
+        raise missing(table, "text", hint=suggestion(table, score=kind == "regression"))
     if not labels and kind == "multi-label" and table.source.label is None:
         labels = flag_columns(table, text, pair)
     if not labels and required and table.source.label is None:
@@ -117,6 +121,16 @@ def choose(
             )
         raise missing(table, "label")
     return text, pair, labels
+
+
+def refuse_doubt(table: Table, *, text: str, label: str) -> None:
+    """Ask the user, rather than learn from a header or lose a row."""
+    if table.names_in_doubt:
+        names = dict(zip(table.columns, table.names_in_doubt, strict=True))
+        raise ValueError(
+            f"{table.source.name}: is its first row, {', '.join(map(repr, names.values()))}, a header? if it is, give "
+            f"--columns text={quote(names[text])} --columns label={quote(names[label])}; if not, --set header=false"
+        )
 
 
 def text_columns(table: Table, named: Mapping[str, str], labels: Sequence[str]) -> tuple[str | None, str | None]:

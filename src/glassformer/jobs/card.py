@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ from torch import nn
 
 from glassformer.tasks.metrics import Interval
 from glassformer.tasks.task import Metrics, Task
-from glassformer.train.loop import Outcome
+from glassformer.train.loop import Outcome, Progress
+from glassformer.train.plan import Plan
 from glassformer.view.curves import panels_of, svg
 
 from .data import Splits
@@ -33,6 +35,7 @@ def curves(metrics: Path) -> str:
 
 def card(
     recipe: Recipe,
+    plan: Plan,
     task: Task[Any, Any],
     model: nn.Module,
     sheets: Mapping[str, Metrics],
@@ -52,10 +55,24 @@ def card(
         + "\n",
         f"## Training\n\n{at.step:,} steps, {at.examples:,} examples, {at.tokens:,} tokens, {at.padding:,} of padding; "
         f"{at.seconds / 60:.1f} minutes, {100 * at.waited / max(1e-9, at.seconds):.0f} % of them waiting for data. "
-        f"Best at step {at.best_step:,}.\n\n![curves](curves.svg)\n",
+        f"{_kept(at, plan)}\n\n{_settings(plan)}\n\n![curves](curves.svg)\n",
         f"## Recipe\n\n```toml\n{recipe.toml()}```\n",
     ]
     return "\n".join(parts)
+
+
+def _kept(at: Progress, plan: Plan) -> str:
+    """Which weights the folder holds."""
+    if at.averaged:
+        return f"Kept: the mean of the last {at.averaged} checkpoints."
+    last = plan.keep == "last" or at.best is None
+    return "Kept: the last weights." if last else f"Kept: the weights of step {at.best_step:,}, the best."
+
+
+def _settings(plan: Plan) -> str:
+    """The whole plan, defaults included, so that the run can be done again by any version."""
+    shown = ", ".join(f"{name} {value}" for name, value in asdict(plan).items() if value not in (None, False))
+    return f"Settings: {shown}."
 
 
 def _header(recipe: Recipe, task: Task[Any, Any]) -> str:

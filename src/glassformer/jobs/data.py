@@ -1,12 +1,20 @@
 """The splits of a run: read from files, taken from the micro-world, or cut from one file."""
 
 import inspect
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from glassformer.data.corpus import Corpus, account_of
+from glassformer.data.report import Read, Report
+from glassformer.data.shards import Shards, is_complete
+from glassformer.tasks.running_text import RunningTextTask
 from glassformer.tasks.task import Task
+from glassformer.text.train import MOST_BYTES
+from glassformer.train.processes import Processes
 
+from .progress import shown
 from .recipe import MICROWORLD, Recipe, expanded
 
 MICRO_SIZE = {"train": 4000, "dev": 400, "test": 400}
@@ -14,11 +22,14 @@ MICRO_SIZE = {"train": 4000, "dev": 400, "test": 400}
 
 @dataclass
 class Splits:
-    """Examples by split, and what the readers had to say."""
+    """Examples by split, and what the readers had to say.
 
-    train: list[Any]
-    dev: list[Any]
-    test: list[Any]
+    A split is a list; where it is larger than memory, a Corpus, and Shards once there is a tokenizer to make them with.
+    """
+
+    train: Any
+    dev: Any
+    test: Any
     told: list[str] = field(default_factory=list)
     accounts: dict[str, Any] = field(default_factory=dict)
 
@@ -31,23 +42,68 @@ def read_splits(recipe: Recipe, task: type[Task[Any, Any]]) -> Splits:
         splits.dev = _read(recipe.dev, "dev", recipe, task, splits)
     elif recipe.data[0].startswith(MICROWORLD):
         splits.dev = _read(recipe.data, "dev", recipe, task, splits)
+    elif isinstance(splits.train, Corpus):
+        splits.train, splits.dev = splits.train.split()
+        splits.told.append(f"no dev data given: the last {splits.dev.held:,} characters of the text are held out")
     else:
         splits.train, splits.dev = task.split(splits.train)
         splits.told.append(f"no dev data given: {len(splits.dev)} examples are held out of the training data")
     if recipe.test:
         splits.test = _read(recipe.test, "test", recipe, task, splits)
-    if recipe.limit is not None:
-        splits.train = splits.train[: recipe.limit]
+    if isinstance(splits.train, Corpus):
+        splits.train = replace(splits.train, limit=recipe.limit)
+    elif recipe.limit is not None and recipe.limit < len(splits.train):
+        chosen = random.Random(0).sample(range(len(splits.train)), recipe.limit)  # files are often sorted by label
+        splits.train = [splits.train[place] for place in sorted(chosen)]
     return splits
 
 
-def _read(sources: Sequence[str], split: str, recipe: Recipe, task: type[Task[Any, Any]], splits: Splits) -> list[Any]:
+def _read(sources: Sequence[str], split: str, recipe: Recipe, task: type[Task[Any, Any]], splits: Splits) -> Any:
     if sources[0].startswith(MICROWORLD):
         return made_up(sources[0], split, task, limit=recipe.limit)
-    read = task.read(expanded(sources), columns=recipe.columns or None, **reading(task, recipe.options))
+    files, columns = expanded(sources), recipe.columns or None
+    if issubclass(task, RunningTextTask) and (corpus := task.corpus(files, columns=columns, **recipe.options)):
+        return corpus
+    with shown(f"reading {split}"):
+        read = task.read(files, columns=columns, **reading(task, recipe.options))
     splits.told += [f"{split}: {line}" for line in read.report.lines()]
     splits.accounts[split] = read.report.as_dict()
     return read.examples
+
+
+def texts_of(task: type[Task[Any, Any]], examples: Any) -> Iterator[str]:
+    """What a vocabulary is learnt from; of a text larger than memory, lines from all over it."""
+    return examples.lines(MOST_BYTES) if isinstance(examples, Corpus) else task.texts(examples)
+
+
+def tokenise(splits: Splits, task: Task[Any, Any], processes: Processes) -> None:
+    """Put shards in the place of streams; one process makes them for all."""
+    for name in ("train", "dev", "test"):
+        if isinstance(corpus := getattr(splits, name), Corpus):
+            assert isinstance(task, RunningTextTask)
+            shards = _shards(corpus, task, processes, what=f"tokenising {name}")
+            account = account_of(shards)
+            splits.told += [f"{name}: {line}" for line in account.lines]
+            splits.told.append(f"{name}: {len(shards):,} tokens in shards, in {shards.folder}")
+            splits.accounts[name] = account.facts
+            setattr(splits, name, shards)
+
+
+def _shards(corpus: Corpus, task: RunningTextTask[Any], processes: Processes, *, what: str) -> Shards:
+    def make(still_at_it: Callable[[], None]) -> None:
+        with shown(what) as show:
+
+            def told(done: int, total: int) -> None:
+                show(done, total)
+                still_at_it()
+
+            corpus.to_shards(task.tokenizer, task.end, told)
+
+    processes.first_works(make)
+    home = corpus.home(task.tokenizer, task.end)
+    if not is_complete(home):
+        raise ValueError(f"there is no {home} here: set GLASSFORMER_CACHE to a folder that all machines share")
+    return Shards(home, verify=False)  # which the first has done
 
 
 def read_examples(
@@ -57,11 +113,11 @@ def read_examples(
     split: str,
     columns: Mapping[str, str] | None = None,
     options: Mapping[str, Any],
-) -> list[Any]:
+) -> Read[Any]:
     """One split by itself."""
     if sources[0].startswith(MICROWORLD):
-        return made_up(sources[0], split, task)
-    return task.read(sources, columns=columns, **reading(task, options)).examples
+        return Read(made_up(sources[0], split, task), Report())
+    return task.read(expanded(sources), columns=columns, **reading(task, options))
 
 
 def reading(task: type[Task[Any, Any]], options: Mapping[str, Any]) -> dict[str, Any]:

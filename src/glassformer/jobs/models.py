@@ -1,5 +1,6 @@
 """The model of a run: loaded with a head for the task, or fresh with sizes that suit it."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -7,10 +8,16 @@ from typing import Any
 import torch
 from torch import nn
 
+from glassformer.hub.fetch import config_folder
+from glassformer.hub.folder import CONFIG
 from glassformer.hub.load import load
 from glassformer.hub.registry import architecture_for, build
+from glassformer.models.config import labels as read_labels
 from glassformer.tasks.task import Task
+from glassformer.text.files import read_json
 from glassformer.text.tokenizer import Tokenizer
+
+log = logging.getLogger("glassformer")
 
 RNNS = ("rnn", "gru", "lstm")
 ENCODER = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 1024}
@@ -70,13 +77,30 @@ def fresh(arch: str, task: Task[Any, Any], config: Mapping[str, Any]) -> nn.Modu
     )
 
 
+def labels_of(name: str, head: str | None) -> list[str] | None:
+    """The labels a folder's model was trained for, if it has this very head."""
+    raw = read_json(config_folder(name) / CONFIG)
+    architecture = architecture_for(raw.get("model_type"))
+    if head is None or architecture.heads[head].hf_class not in (raw.get("architectures") or []):
+        return None
+    return list(read_labels(raw).values())
+
+
 def loaded(name: str, task: Task[Any, Any]) -> nn.Module:
-    """A model from a folder or the hub; a head that does not fit the task is replaced by a new one."""
+    """A model from a folder or the hub, in float32. The labels it was trained for keep their order, if they are those
+    of the task; for others it is given a new head."""
     wanted = dict(task.settings())
     labels = wanted.get("labels")
-    model = load(name, head=task.head, labels=labels, dtype=torch.float32)  # whatever it was saved in
+    known = labels_of(name, task.head) if labels else None
+    if labels and known and set(known) == set(labels):
+        task.labels = labels = known  # type: ignore[attr-defined]
+    model: Any = load(name, head=task.head, labels=labels, dtype=torch.float32)
+    if labels and known and len(known) > 1 and known != labels:
+        log.warning("%s was trained for other labels (%s); its head starts anew", name, ", ".join(known[:5]))
+        for tensor in model.head.parameters():
+            nn.init.zeros_(tensor) if tensor.dim() == 1 else nn.init.normal_(tensor, std=model.config.initializer_range)
     if "problem_type" in wanted and hasattr(model.config, "problem_type"):
-        model.config = replace(model.config, problem_type=wanted["problem_type"])  # type: ignore[type-var]
+        model.config = replace(model.config, problem_type=wanted["problem_type"])
     return with_room_for(model, task.tokenizer)
 
 

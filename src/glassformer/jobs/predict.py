@@ -1,20 +1,30 @@
 """gf.pipeline, eval and predict: a folder used for its task, with Hugging Face's names and result shapes."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from glassformer.data.batches import Budget
+from glassformer.data.report import Read, Report
+from glassformer.data.source import resolve
 from glassformer.hub.fetch import config_folder
+from glassformer.hub.folder import CONFIG
 from glassformer.hub.load import load, load_tokenizer
+from glassformer.hub.registry import architecture_for, head_for
 from glassformer.tasks.task import Metrics, Task, evaluate
+from glassformer.text.files import read_json
+from glassformer.text.tokenizer import Tokenizer
 
 from .data import read_examples
-from .recipe import task_options
+from .progress import shown
+from .recipe import read_toml, task_options
 from .tasks import TASKS, task_class
 
-FEATURES = "feature-extraction"
+TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "conll")
 
 
 class Pipeline:
@@ -23,46 +33,105 @@ class Pipeline:
     def __init__(self, model: nn.Module, task: Task[Any, Any]) -> None:
         self.model, self.task = model, task
 
-    def __call__(self, inputs: Any, **options: Any) -> Any:
+    def __call__(self, inputs: Any = None, **options: Any) -> Any:
         """One result for one input, a list of results for a list of inputs; each as if it came alone."""
+        if inputs is None and {"question", "context"} <= set(options):
+            inputs = {name: options.pop(name) for name in ("question", "context")}
         many = isinstance(inputs, list)
         found = self.task.predict(self.model, inputs if many else [inputs], **options)
-        return found if many else found[0]
+        return found if many or self.task.one_in_a_list else found[0]
 
-    def score(
+    def read(
         self,
         sources: Sequence[str],
         *,
         columns: Mapping[str, str] | None = None,
-        batch_tokens: int = 8192,
-        **reading: Any,
-    ) -> Metrics:
-        """The score sheet of some files, with what intervals need."""
-        examples = read_examples(type(self.task), sources, split="test", columns=columns, options=reading)
-        items = self.task.encode(examples)
-        return evaluate(
-            self.model, self.task, items, budget=Budget(tokens=batch_tokens), keep_examples=True, final=True
-        )
+        require_target: bool = True,
+        **options: Any,
+    ) -> Read[Any]:
+        """Examples for this task, and how they were come by."""
+        options["require_target"] = require_target
+        with shown("reading"):
+            return read_examples(type(self.task), sources, split="test", columns=columns, options=options)
+
+    def score(self, examples: Sequence[Any], *, batch_tokens: int = 8192) -> Metrics:
+        """The score sheet of some examples, with what intervals need."""
+        budget = Budget(tokens=batch_tokens)
+        with shown("scoring") as told:
+            items = self.task.encode(examples)
+            return evaluate(self.model, self.task, items, budget=budget, keep_examples=True, final=True, told=told)
 
 
-def pipeline(task: str, model: str, *, device: str | None = None, **options: Any) -> Pipeline:
+def pipeline(
+    task: str,
+    model: str | Path | nn.Module | None = None,
+    tokenizer: Tokenizer | None = None,
+    *,
+    device: str | None = None,
+    **options: Any,
+) -> Pipeline:
     """A pipeline for a task: pipeline("text-classification", "folder-or-hub-name")(["a text", "another"])."""
-    cls = task_class(task)
-    found = load(model, head=cls.head, device=device)
+    cls, known = task_class(task), task_options(task)
+    if wrong := [name for name in options if name not in known]:
+        raise ValueError(f"{task} has no option {wrong[0]!r}; it has: {', '.join(sorted(known))}")
+    if isinstance(model, nn.Module):
+        if tokenizer is None:
+            raise ValueError("a pipeline over a model needs its tokenizer as well: pipeline(task, model, tokenizer)")
+        return Pipeline(model.eval(), cls.for_model(tokenizer, model, **options))
+    if model is None:
+        raise ValueError(f'there is no built-in model for {task} yet; name a folder: pipeline("{task}", "folder")')
+    found = load(model, head=_head(cls, model), device=device)
     report: Any = getattr(found, "load_report", None)
     if report is not None and report.new:
         raise ValueError(f"{model} was not trained for {task}: it has no {report.new[0]}; train it first")
-    known = task_options(task)
-    if wrong := [name for name in options if name not in known]:
-        raise ValueError(f"{task} has no option {wrong[0]!r}; it has: {', '.join(sorted(known))}")
-    kept = cls.read_extras(config_folder(model))
-    return Pipeline(found, cls.for_model(load_tokenizer(model), found, **{**kept, **options}))
+    options = {**cls.read_extras(config_folder(model)), **options}
+    return Pipeline(found, cls.for_model(tokenizer or load_tokenizer(model), found, **options))
+
+
+def _head(cls: type[Task[Any, Any]], model: str | Path) -> str | None:
+    """The head a task asks for; a lesson takes the one that is there."""
+    return head_of(model) if cls.built_in else cls.head
+
+
+def head_of(model: str | Path) -> str | None:
+    """The head of a folder's model, by its config alone."""
+    raw = read_json(config_folder(model) / CONFIG)
+    return head_for(architecture_for(raw.get("model_type")), raw.get("architectures"))
 
 
 def task_of(model: str) -> str:
-    """The task that a folder's model is trained for."""
-    head = load(model).head_name
+    """The task that a folder was trained for: as its recipe says, else by the model's head."""
+    recipe = config_folder(model) / "recipe.toml"
+    if recipe.is_file():
+        return str(read_toml(recipe)["task"])
+    head = head_of(model)
     for name in TASKS:
         if head is not None and task_class(name).head == head:
             return name
-    raise ValueError(f"{model} has head {head!r}, which is for no task; name one: {', '.join(TASKS)}")
+    raise ValueError(f"{model} has head {head!r}, which is for no task; name one with --task: {', '.join(TASKS)}")
+
+
+def inputs_of(
+    pipe: Pipeline, sources: Sequence[str], columns: Mapping[str, str] | None, say: Callable[[str], None]
+) -> Iterator[Any]:
+    """What is to be predicted, one for one: the rows of tables, with or without labels; the lines of anything else.
+
+    A line that is a JSON object is taken as one, so that questions with their contexts can be piped.
+    """
+    for source in resolve(sources):
+        if source.extension in TABLES:
+            read = pipe.read([source.name], columns=columns, require_target=False)
+            report = read.report
+            yield from read.examples
+        else:
+            report = Report()
+            yield from (_line(text.rstrip("\r\n")) for _, text in source.lines(report))
+        for line in report.lines()[1:]:
+            say(line)
+
+
+def _line(text: str) -> Any:
+    if text.startswith("{"):
+        with suppress(ValueError):
+            return json.loads(text)
+    return text

@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from glassformer.data.batches import Schedule
-from glassformer.data.splits import overlap
+from glassformer.data.shards import Shards
+from glassformer.data.splits import overlap, repeats
 from glassformer.tasks.task import Task, device_of
 from glassformer.train.memory import estimate
 from glassformer.train.plan import Plan
@@ -46,6 +47,9 @@ def _labels(found: Preflight, splits: Splits) -> None:
         examples: Sequence[Any] = getattr(splits, name)
         if not examples:
             continue
+        if isinstance(examples, Shards):
+            found.facts |= {f"{name}_documents": examples.documents, f"{name}_bytes": examples.bytes}
+            continue
         counts = Counter(label for one in examples for label in _labels_of(one))
         found.facts[f"{name}_examples"] = len(examples)
         if not counts:
@@ -68,7 +72,13 @@ def _labels_of(example: Any) -> Sequence[str]:
 
 
 def _duplicates(found: Preflight, splits: Splits, task: Task[Any, Any]) -> None:
+    if any(isinstance(one, Shards) for one in (splits.train, splits.dev, splits.test)):
+        found.lines.append("repeats and texts that are in two splits: not looked for in shards")
+        return
     train = [task.key(one) for one in splits.train]
+    if again := repeats(train):
+        found.facts["train_repeats"] = again
+        found.lines.append(f"repeats: {again} of the training examples have come before")
     for name in ("dev", "test"):
         shared = overlap(train, [task.key(one) for one in getattr(splits, name)])
         found.facts[f"{name}_seen_in_training"] = shared

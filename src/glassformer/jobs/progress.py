@@ -2,11 +2,14 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 from glassformer.train.loop import Line, Progress
+from glassformer.train.processes import Processes
 
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -17,8 +20,9 @@ class Teller:
     def __init__(self, say: Callable[[str], None], *, folder: Path, tensorboard: bool = False) -> None:
         self.say, self.shown = say, 0.0
         self.total, self.begun_at, self.begun = 0, 0, time.perf_counter()
-        self.tokens_at_first: int | None = None
+        self.first: tuple[int, float] | None = None  # tokens and seconds when the first step was over
         self.loss: float | None = None
+        self.rate: float | None = None
         self.bar: Any = None
         self.board: Any = _tensorboard(folder) if tensorboard else None
 
@@ -30,8 +34,8 @@ class Teller:
             self.bar.start()
 
     def stepped(self, progress: Progress) -> None:
-        if self.tokens_at_first is None:
-            self.tokens_at_first = progress.tokens
+        if self.first is None:
+            self.first = progress.tokens, progress.seconds
             return
         if self.bar is not None:
             self.bar.update(self.task, completed=progress.step, told=self._told(progress))
@@ -39,8 +43,16 @@ class Teller:
             self.shown = time.perf_counter()
             self.say(f"step {progress.step} of {self.total}  {self._told(progress)}")
 
+    def scoring(self, done: int, total: int) -> None:
+        """A batch of the dev split was scored."""
+        if self.bar is not None:
+            self.bar.update(self.task, told=f"scoring: {done} of {total} batches")
+        elif time.perf_counter() - self.shown > SECONDS_BETWEEN_LINES:
+            self.shown = time.perf_counter()
+            self.say(f"scoring: {done} of {total} batches")
+
     def line(self, line: Line) -> None:
-        self.loss = line.values.get("loss", self.loss)
+        self.loss, self.rate = line.values.get("loss", self.loss), line.values.get("lr", self.rate)
         if self.board is not None:
             for name, value in line.values.items():
                 self.board.add_scalar(name, value, line.step)
@@ -51,13 +63,14 @@ class Teller:
             )
 
     def _told(self, progress: Progress) -> str:
-        """Loss, speed, and how long it will still take."""
+        """Loss, rate, speed, and how long it will still take."""
         seconds = time.perf_counter() - self.begun
         steps = progress.step - self.begun_at
         left = (self.total - progress.step) * seconds / max(1, steps)
-        speed = (progress.tokens - (self.tokens_at_first or 0)) / seconds
+        tokens, before = self.first or (0, 0.0)
+        speed = (progress.tokens - tokens) / max(1e-9, progress.seconds - before)
         waiting = 100 * progress.waited / max(1e-9, progress.seconds)
-        loss = "" if self.loss is None else f"loss {self.loss:.4g}  "
+        loss = "" if self.loss is None else f"loss {self.loss:.4g}  lr {self.rate:.3g}  "
         return f"{loss}{speed:,.0f} tokens/s  waiting {waiting:.0f} %  {_clock(left)} left"
 
     def close(self) -> None:
@@ -67,12 +80,56 @@ class Teller:
             self.board.close()
 
 
+@contextmanager
+def shown(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show that something goes on, which may be told how much of it is done, and of how much.
+
+    On a terminal there is a bar; elsewhere a line comes every ten seconds. Only the first of several processes speaks.
+    """
+    if not Processes().first:
+        yield _unheard
+    elif sys.stderr.isatty():
+        with _clocked_bar() as bar:
+            task = bar.add_task(what, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=max(done, total))
+    else:
+        with _lines(what) as told:
+            yield told
+
+
+@contextmanager
+def _lines(what: str) -> Iterator[Callable[[int, int], None]]:
+    begun, over, share = time.perf_counter(), Event(), ""
+
+    def told(done: int, total: int) -> None:
+        nonlocal share
+        share = f" {min(1.0, done / max(1, total)):.0%} done,"
+
+    def speak() -> None:
+        while not over.wait(SECONDS_BETWEEN_LINES):
+            print(f"{what}:{share} {_clock(time.perf_counter() - begun)}", file=sys.stderr, flush=True)
+
+    speaker = Thread(target=speak, daemon=True)
+    speaker.start()
+    try:
+        yield told
+    finally:
+        over.set()
+        speaker.join()
+
+
+def _unheard(_done: int, _total: int) -> None:
+    pass
+
+
 class Silent:
     """For processes that have nothing to say."""
 
     def begin(self, total: int, done: int) -> None: ...
 
     def stepped(self, progress: Progress) -> None: ...
+
+    def scoring(self, done: int, total: int) -> None: ...
 
     def line(self, line: Line) -> None: ...
 
@@ -87,6 +144,15 @@ def _bar() -> Any:
     return RichProgress(
         BarColumn(20), MofNCompleteColumn(), TextColumn("{task.fields[told]}"), console=Console(stderr=True)
     )
+
+
+def _clocked_bar() -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as RichProgress
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TaskProgressColumn())
+    return RichProgress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
 
 
 def _tensorboard(folder: Path) -> Any:

@@ -17,7 +17,7 @@ from .tasks import task_class
 
 MICROWORLD = "microworld"
 MANY = ("data", "dev", "test")
-EITHER = (("epochs", "steps"), ("batch_size", "batch_tokens"), ("model", "arch"))
+EITHER = (("epochs", "steps"), ("batch_size", "batch_tokens"), ("model", "arch"), ("ema", "average"))
 PLAN = {one.name for one in fields(Plan)}
 
 
@@ -105,7 +105,7 @@ def task_options(name: str) -> set[str]:
     """What a task's constructor and reader can be told."""
     cls = task_class(name)
     known = {*inspect.signature(cls.__init__).parameters, *inspect.signature(cls.read).parameters}
-    return known - {"self", "cls", "tokenizer", "labels", "sources", "columns", "options", "_"}
+    return known - {"self", "cls", "tokenizer", "labels", "sources", "columns", "options", "_", "require_target"}
 
 
 def read_toml(path: Path) -> dict[str, Any]:

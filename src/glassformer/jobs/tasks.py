@@ -20,10 +20,16 @@ TASKS = {
     "reverse": ("teaching", "Reverse"),
     "parity": ("teaching", "Parity"),
 }
+ALIASES = {
+    "ner": "token-classification",
+    "sentiment-analysis": "text-classification",
+    "text2text-generation": "translation",
+}
 
 
 def task_class(name: str) -> type[Task[Any, Any]]:
     """The task of a name, Hugging Face's where it has one."""
+    name = ALIASES.get(name, "translation" if name.startswith("translation_") else name)
     if name not in TASKS:
         near = get_close_matches(name, TASKS, n=1)
         hint = f"did you mean {near[0]!r}? All: " if near else ""

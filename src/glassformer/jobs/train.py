@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
+from glassformer.data.corpus import Corpus
 from glassformer.hub.fetch import config_folder
 from glassformer.hub.load import load, save
 from glassformer.tasks.task import Metrics, Task, evaluate
@@ -25,11 +26,11 @@ from glassformer.train.processes import Processes, joined, local_device
 from glassformer.train.transforms import compiled, recomputing
 
 from .card import card, curves
-from .data import Splits, read_splits
+from .data import Splits, read_splits, texts_of, tokenise
 from .defaults import defaults
 from .models import fresh, head_for, loaded
 from .preflight import Preflight, overfit, preflight
-from .progress import Silent, Teller
+from .progress import Silent, Teller, shown
 from .recipe import Recipe, changed
 from .tasks import task_class
 from .vocabulary import tokenizer_for
@@ -61,7 +62,7 @@ def train(*, resume: bool = False, say: Say = print, **settings: Any) -> Run:
 def look(recipe: Recipe, *, say: Say = print) -> dict[str, Any]:
     """The preflight of a recipe, and one batch learnt by heart, without a run."""
     splits, task, model, plan = assemble(recipe, torch.device(_device(recipe.device)))
-    items, dev = task.encode(splits.train), task.encode(splits.dev) if splits.dev else None
+    items, dev = _encoded(task, splits)
     found = preflight(task, model, plan, splits, train=items, dev=dev)
     _tell(say, splits, found, model)
     before, after = overfit(task, model, items)
@@ -77,8 +78,8 @@ def run(recipe: Recipe, *, resume: bool = False, say: Say = print) -> Run:
         if not processes.first:
             say = _nothing
         _prepare(folder, recipe, resume=resume, first=processes.first)
-        splits, task, model, plan = assemble(recipe, device)
-        items, dev = task.encode(splits.train), task.encode(splits.dev) if splits.dev else None
+        splits, task, model, plan = assemble(recipe, device, processes)
+        items, dev = _encoded(task, splits)
         found = preflight(task, model, plan, splits, train=items, dev=dev)
         _tell(say, splits, found, model)
         with checkpoint.writing(folder):
@@ -88,22 +89,31 @@ def run(recipe: Recipe, *, resume: bool = False, say: Say = print) -> Run:
             return _conclude(recipe, task, plan, splits, found, outcome, say=say)
 
 
-def assemble(recipe: Recipe, device: torch.device) -> tuple[Splits, Task[Any, Any], nn.Module, Plan]:
-    """The examples, the task, the model on its device, and the plan."""
+def assemble(
+    recipe: Recipe, device: torch.device, processes: Processes | None = None
+) -> tuple[Splits, Task[Any, Any], nn.Module, Plan]:
+    """The examples, the task, the model on its device, and the plan; `processes` are those that share a run folder."""
     cls = task_class(recipe.task)
     splits = read_splits(recipe, cls)
-    name = recipe.tokenizer or recipe.model or cls.vocabulary
     tokenizer = tokenizer_for(
-        name, lambda: cls.texts(splits.train), vocab_size=recipe.vocab_size, lowercase=recipe.lowercase
+        recipe.tokenizer or recipe.model or cls.vocabulary,
+        lambda: texts_of(cls, splits.train),
+        vocab_size=recipe.vocab_size,
+        lowercase=recipe.lowercase,
+        folder=Path(recipe.out),
+        processes=processes,
     )
     kept = cls.read_extras(config_folder(recipe.model)) if recipe.model else {}
     options = {**kept, **_taken(cls, recipe.options)}
     if cls.built_in:
         options.setdefault("head", head_for(recipe.arch, recipe.task))
-    task = cls.for_data(tokenizer, splits.train, **options)
+    task = cls.for_data(tokenizer, [] if isinstance(splits.train, Corpus) else splits.train, **options)
+    tokenise(splits, task, processes or Processes())
     torch.manual_seed(int(recipe.plan.get("seed", 0)))
     model = loaded(recipe.model, task) if recipe.model else fresh(str(recipe.arch), task, recipe.config)
     task.fit_to(model)
+    if task.max_length is not None:  # the tokenizer takes it along in the folder
+        tokenizer.model_max_length = min(tokenizer.model_max_length, task.max_length)
     if task.head is None and hasattr(model, "pooler"):
         model.pooler.requires_grad_(False)  # vectors are pooled by the task, so this one has nothing to learn from
     standard = defaults(recipe.task, model, pretrained=recipe.model is not None, device=str(device))
@@ -119,6 +129,12 @@ def assemble(recipe: Recipe, device: torch.device) -> tuple[Splits, Task[Any, An
         compiled(model)
         task.compile()
     return splits, task, model, plan
+
+
+def _encoded(task: Task[Any, Any], splits: Splits) -> tuple[Any, Any]:
+    """The training data and the dev data, if there is any, as the loop takes them."""
+    with shown("encoding"):
+        return task.encode(splits.train), task.encode(splits.dev) if splits.dev else None
 
 
 def plan_of(standard: Mapping[str, Any], given: Mapping[str, Any]) -> Plan:
@@ -209,26 +225,39 @@ def _conclude(
     sheets: dict[str, Metrics] = {}
     for name in ("dev", "test"):
         if examples := getattr(splits, name):
-            sheets[name] = evaluate(
-                model, task, task.encode(examples), budget=plan.budget, keep_examples=True, final=True
-            )
+            with shown(f"scoring {name}") as told:
+                items = task.encode(examples)
+                sheets[name] = evaluate(
+                    model, task, items, budget=plan.budget, keep_examples=True, final=True, told=told
+                )
     scores = {name: sheet.compute() for name, sheet in sheets.items()}
     for name, values in scores.items():
         say(f"{name}: " + ", ".join(f"{metric} {value:.4f}" for metric, value in values.items()))
     progress = asdict(outcome.progress)
     write_json(
-        folder / "run.json", {"scores": scores, "progress": progress, "preflight": found.facts, "data": splits.accounts}
+        folder / "run.json",
+        {
+            "scores": scores,
+            "progress": progress,
+            "plan": asdict(plan),
+            "preflight": found.facts,
+            "data": splits.accounts,
+        },
     )
     write_text(folder / "curves.svg", curves(folder / "metrics.jsonl"))
-    write_text(folder / "README.md", card(recipe, task, model, sheets, outcome, splits))
+    write_text(folder / "README.md", card(recipe, plan, task, model, sheets, outcome, splits))
     say(f"the model is in {folder}")
     return Run(folder, scores, outcome)
 
 
 def _device(name: str) -> str:
-    if name != "auto":
-        return name
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device {name!r} cannot be used: {str(error).splitlines()[0]}") from None
+    return name
 
 
 def _nothing(_text: str) -> None:

@@ -13,19 +13,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from glassformer.data.batches import Budget, Indices, in_order
-from glassformer.data.blocks import Blocks, joined, tokenised
+from glassformer.data.batches import Indices
+from glassformer.data.blocks import Blocks, Reframed, Tokens, joined, tokenised
 from glassformer.data.examples import Document
 from glassformer.data.masking import Masking, mask_tokens, word_numbers, word_starts
 from glassformer.data.ragged import Ragged
 from glassformer.data.shards import Shards
+from glassformer.generate.fill import fill_mask
 from glassformer.text.tokenizer import Tokenizer
 
 from .metrics import Interval, Likelihood
 from .running_text import RunningTextTask, as_text
-from .task import Batch, Metrics, device_of, longest_input
+from .task import Batch, Metrics, device_of
 from .windows import Frame, ragged
-from .words import Head, judged, scores_of, summed_cross_entropy
+from .words import Head, judged, summed_cross_entropy
 
 LONGEST = 128  # tokens of a block, where nobody says otherwise and the model reads as many
 SAMPLE = 16  # examples whose every token is masked in turn when a trained model is scored
@@ -101,8 +102,9 @@ class FillMask(RunningTextTask[MaskedTexts]):
         return task
 
     def fit_to(self, model: nn.Module) -> None:
-        if self.max_length is None:
-            self.max_length = min(LONGEST, longest_input(model, self.tokenizer) or LONGEST)
+        asked = self.max_length
+        super().fit_to(model)
+        self.max_length = asked or min(LONGEST, self.max_length or LONGEST)
 
     def word_head(self, model: Any) -> nn.Module:
         """The layers that score words."""
@@ -114,7 +116,7 @@ class FillMask(RunningTextTask[MaskedTexts]):
         room = frame.room(self.max_length or LONGEST)
         if self.packing:
             around, middle = frame.row([]), frame.before(0)
-            ids = examples if isinstance(examples, Shards) else self._stream(examples)
+            ids = self._between(examples) if isinstance(examples, Shards) else self._stream(examples)
             return MaskedTexts(Blocks(ids, room, before=around[:middle], after=around[middle:]), cut=0)
         if isinstance(examples, Shards):
             raise ValueError("shards hold one stream of text: leave packing on, or give documents")
@@ -123,10 +125,18 @@ class FillMask(RunningTextTask[MaskedTexts]):
         cut = sum(max(0, len(row) - room) for row in found)
         return MaskedTexts(ragged([frame.row(row[:room]) for row in found]), cut)
 
+    @property
+    def end(self) -> int | None:
+        return self.tokenizer.sep_token_id
+
+    def _between(self, shards: Shards) -> Tokens:
+        """A stream without the separator at its end."""
+        return shards if self.end is None or not len(shards) else Reframed(shards, without=1)
+
     def _stream(self, examples: Sequence[Document]) -> NDArray[np.int32]:
         """All documents, with a separator between two."""
-        stream = joined(tokenised(self.tokenizer, [one.text for one in examples]), self.tokenizer.sep_token_id)
-        return stream if self.tokenizer.sep_token_id is None else stream[1:-1]
+        stream = joined(tokenised(self.tokenizer, [one.text for one in examples]), self.end)
+        return stream if self.end is None else stream[1:-1]
 
     def batch(self, items: MaskedTexts, indices: Indices, seed: int = 0) -> Batch:
         table = ragged([items.rows[index] for index in indices.tolist()])
@@ -154,7 +164,6 @@ class FillMask(RunningTextTask[MaskedTexts]):
     def final_metrics(self, *, keep_examples: bool = False) -> Metrics:
         return MaskedMetrics(keep_examples=keep_examples, mask_id=self.masking.mask_id)
 
-    @torch.inference_mode()
     def predict(
         self, model: Any, inputs: Sequence[Any], *, top_k: int = 5, targets: Sequence[str] | str | None = None
     ) -> list[Any]:
@@ -162,54 +171,8 @@ class FillMask(RunningTextTask[MaskedTexts]):
 
         A text with several masks has a list of such lists, one for each mask by itself. `targets`: only among these.
         """
-        rows = ragged([self._with_mask(as_text(one), model) for one in inputs])
-        wanted = None if targets is None else torch.tensor(sorted(map(self._one_token, _listed(targets))))
-        found: list[Any] = [None] * len(inputs)
-        for indices in in_order(rows.lengths, Budget(tokens=READ)):
-            ids, mask = rows.padded(indices, self.tokenizer.pad_token_id or 0), rows.mask(indices)
-            hidden, _ = model.encode(ids.to(device_of(model)), mask)
-            for place, row, states in zip(indices.tolist(), ids, hidden, strict=True):
-                at = (row == self.masking.mask_id).nonzero()[:, 0]
-                scores = scores_of(self.word_head(model), states[at.to(states.device)]).float().softmax(-1).cpu()
-                real = row[: rows.lengths[place]]
-                listed = [self._ranked(real, where, one, top_k, wanted) for where, one in zip(at, scores, strict=True)]
-                found[place] = listed[0] if len(listed) == 1 else listed
-        return found
-
-    def _with_mask(self, text: str, model: Any) -> NDArray[np.int64]:
-        """A text's ids, which must have a mask."""
-        longest = longest_input(model, self.tokenizer)
-        ids = np.array(self.tokenizer.encode(text), np.int64)
-        if self.masking.mask_id not in ids:
-            raise ValueError(
-                f"{text[:60]!r} has nothing to fill: write {self.tokenizer.mask_token} where a word is wanted"
-            )
-        if longest is not None and len(ids) > longest:
-            raise ValueError(f"a text has {len(ids)} tokens and the model reads {longest}: shorten it")
-        return ids
-
-    def _ranked(self, ids: Tensor, place: Tensor, scores: Tensor, top_k: int, wanted: Tensor | None) -> list[Any]:
-        """The best words for one mask; a lone mask's sequence is without special tokens, as Hugging Face's is."""
-        tokens = torch.arange(len(scores)) if wanted is None else wanted
-        best = scores[tokens].topk(min(top_k, len(tokens)))
-        alone = int((ids == self.masking.mask_id).sum()) == 1
-        listed = []
-        for score, token in zip(best.values.tolist(), tokens[best.indices].tolist(), strict=True):
-            filled = ids.clone()
-            filled[place] = token
-            sequence = self.tokenizer.decode(filled, skip_special_tokens=alone)
-            listed.append(
-                {"score": score, "token": token, "token_str": self.tokenizer.decode([token]), "sequence": sequence}
-            )
-        return listed
-
-    def _one_token(self, target: str) -> int:
-        known = self.tokenizer.backend.token_to_id(target)
-        ids = [known] if known is not None else self.tokenizer.encode(target, add_special_tokens=False)
-        if len(ids) != 1:
-            pieces = ", ".join(map(repr, self.tokenizer.convert_ids_to_tokens(ids))) or "nothing"
-            raise ValueError(f"the target {target!r} is not one token but {pieces}: give words of the vocabulary")
-        return int(ids[0])
+        texts = [as_text(one) for one in inputs]
+        return fill_mask(model, self.tokenizer, texts, top_k=top_k, targets=targets)  # type: ignore[no-any-return]
 
 
 class MaskedMetrics:

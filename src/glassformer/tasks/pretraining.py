@@ -3,7 +3,7 @@
 B pairs, M masked places.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -13,8 +13,11 @@ from torch import Tensor, nn
 
 from glassformer.data.batches import Indices
 from glassformer.data.blocks import tokenised
+from glassformer.data.documents import Unit, read_documents
 from glassformer.data.examples import Document
 from glassformer.data.masking import next_sentence_pairs, sentences_of
+from glassformer.data.report import Read
+from glassformer.data.rows import Format
 from glassformer.data.shards import Shards
 from glassformer.text.tokenizer import Tokenizer
 
@@ -47,6 +50,27 @@ class Pretraining(FillMask):
     ) -> None:
         super().__init__(tokenizer, max_length=max_length, mask_rate=mask_rate, whole_words=whole_words)
         self.copies = copies
+
+    @classmethod
+    def read(
+        cls,
+        sources: Sequence[str],
+        *,
+        columns: Mapping[str, str] | None = None,
+        unit: Unit | None = None,
+        file_format: Format | None = None,
+        **_: Any,
+    ) -> Read[Document]:
+        """Where no unit is asked for, a document is an article or a file, and a block if there was only one of them."""
+        read = read_documents(sources, columns, unit=unit or "article", file_format=file_format)
+        if unit is not None or len(read.examples) > 1 or "-" in sources:
+            return read
+        return read_documents(sources, columns, unit="block", file_format=file_format)
+
+    @classmethod
+    def corpus(cls, sources: Sequence[str], **_: Any) -> None:
+        """Pairs are made of sentences, which shards do not tell apart."""
+        del sources
 
     def word_head(self, model: Any) -> nn.Module:
         return model.head.words  # type: ignore[no-any-return]

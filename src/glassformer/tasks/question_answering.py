@@ -72,10 +72,17 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
         self.null_threshold = null_threshold
 
     @classmethod
-    def read(cls, sources: Sequence[str], *, columns: Mapping[str, str] | None = None, **_: Any) -> Read[Asked]:
+    def read(
+        cls,
+        sources: Sequence[str],
+        *,
+        columns: Mapping[str, str] | None = None,
+        require_target: bool = True,
+        **_: Any,
+    ) -> Read[Asked]:
         if columns:
             raise ValueError("questions are read from the columns question, context and answers: leave columns out")
-        return read_asked(sources)
+        return read_asked(sources, require_target=require_target)
 
     @classmethod
     def texts(cls, examples: Iterable[Asked]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from glassformer.data.corpus import Corpus, is_large
 from glassformer.data.documents import Unit, read_documents
 from glassformer.data.examples import Document
 from glassformer.data.report import Read
@@ -28,9 +29,33 @@ class RunningTextTask(Task[Document, I]):
         columns: Mapping[str, str] | None = None,
         unit: Unit = "file",
         file_format: Format | None = None,
+        shards: bool | None = None,
         **_: Any,
     ) -> Read[Document]:
+        del shards  # see `corpus`: what is read here is held in memory
         return read_documents(sources, columns, unit=unit, file_format=file_format)
+
+    @classmethod
+    def corpus(
+        cls,
+        sources: Sequence[str],
+        *,
+        columns: Mapping[str, str] | None = None,
+        unit: Unit = "file",
+        file_format: Format | None = None,
+        shards: bool | None = None,
+        packing: bool = True,
+        **_: Any,
+    ) -> Corpus | None:
+        """The files as a stream that goes to shards, if `shards` is true, or not said and they are large; else None."""
+        if shards is False or (shards is None and not (packing and is_large(sources))):
+            return None
+        return Corpus(tuple(sources), columns, unit, file_format)
+
+    @property
+    def end(self) -> int | None:
+        """The id that stands after each document of a stream."""
+        raise NotImplementedError
 
     @classmethod
     def texts(cls, examples: Iterable[Document]) -> Iterator[str]:

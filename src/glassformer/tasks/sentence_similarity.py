@@ -81,12 +81,29 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
 
     @classmethod
     def read(
-        cls, sources: Sequence[str], *, columns: Mapping[str, str] | None = None, loss: Loss = "cosine", **_: Any
+        cls,
+        sources: Sequence[str],
+        *,
+        columns: Mapping[str, str] | None = None,
+        loss: Loss = "cosine",
+        file_format: Any = None,
+        header: bool | None = None,
+        require_target: bool = True,
+        **_: Any,
     ) -> Read[Labelled]:
         """Pairs with scores; for contrastive learning pairs that belong together, whose scores are not read."""
         if loss == "cosine":
-            return read_labelled(sources, columns=columns, kind="regression")
-        found = read_labelled(sources, columns=columns, kind="regression", require_target=False)
+            return read_labelled(
+                sources,
+                columns,
+                kind="regression",
+                require_target=require_target,
+                file_format=file_format,
+                header=header,
+            )
+        found = read_labelled(
+            sources, columns, kind="regression", require_target=False, file_format=file_format, header=header
+        )
         return replace(found, examples=[replace(one, label=None) for one in found.examples])
 
     @classmethod
@@ -204,7 +221,9 @@ class FeatureExtraction(SentenceSimilarity):
     name = "feature-extraction"
 
     @torch.inference_mode()
-    def predict(self, model: Any, inputs: Sequence[Any], *, pooled: bool = True, batch_tokens: int = 4096) -> list[Any]:
+    def predict(
+        self, model: Any, inputs: Sequence[Any], *, pooled: bool = False, batch_tokens: int = 4096
+    ) -> list[Any]:
         """The D numbers of each text; unpooled those of its tokens, (1, T, D), as transformers' pipeline gives them."""
         texts = [one.text if isinstance(one, Labelled) else one for one in inputs]
         if pooled:

@@ -4,7 +4,7 @@ B batch, T length.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
@@ -101,6 +101,7 @@ class Task(ABC, Generic[E, I]):
     metric: str  # the best model has the most of it, or the least where a "-" stands before the name
     micro: ClassVar[str]  # what the micro-world calls such examples
     vocabulary: ClassVar[str] = "wordpiece"  # what a fresh model learns, if nothing else is asked for
+    one_in_a_list: ClassVar[bool] = False  # whether a pipeline, as Hugging Face's, wraps the result of one input
     built_in: ClassVar[bool] = False  # whether examples are made up where no data is given
 
     tokenizer: Tokenizer
@@ -218,14 +219,21 @@ def evaluate(
     share: tuple[int, int] = (0, 1),
     keep_examples: bool = False,
     final: bool = False,
+    told: Callable[[int, int], None] | None = None,
 ) -> Metrics:
-    """The score sheet of a split, or of this process's share (number, of how many) of it; model in eval mode."""
+    """The score sheet of a split, or of this process's share (number, of how many) of it; model in eval mode.
+
+    `told` hears after each batch how many are done, and of how many.
+    """
     was_training, device = model.training, device_of(model)
     model.eval()
     sheet = (task.final_metrics if final else task.metrics)(keep_examples=keep_examples)
     number, processes = share
-    for place, indices in enumerate(in_order(items.lengths, budget)):
+    batches = in_order(items.lengths, budget)
+    for place, indices in enumerate(batches):
         if place % processes == number:
             sheet.update(model, task.batch(items, indices).to(device))
+        if told is not None:
+            told(place + 1, len(batches))
     model.train(was_training)
     return sheet

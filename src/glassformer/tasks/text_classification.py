@@ -45,6 +45,7 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
     name = "text-classification"
     head = "text-classification"
     micro = "labelled"
+    one_in_a_list = True
 
     def __init__(
         self,
@@ -70,9 +71,17 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         problem_type: Problem = "single_label_classification",
         file_format: Any = None,
         header: bool | None = None,
+        require_target: bool = True,
         **_: Any,
     ) -> Read[Labelled]:
-        return read_labelled(sources, columns, kind=KINDS[problem_type], file_format=file_format, header=header)
+        return read_labelled(
+            sources,
+            columns,
+            kind=KINDS[problem_type],
+            require_target=require_target,
+            file_format=file_format,
+            header=header,
+        )
 
     @classmethod
     def texts(cls, examples: Iterable[Labelled]) -> Iterator[str]:
@@ -100,7 +109,9 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
     def for_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Self:
         config: Any = model.config
         problem = config.problem_type or ("regression" if len(config.id2label) == 1 else "single_label_classification")
-        return cls(tokenizer, list(config.id2label.values()), **{"problem_type": problem, **options})
+        task = cls(tokenizer, list(config.id2label.values()), **{"problem_type": problem, **options})
+        task.fit_to(model)
+        return task
 
     @classmethod
     def labels_of(cls, examples: Sequence[Labelled], problem_type: Problem) -> list[str]:

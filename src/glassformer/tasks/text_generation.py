@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from glassformer.data.batches import Indices
-from glassformer.data.blocks import Windows, drawn, joined, tokenised
+from glassformer.data.blocks import Reframed, Windows, drawn, joined, tokenised
+from glassformer.data.corpus import Corpus, is_labelled
 from glassformer.data.examples import Document
 from glassformer.data.ragged import Ragged
 from glassformer.data.shards import Shards
@@ -93,6 +94,16 @@ class TextGeneration(RunningTextTask[Stream | Texts]):
         self.summed = torch.compile(summed_cross_entropy)
 
     @classmethod
+    def corpus(cls, sources: Sequence[str], **options: Any) -> Corpus | None:
+        if not is_labelled(sources, options.get("columns")):
+            return super().corpus(sources, **options)
+        if options.get("shards"):
+            raise ValueError(
+                "shards hold one stream of text without conditions: give files and no labels, or no shards"
+            )
+        return None
+
+    @classmethod
     def for_data(
         cls, tokenizer: Tokenizer, examples: Sequence[Document], *, conditions: Sequence[str] = (), **options: Any
     ) -> Self:
@@ -142,7 +153,8 @@ class TextGeneration(RunningTextTask[Stream | Texts]):
         if isinstance(examples, Shards):
             if not self.packing:
                 raise ValueError("shards hold one stream of text: leave packing on, or give documents")
-            return Stream(Windows(examples, size, stride=self.stride), examples.bytes / (len(examples) - 1))
+            ids = Reframed(examples, before=[self.end])
+            return Stream(Windows(ids, size, stride=self.stride), examples.bytes / max(1, len(examples)))
         rows = tokenised(self.tokenizer, [self.marked(one) for one in examples])
         sizes = np.array([len(one.text.encode()) for one in examples], np.float64)
         if self.packing:

@@ -80,9 +80,10 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         columns: Mapping[str, str] | None = None,
         column: int = -1,
         word_column: int = 0,
+        require_target: bool = True,
         **_: Any,
     ) -> Read[Tagged]:
-        return read_tagged(sources, column, word_column=word_column, columns=columns)
+        return read_tagged(sources, column, word_column=word_column, columns=columns, require_target=require_target)
 
     @classmethod
     def texts(cls, examples: Iterable[Tagged]) -> Iterator[str]:

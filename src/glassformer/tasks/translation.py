@@ -83,6 +83,7 @@ class Translation(Task[Parallel, Translated]):
     name = "translation"
     head = "text2text-generation"
     micro = "parallel"
+    one_in_a_list = True
     vocabulary = "unigram"
 
     def __init__(
@@ -93,21 +94,31 @@ class Translation(Task[Parallel, Translated]):
         label_smoothing: float = 0.0,
         bleu: bool = False,
         exact_match: bool = False,
-        lowercase: bool = False,
-        tokenize: str | None = None,
+        bleu_lowercase: bool = False,
+        bleu_tokenize: str | None = None,
         generate: Mapping[str, Any] | None = None,
     ) -> None:
-        """`lowercase` and `tokenize` are sacreBLEU's, and say how BLEU compares; no text is changed."""
+        """`bleu_lowercase` and `bleu_tokenize` say how sacreBLEU compares; no text is changed."""
         self.tokenizer, self.max_length, self.label_smoothing = tokenizer, max_length, label_smoothing
-        self.bleu, self.exact_match, self.lowercase, self.tokenize = bleu, exact_match, lowercase, tokenize
+        self.bleu, self.exact_match = bleu, exact_match
+        self.bleu_lowercase, self.bleu_tokenize = bleu_lowercase, bleu_tokenize
         self.generate = dict(generate or {})
         self.metric = "bleu" if bleu else "exact_match" if exact_match else "-loss"
         self.marks = Marks.of(tokenizer, {})
         self.before = self._before_targets()
 
     @classmethod
-    def read(cls, sources: Sequence[str], *, columns: Mapping[str, str] | None = None, **_: Any) -> Read[Parallel]:
-        return read_parallel(sources, columns=columns)
+    def read(
+        cls,
+        sources: Sequence[str],
+        *,
+        columns: Mapping[str, str] | None = None,
+        file_format: Any = None,
+        header: bool | None = None,
+        require_target: bool = True,
+        **_: Any,
+    ) -> Read[Parallel]:
+        return read_parallel(sources, columns, require_target=require_target, file_format=file_format, header=header)
 
     @classmethod
     def texts(cls, examples: Iterable[Parallel]) -> Iterator[str]:
@@ -140,6 +151,8 @@ class Translation(Task[Parallel, Translated]):
         for name, value in known.items():  # many a small model has kept the special ids of a large one
             known[name] = None if isinstance(value, int) and value >= vocabulary(model) else value
         self.marks = Marks.of(self.tokenizer, known)
+        if self.generate:  # so that the folder translates as it was scored
+            model.generation_config = {**stated, **self.generate}  # type: ignore[assignment]
         self.before = self._before_targets()
 
     def settings(self) -> dict[str, Any]:
@@ -278,7 +291,7 @@ class Translation(Task[Parallel, Translated]):
 class TranslationMetrics:
     """Loss, perplexity and accuracy a token given the right ones before it; BLEU, chrF and exact match of own texts.
 
-    With lowercase, bleu and chrf compare lowercased, and bleu_cased and chrf_cased do not.
+    With bleu_lowercase, bleu and chrf compare lowercased, and bleu_cased and chrf_cased do not.
     """
 
     def __init__(self, task: Translation, *, bleu: bool, keep_examples: bool) -> None:
@@ -310,9 +323,9 @@ class TranslationMetrics:
 
     def _begin_bleu(self, task: Translation, language: str) -> None:
         """With the first batch, since it says what language the references are in."""
-        tokenize = task.tokenize or language
-        self.parts["bleu"] = metrics.Translation(tokenize=tokenize, lowercase=task.lowercase, **self.keep)
-        if task.lowercase:
+        tokenize = task.bleu_tokenize or language
+        self.parts["bleu"] = metrics.Translation(tokenize=tokenize, lowercase=task.bleu_lowercase, **self.keep)
+        if task.bleu_lowercase:
             self.parts["bleu_cased"] = metrics.Translation(tokenize=tokenize, **self.keep)
 
     def merge(self, other: Self) -> None:

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice, takewhile
+from itertools import islice
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -233,13 +233,19 @@ def settled(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
     """Pieces in one order: by score, then by text.
 
     Characters that no piece kept are given the lowest score and then a step more each, in an order that
-    changes from run to run; here they are given the same scores in alphabetical order.
+    changes from run to run; here they are given the same scores in alphabetical order. A character that has
+    one of these scores by chance takes part, since nothing tells it apart.
     """
     floor = min(score for _, score in pieces)
-    single = sorted((score, token) for token, score in pieces if len(token) == 1)
-    steps = takewhile(lambda at: abs(at[1][0] - floor - at[0] * 1e-4) < 1e-5, enumerate(single))
-    dealt = {token: round(floor + rank * 1e-4, 6) for rank, token in enumerate(sorted(at[1][1] for at in steps))}
+    single = {token: score for token, score in pieces if len(token) == 1}
+    tokens = sorted(token for token, score in single.items() if is_step((score - floor) * 1e4, len(single)))
+    dealt = dict(zip(tokens, sorted(single[token] for token in tokens), strict=True))
     return sorted(((token, dealt.get(token, score)) for token, score in pieces), key=lambda one: (-one[1], one[0]))
+
+
+def is_step(height: float, most: int) -> bool:
+    """Whether a number is a whole one below `most`, but for what rounding leaves."""
+    return round(height) < most and abs(height - round(height)) < 0.02
 
 
 LEARN: dict[Kind, Callable[[tokenizers.Tokenizer, Lines, int, Named], None]] = {

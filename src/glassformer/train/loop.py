@@ -36,11 +36,12 @@ class Progress:
     best: float | None = None
     best_step: int = 0
     stale: int = 0  # evaluations since the best one
+    averaged: int = 0  # how many checkpoints the kept weights are the mean of
     targets: int = 0  # since the last line of metrics
     examples: int = 0
     tokens: int = 0
     padding: int = 0
-    seconds: float = 0.0
+    seconds: float = 0.0  # of training; evaluations and checkpoints are not counted
     waited: float = 0.0  # seconds the model stood idle for want of a batch
 
 
@@ -164,8 +165,8 @@ class Fit:
         at.targets, at.tokens, at.padding = at.targets + count, at.tokens + tokens, at.padding + padding
         at.examples += len(update.turn.indices)
         at.waited += feed.waited - waited
-        self._after(update, norm)
         at.seconds += time.perf_counter() - began
+        self._after(update, norm)
         self.listener.stepped(at)
         return bool(stop)
 
@@ -205,10 +206,14 @@ class Fit:
             value = self.metrics[self.metric]
             self.rate.heard(value)
             at.stale += 1
-            if not math.isnan(value) and (at.best is None or (value < at.best if self.lower else value > at.best)):
+            if self._is_better(value):
                 at.best, at.best_step, at.stale = value, at.step, 0
                 if self.plan.keep == "best":
                     self._save()
+
+    def _is_better(self, value: float) -> bool:
+        best = self.progress.best
+        return not math.isnan(value) and (best is None or (value < best if self.lower else value > best))
 
     def _check_metric(self) -> None:
         """Find out before the first step, by a few examples, whether the metric to judge by is one of the task's."""
@@ -295,16 +300,25 @@ class Fit:
         """Leave in the run folder what it is to hold: the best, the last, or the mean of the last weights."""
         self._look_at_the_numbers()
         if self.plan.average > 1:
-            self.processes.gathered(None)  # all files are there
-            paths = checkpoint.found(self.folder)
-            self.model.load_state_dict(average_states([checkpoint.load(path)["model"] for path in paths]))
-            if self.dev is not None:
-                self.metrics = self._score()
-                self._write(Line(self.progress.step, -1, {f"averaged_{k}": v for k, v in self.metrics.items()}))
-            self._save()
+            self._average()
         elif self.plan.keep == "last" or self.progress.best is None:
             with self._weights_to_keep():
                 self._save()
+
+    def _average(self) -> None:
+        """The mean of the last checkpoints' weights, kept unless a single one was better."""
+        self.processes.gathered(None)  # all files are there
+        paths = checkpoint.found(self.folder)
+        self.model.load_state_dict(average_states(checkpoint.load(path)["model"] for path in paths))
+        at = self.progress
+        if self.dev is not None:
+            self.metrics = self._score()
+            self._write(Line(at.step, -1, {f"averaged_{name}": value for name, value in self.metrics.items()}))
+            if self.plan.keep == "best" and not self._is_better(self.metrics[self.metric]):
+                return
+            at.best, at.best_step = self.metrics[self.metric], at.step
+        at.averaged = len(paths)
+        self._save()
 
 
 def _mark(lengths: NDArray[np.int64]) -> int:

@@ -28,20 +28,16 @@ def build_optimiser(
     above it, the embeddings slowest; heads and whatever else has no number learn at the full rate.
     """
     _check(lr=lr, weight_decay=weight_decay, layer_decay=layer_decay)
-    groups: dict[tuple[int, bool], list[Tensor]] = {}
+    groups: dict[tuple[float, bool], list[Tensor]] = {}  # few, since each is a call of the kernel
     distances = distances_from_the_top(model)
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            groups.setdefault((distances[name], parameter.dim() > 1), []).append(parameter)
+            groups.setdefault((lr * layer_decay ** distances[name], parameter.dim() > 1), []).append(parameter)
     if not groups:
         raise ValueError("no parameter is trained: leave a part of the model unfrozen")
     settings: list[dict[str, Any]] = [
-        {
-            "params": parameters,
-            "lr": lr * layer_decay**distance,
-            "weight_decay": weight_decay if decayed else 0.0,
-        }
-        for (distance, decayed), parameters in groups.items()
+        {"params": parameters, "lr": rate, "weight_decay": weight_decay if decayed else 0.0}
+        for (rate, decayed), parameters in groups.items()
     ]
     devices = {parameter.device.type for parameters in groups.values() for parameter in parameters}
     return AdamW(settings, lr=lr, betas=betas, eps=eps, fused=True if devices <= set(FUSED) else None)

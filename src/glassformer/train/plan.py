@@ -1,13 +1,15 @@
 """How a model is trained: every choice of the loop, checked in one place."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Literal, get_args
 
 from glassformer.data.batches import Budget
 
-ScheduleName = Literal["linear", "cosine", "inverse_sqrt", "constant", "plateau"]
+from .schedule import ScheduleName
+
 Precision = Literal["fp32", "bf16", "fp16"]
-SCHEDULES = ("linear", "cosine", "inverse_sqrt", "constant", "plateau")
+SCHEDULES = get_args(ScheduleName)
+NUMBERS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float)}
 PRECISIONS = ("fp32", "bf16", "fp16")
 
 
@@ -44,6 +46,14 @@ class Plan:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        for one in fields(self):
+            value, kind = getattr(self, one.name), str(one.type).split(" | ")[0]
+            if (
+                kind in NUMBERS
+                and value is not None
+                and (isinstance(value, bool) or not isinstance(value, NUMBERS[kind]))
+            ):
+                raise ValueError(f"{one.name} must be a number ({kind}), not {value!r}")
         if (self.epochs is None) == (self.steps is None):
             raise ValueError("say how long to train: epochs or steps, one of the two")
         _ = self.budget

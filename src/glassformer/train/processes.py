@@ -1,13 +1,16 @@
 """One process or many: the same loop under `torchrun`, each process with its share of every batch."""
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
+
+SECONDS_BETWEEN_SIGNS = 60.0  # of life; a process that hears nothing for half an hour gives up
 
 
 class Processes:
@@ -41,6 +44,26 @@ class Processes:
         numbers = torch.tensor(values, dtype=torch.float64)
         dist.all_reduce(numbers)
         return numbers.tolist()
+
+    def first_works(self, work: Callable[[Callable[[], None]], object]) -> None:
+        """Let the first process work while the others wait.
+
+        It is given a function to call now and then: the others hear of it, and wait for as long as it takes.
+        """
+        if not self.first:
+            while not self.gathered(True)[0]:
+                continue
+            return
+        heard_at = time.monotonic()
+
+        def still_at_it() -> None:
+            nonlocal heard_at
+            if time.monotonic() - heard_at > SECONDS_BETWEEN_SIGNS:
+                heard_at = time.monotonic()
+                self.gathered(False)
+
+        work(still_at_it)
+        self.gathered(True)
 
     def gathered(self, value: Any) -> list[Any]:
         """Every process's value, in order."""

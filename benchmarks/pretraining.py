@@ -1,0 +1,294 @@
+"""Pretraining on one GPU: tokens a second of our compiled steps, beside a plain GPT and transformers, compiled.
+
+B batch, T length, D model width, H heads, V vocabulary.
+"""
+
+import gc
+import itertools
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import glassformer as gf
+from glassformer.data.batches import Prefetch, Schedule
+from glassformer.data.blocks import Blocks, Windows
+from glassformer.tasks.fill_mask import FillMask, MaskedTexts
+from glassformer.tasks.task import Task
+from glassformer.tasks.text_generation import Stream, TextGeneration
+from glassformer.text.tokenizer import Tokenizer
+from glassformer.train.optimiser import build_optimiser
+from glassformer.train.plan import Plan
+from glassformer.train.processes import Processes
+from glassformer.train.transforms import compiled
+from glassformer.train.update import Stepper, updates
+
+from .measure import Row, in_turns, row_of_rates
+
+Step = Callable[[], object]
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+RATE, BETAS, DECAY, CLIP = 6e-4, (0.9, 0.95), 0.1, 1.0
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of a batch, of the models, and of the vocabularies: GPT-2's, the same rounded up, and BERT's."""
+
+    gpt_batch: int = 32
+    gpt_length: int = 1024
+    bert_batch: int = 256
+    bert_length: int = 128
+    width: int = 768
+    layers: int = 12
+    heads: int = 12
+    vocabulary: int = 50257
+    rounded: int = 50304  # to a multiple of 64, as nanoGPT does
+    bert_vocabulary: int = 30522
+    steps: int = 20  # in one turn
+
+
+TINY = Size(2, 64, 4, 32, 32, 2, 4, 301, 320, 200, 2)
+
+
+class PlainBlock(nn.Module):
+    """A pre-norm layer with one matrix for queries, keys and values, and no biases."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width, bias=False), nn.LayerNorm(width, bias=False)
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+        self.up = nn.Linear(width, 4 * width, bias=False)
+        self.down = nn.Linear(4 * width, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, width = x.shape
+        q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)  # (B, H, T, K)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class PlainGpt(nn.Module):
+    """GPT-2 in plain PyTorch, as nanoGPT trains it: no biases, no dropout, the head tied to the token table."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__()
+        self.token = nn.Embedding(size.rounded, size.width)
+        self.place = nn.Embedding(size.gpt_length, size.width)
+        self.blocks = nn.ModuleList(PlainBlock(size.width, size.heads) for _ in range(size.layers))
+        self.norm = nn.LayerNorm(size.width, bias=False)
+        for weight in self.parameters():
+            if weight.dim() > 1:
+                nn.init.normal_(weight, std=0.02)
+
+    def forward(self, ids: Tensor, targets: Tensor) -> Tensor:
+        x = self.token(ids) + self.place(torch.arange(ids.shape[1], device=ids.device))
+        for block in self.blocks:
+            x = block(x)
+        scores = F.linear(self.norm(x), self.token.weight)
+        return F.cross_entropy(scores.flatten(0, 1).float(), targets.flatten())
+
+
+def our_step(model: nn.Module, task: Task[Any, Any], items: Any, batch_size: int) -> tuple[Step, Prefetch[Any]]:
+    """One step as our loop takes it: a batch made in the background, the gradient clipped, AdamW."""
+    plan = Plan(steps=1, batch_size=batch_size, lr=RATE, precision="bf16", clip=CLIP)
+    optimiser = build_optimiser(model, RATE, weight_decay=DECAY, betas=BETAS)
+    compiled(model)
+    task.compile()
+    stepper = Stepper(model.train(), task, plan, optimiser, Processes())
+    schedule = Schedule(items.lengths, plan.budget, seed=0)
+    feed = Prefetch(updates(task, items, schedule, plan, after=0, processes=Processes()))
+
+    def step() -> object:
+        update = next(feed)
+        return stepper(update, update.count, 1.0)
+
+    return step, feed
+
+
+def peer_step(model: nn.Module, loss: Callable[..., Tensor], batches: Iterable[tuple[Tensor, Tensor]]) -> Step:
+    """One step as a careful user would write it; its batches wait on the device."""
+    weights = list(model.parameters())
+    groups: list[dict[str, Any]] = [
+        {"params": [weight for weight in weights if weight.dim() > 1], "weight_decay": DECAY},
+        {"params": [weight for weight in weights if weight.dim() < 2], "weight_decay": 0.0},
+    ]
+    optimiser = torch.optim.AdamW(groups, lr=RATE, betas=BETAS, fused=True)
+    feed, device = itertools.cycle(batches), weights[0].device.type
+    model.train()
+
+    def step() -> object:
+        with torch.autocast(device, torch.bfloat16):
+            value = loss(*next(feed))
+        value.backward()
+        nn.utils.clip_grad_norm_(weights, CLIP)
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+        return value
+
+    return step
+
+
+def turn(step: Step, steps: int, device: str) -> Callable[[], float]:
+    """So many steps, and the seconds each took."""
+
+    def run() -> float:
+        wait(device)
+        start = time.perf_counter()
+        for _ in range(steps):
+            step()
+        wait(device)
+        return (time.perf_counter() - start) / steps
+
+    return run
+
+
+def wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def toy_tokenizer(size: int) -> Tokenizer:
+    """BERT's special tokens and made-up words."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = [*SPECIAL, *(f"w{number}" for number in range(size - len(SPECIAL)))]
+        (Path(folder) / "vocab.txt").write_text("\n".join(words))
+        (Path(folder) / "config.json").write_text('{"model_type": "bert"}')
+        return Tokenizer.from_folder(folder)
+
+
+def random_ids(count: int, vocabulary: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(len(SPECIAL), vocabulary, count).astype(np.int32)
+
+
+def our_gpt(size: Size, vocabulary: int, device: str) -> tuple[Step, Prefetch[Any]]:
+    still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    shape = {"n_embd": size.width, "n_layer": size.layers, "n_head": size.heads, "n_positions": size.gpt_length}
+    model = gf.build("gpt2", "text-generation", vocab_size=vocabulary, **shape, **still).to(device)
+    task = TextGeneration(toy_tokenizer(200), block_size=size.gpt_length)
+    ids = random_ids(size.gpt_batch * size.gpt_length * 8 + 1, size.vocabulary)
+    return our_step(model, task, Stream(Windows(ids, size.gpt_length), bytes_per_token=4.0), size.gpt_batch)
+
+
+def gpt_batches(size: Size, device: str) -> list[tuple[Tensor, Tensor]]:
+    """Ids and the tokens after them, (B, T) each."""
+    ids = torch.from_numpy(random_ids(8 * size.gpt_batch * (size.gpt_length + 1), size.vocabulary)).long().to(device)
+    return [(rows[:, :-1], rows[:, 1:]) for rows in ids.view(8, size.gpt_batch, size.gpt_length + 1)]
+
+
+def plain_gpt(size: Size, device: str) -> Step:
+    model = PlainGpt(size).to(device)
+    return peer_step(model, torch.compile(model), gpt_batches(size, device))
+
+
+def transformers_gpt(size: Size, device: str) -> Step:
+    import transformers
+
+    shape = {"n_embd": size.width, "n_layer": size.layers, "n_head": size.heads, "n_positions": size.gpt_length}
+    still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    config = transformers.GPT2Config(vocab_size=size.vocabulary, use_cache=False, **shape, **still)
+    model = transformers.GPT2LMHeadModel(config).to(device)
+    fast = torch.compile(model)
+    batches = gpt_batches(size, device)
+    return peer_step(model, lambda ids, _: fast(input_ids=ids, labels=ids).loss, batches)
+
+
+def bert_task(size: Size) -> tuple[FillMask, MaskedTexts]:
+    task = FillMask(toy_tokenizer(size.bert_vocabulary), max_length=size.bert_length)
+    stream = random_ids(8 * size.bert_batch * (size.bert_length - 2), size.bert_vocabulary)
+    first, last = (np.array([SPECIAL.index(token)]) for token in ("[CLS]", "[SEP]"))
+    return task, MaskedTexts(Blocks(stream, size.bert_length - 2, before=first, after=last), cut=0)
+
+
+def bert_shape(size: Size) -> dict[str, int]:
+    shape = {"hidden_size": size.width, "num_hidden_layers": size.layers, "num_attention_heads": size.heads}
+    return {**shape, "intermediate_size": 4 * size.width, "vocab_size": size.bert_vocabulary}
+
+
+def our_bert(size: Size, device: str) -> tuple[Step, Prefetch[Any]]:
+    model = gf.build("bert", "fill-mask", **bert_shape(size)).to(device)
+    return our_step(model, *bert_task(size), size.bert_batch)
+
+
+def transformers_bert(size: Size, device: str) -> Step:
+    """It scores every place; where nothing is masked the label is -100."""
+    import transformers
+
+    model = transformers.BertForMaskedLM(transformers.BertConfig(**bert_shape(size))).to(device)
+    fast = torch.compile(model)
+
+    def batches() -> Iterator[tuple[Tensor, Tensor]]:
+        task, items = bert_task(size)
+        for rows in np.arange(8 * size.bert_batch).reshape(8, -1):
+            batch = task.batch(items, rows)
+            ids = batch.inputs["input_ids"]
+            labels = torch.full((ids.numel(),), -100).index_copy(0, batch.targets["places"], batch.targets["words"])
+            yield ids.to(device), labels.view_as(ids).to(device)
+
+    return peer_step(model, lambda ids, labels: fast(input_ids=ids, labels=labels).loss, list(batches()))
+
+
+def speeds(work: str, steps: dict[str, Step], size: Size, tokens: int, rounds: int, device: str) -> dict[str, float]:
+    """Tokens a second of each; the first steps, in which it is compiled, are told apart."""
+    for name, step in steps.items():
+        ready = turn(step, 5, device)() * 5
+        print(json.dumps({"work": work, "who": name, "first_5_steps_s": round(ready, 2)}), flush=True)
+    seconds = in_turns({name: turn(step, size.steps, device) for name, step in steps.items()}, rounds)
+    for name, value in seconds.items():
+        told = {"tokens_per_s": round(tokens / value), "step_ms": round(1000 * value, 2)}
+        print(json.dumps({"work": work, "who": name, **told}), flush=True)
+    return {name: tokens / value for name, value in seconds.items()}
+
+
+def gpt(size: Size, rounds: int, device: str) -> list[Row]:
+    work = f"GPT-2 {size.gpt_batch}×{size.gpt_length}, bf16"
+    rounded, plain = f"ours, vocabulary {size.rounded}", f"ours, vocabulary {size.vocabulary}"
+    (one, feed), (other, other_feed) = (our_gpt(size, words, device) for words in (size.rounded, size.vocabulary))
+    nano, hf = "a plain GPT, compiled (nanoGPT's)", "transformers, compiled"
+    steps = {rounded: one, plain: other, nano: plain_gpt(size, device), hf: transformers_gpt(size, device)}
+    try:
+        speed = speeds(work, steps, size, size.gpt_batch * size.gpt_length, rounds, device)
+    finally:
+        feed.close()
+        other_feed.close()
+    pairs = [(rounded, nano), (plain, nano), (rounded, hf), (plain, hf)]
+    return [row_of_rates(f"{work}, {mine}", speed[mine], speed[peer], peer, "tokens/s") for mine, peer in pairs]
+
+
+def bert(size: Size, rounds: int, device: str) -> list[Row]:
+    work = f"BERT-base masked words {size.bert_batch}×{size.bert_length}, bf16"
+    step, feed = our_bert(size, device)
+    mine, hf = "ours, compiled, masked places only", "transformers, compiled"
+    steps = {mine: step, hf: transformers_bert(size, device)}
+    try:
+        speed = speeds(work, steps, size, size.bert_batch * size.bert_length, rounds, device)
+    finally:
+        feed.close()
+    return [row_of_rates(work, speed[mine], speed[hf], hf, "tokens/s")]
+
+
+def run(rounds: int = 5, *, tiny: bool = False) -> list[Row]:
+    """Both models; on a CPU only the tiny ones."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cpu" and not tiny:
+        raise SystemExit("there is no GPU here: add --tiny to try the code out")
+    torch.set_float32_matmul_precision("high")
+    size = TINY if tiny else Size()
+    rows = []
+    for part in (gpt, bert):
+        rows += part(size, rounds, device)
+        gc.collect()  # models and optimisers of the part before
+        torch.compiler.reset()
+        if device == "cuda":
+            torch.cuda.empty_cache()
+    return rows

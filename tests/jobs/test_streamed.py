@@ -1,0 +1,89 @@
+"""A run on shards is the run in memory: same batches, same weights; what is tokenised once is not tokenised again."""
+
+import json
+
+import pytest
+import torch
+
+from glassformer.data import corpus as corpora
+from glassformer.data import microworld, shards
+from glassformer.jobs.train import train
+
+SMALL = {
+    "text-generation": {"arch": "gpt2", "block_size": 16, "config": {"n_embd": 16, "n_head": 2, "n_layer": 1}},
+    "fill-mask": {
+        "arch": "bert",
+        "max_length": 16,
+        "config": {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 32},
+    },
+}
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """A text of many blocks to learn from, and one to be judged by."""
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))
+    for number, name in enumerate(("train", "dev")):
+        documents = microworld.examples("documents", 30, seed=number, language="en")
+        (tmp_path / f"{name}.txt").write_text("\n\n".join(one.text for one in documents), encoding="utf-8")
+    return {name: str(tmp_path / f"{name}.txt") for name in ("train", "dev")}
+
+
+def run(folder, task, files, **settings):
+    said: list[str] = []
+    settings = {"unit": "block", "steps": 4, "batch_size": 4, "vocab_size": 300, "device": "cpu", **settings}
+    ended = train(task=task, data=files["train"], out=str(folder), say=said.append, **SMALL[task], **settings)
+    return ended, said
+
+
+def forbid_tokenising(monkeypatch):
+    def rows(*_):
+        raise AssertionError("tokenised again")
+
+    monkeypatch.setattr(shards.Stream, "rows", rows)
+
+
+@pytest.mark.parametrize("task", list(SMALL))
+def test_shards_change_nothing_and_are_made_once(tmp_path, files, task, monkeypatch):
+    known, _ = run(tmp_path / "memory", task, files, dev=files["dev"], shards=False)
+    found, said = run(tmp_path / "shards", task, files, dev=files["dev"], shards=True)
+    assert any("tokens in shards" in line for line in said)
+    assert any(line.startswith("train: read ") for line in said)
+    forbid_tokenising(monkeypatch)
+    again, repeated = run(tmp_path / "again", task, files, dev=files["dev"], shards=True)
+    assert [line for line in repeated if line.startswith("train:")] == [
+        line for line in said if line.startswith("train:")
+    ]
+    for other in (found, again):
+        assert other.scores == known.scores
+        assert (other.folder / "metrics.jsonl").read_text() == (known.folder / "metrics.jsonl").read_text()
+        torch.testing.assert_close(other.load().state_dict(), known.load().state_dict(), atol=0, rtol=0)
+    with pytest.raises(AssertionError, match="tokenised again"):  # by another tokenizer
+        run(tmp_path / "other", task, files, dev=files["dev"], shards=True, vocab_size=290)
+
+
+@pytest.mark.parametrize("task", list(SMALL))
+def test_without_dev_data_the_end_of_the_text_is_held_out(tmp_path, files, task):
+    ended, said = run(tmp_path / "run", task, files, shards=True)
+    size = len((tmp_path / "train.txt").read_bytes()) // 10
+    assert f"no dev data given: the last {size:,} characters of the text are held out" in said
+    facts = json.loads((ended.folder / "run.json").read_text())["preflight"]
+    assert facts["dev_bytes"] == size
+    assert "dev" in ended.scores
+
+
+def test_files_over_the_threshold_are_streamed_unasked(tmp_path, files, monkeypatch):
+    monkeypatch.setattr(corpora, "LARGE", 1)
+    _, said = run(tmp_path / "run", "text-generation", files)
+    assert sum("tokens in shards" in line for line in said) == 2
+    for number, kept in enumerate(({"packing": False}, {"shards": False}, {"data_label": True})):
+        given = files | ({"train": f"good={files['train']}"} if kept.pop("data_label", False) else {})
+        _, said = run(tmp_path / str(number), "text-generation", given, **kept)
+        assert not any("tokens in shards" in line for line in said)
+
+
+def test_what_cannot_go_to_shards_is_refused(tmp_path, files):
+    with pytest.raises(ValueError, match="without conditions"):
+        run(tmp_path / "labels", "text-generation", files | {"train": f"good={files['train']}"}, shards=True)
+    with pytest.raises(ValueError, match="leave packing on"):
+        run(tmp_path / "rows", "text-generation", files, shards=True, packing=False)
