@@ -8,7 +8,7 @@ import itertools
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from glassformer.tasks.task import Task
 from glassformer.tasks.text_generation import Stream, TextGeneration
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.train.optimiser import build_optimiser
-from glassformer.train.plan import Plan
+from glassformer.train.plan import Plan, Precision
 from glassformer.train.processes import Processes
 from glassformer.train.transforms import compiled
 from glassformer.train.update import Stepper, updates
@@ -35,6 +35,7 @@ from .measure import Row, in_turns, row_of_rates
 
 Step = Callable[[], object]
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+DTYPES: dict[str, Precision] = {"cuda": "bf16", "cpu": "fp32"}  # half precision is no CPU's strength
 RATE, BETAS, DECAY, CLIP = 6e-4, (0.9, 0.95), 0.1, 1.0
 
 
@@ -59,16 +60,16 @@ TINY = Size(2, 64, 4, 32, 32, 2, 4, 301, 320, 200, 2)
 
 
 class PlainBlock(nn.Module):
-    """A pre-norm layer with one matrix for queries, keys and values, and no biases."""
+    """A pre-norm layer with one matrix for queries, keys and values."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, *, bias: bool) -> None:
         super().__init__()
         self.heads = heads
-        self.norm1, self.norm2 = nn.LayerNorm(width, bias=False), nn.LayerNorm(width, bias=False)
-        self.qkv = nn.Linear(width, 3 * width, bias=False)
-        self.out = nn.Linear(width, width, bias=False)
-        self.up = nn.Linear(width, 4 * width, bias=False)
-        self.down = nn.Linear(4 * width, width, bias=False)
+        self.norm1, self.norm2 = nn.LayerNorm(width, bias=bias), nn.LayerNorm(width, bias=bias)
+        self.qkv = nn.Linear(width, 3 * width, bias=bias)
+        self.out = nn.Linear(width, width, bias=bias)
+        self.up = nn.Linear(width, 4 * width, bias=bias)
+        self.down = nn.Linear(4 * width, width, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         batch, length, width = x.shape
@@ -79,14 +80,14 @@ class PlainBlock(nn.Module):
 
 
 class PlainGpt(nn.Module):
-    """GPT-2 in plain PyTorch, as nanoGPT trains it: no biases, no dropout, the head tied to the token table."""
+    """GPT-2 in plain PyTorch, without dropout; with its biases, or without, as nanoGPT trains it unless told."""
 
-    def __init__(self, size: Size) -> None:
+    def __init__(self, size: Size, *, bias: bool) -> None:
         super().__init__()
         self.token = nn.Embedding(size.rounded, size.width)
         self.place = nn.Embedding(size.gpt_length, size.width)
-        self.blocks = nn.ModuleList(PlainBlock(size.width, size.heads) for _ in range(size.layers))
-        self.norm = nn.LayerNorm(size.width, bias=False)
+        self.blocks = nn.ModuleList(PlainBlock(size.width, size.heads, bias=bias) for _ in range(size.layers))
+        self.norm = nn.LayerNorm(size.width, bias=bias)
         for weight in self.parameters():
             if weight.dim() > 1:
                 nn.init.normal_(weight, std=0.02)
@@ -101,7 +102,8 @@ class PlainGpt(nn.Module):
 
 def our_step(model: nn.Module, task: Task[Any, Any], items: Any, batch_size: int) -> tuple[Step, Prefetch[Any]]:
     """One step as our loop takes it: a batch made in the background, the gradient clipped, AdamW."""
-    plan = Plan(steps=1, batch_size=batch_size, lr=RATE, precision="bf16", clip=CLIP)
+    device = next(model.parameters()).device.type
+    plan = Plan(steps=1, batch_size=batch_size, lr=RATE, precision=DTYPES[device], clip=CLIP)
     optimiser = build_optimiser(model, RATE, weight_decay=DECAY, betas=BETAS)
     compiled(model)
     task.compile()
@@ -128,7 +130,7 @@ def peer_step(model: nn.Module, loss: Callable[..., Tensor], batches: Iterable[t
     model.train()
 
     def step() -> object:
-        with torch.autocast(device, torch.bfloat16):
+        with torch.autocast(device, torch.bfloat16, enabled=DTYPES[device] == "bf16"):
             value = loss(*next(feed))
         value.backward()
         nn.utils.clip_grad_norm_(weights, CLIP)
@@ -171,10 +173,14 @@ def random_ids(count: int, vocabulary: int) -> np.ndarray:
     return np.random.default_rng(0).integers(len(SPECIAL), vocabulary, count).astype(np.int32)
 
 
-def our_gpt(size: Size, vocabulary: int, device: str) -> tuple[Step, Prefetch[Any]]:
-    still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+def gpt_shape(size: Size) -> dict[str, Any]:
     shape = {"n_embd": size.width, "n_layer": size.layers, "n_head": size.heads, "n_positions": size.gpt_length}
-    model = gf.build("gpt2", "text-generation", vocab_size=vocabulary, **shape, **still).to(device)
+    still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    return {**shape, **still, "bos_token_id": 0, "eos_token_id": 0}
+
+
+def our_gpt(size: Size, vocabulary: int, device: str) -> tuple[Step, Prefetch[Any]]:
+    model = gf.build("gpt2", "text-generation", vocab_size=vocabulary, **gpt_shape(size)).to(device)
     task = TextGeneration(toy_tokenizer(200), block_size=size.gpt_length)
     ids = random_ids(size.gpt_batch * size.gpt_length * 8 + 1, size.vocabulary)
     return our_step(model, task, Stream(Windows(ids, size.gpt_length), bytes_per_token=4.0), size.gpt_batch)
@@ -186,17 +192,15 @@ def gpt_batches(size: Size, device: str) -> list[tuple[Tensor, Tensor]]:
     return [(rows[:, :-1], rows[:, 1:]) for rows in ids.view(8, size.gpt_batch, size.gpt_length + 1)]
 
 
-def plain_gpt(size: Size, device: str) -> Step:
-    model = PlainGpt(size).to(device)
+def plain_gpt(size: Size, device: str, *, bias: bool) -> Step:
+    model = PlainGpt(size, bias=bias).to(device)
     return peer_step(model, torch.compile(model), gpt_batches(size, device))
 
 
 def transformers_gpt(size: Size, device: str) -> Step:
     import transformers
 
-    shape = {"n_embd": size.width, "n_layer": size.layers, "n_head": size.heads, "n_positions": size.gpt_length}
-    still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
-    config = transformers.GPT2Config(vocab_size=size.vocabulary, use_cache=False, **shape, **still)
+    config = transformers.GPT2Config(vocab_size=size.vocabulary, use_cache=False, **gpt_shape(size))
     model = transformers.GPT2LMHeadModel(config).to(device)
     fast = torch.compile(model)
     batches = gpt_batches(size, device)
@@ -241,52 +245,61 @@ def transformers_bert(size: Size, device: str) -> Step:
 def speeds(work: str, steps: dict[str, Step], size: Size, tokens: int, rounds: int, device: str) -> dict[str, float]:
     """Tokens a second of each; the first steps, in which it is compiled, are told apart."""
     for name, step in steps.items():
-        ready = turn(step, 5, device)() * 5
-        print(json.dumps({"work": work, "who": name, "first_5_steps_s": round(ready, 2)}), flush=True)
+        tell(work, name, first_5_steps_s=round(5 * turn(step, 5, device)(), 2))
     seconds = in_turns({name: turn(step, size.steps, device) for name, step in steps.items()}, rounds)
     for name, value in seconds.items():
-        told = {"tokens_per_s": round(tokens / value), "step_ms": round(1000 * value, 2)}
-        print(json.dumps({"work": work, "who": name, **told}), flush=True)
+        tell(work, name, tokens_per_s=round(tokens / value), step_ms=round(1000 * value, 2))
     return {name: tokens / value for name, value in seconds.items()}
 
 
+def tell(work: str, who: str, **found: float) -> None:
+    print(json.dumps({"work": work, "who": who, **found}, ensure_ascii=False), flush=True)
+
+
 def gpt(size: Size, rounds: int, device: str) -> list[Row]:
-    work = f"GPT-2 {size.gpt_batch}×{size.gpt_length}, bf16"
-    rounded, plain = f"ours, vocabulary {size.rounded}", f"ours, vocabulary {size.vocabulary}"
-    (one, feed), (other, other_feed) = (our_gpt(size, words, device) for words in (size.rounded, size.vocabulary))
-    nano, hf = "a plain GPT, compiled (nanoGPT's)", "transformers, compiled"
-    steps = {rounded: one, plain: other, nano: plain_gpt(size, device), hf: transformers_gpt(size, device)}
+    """Our two vocabularies beside three peers."""
+    work = f"GPT-2 {size.gpt_batch}×{size.gpt_length}, {DTYPES[device]}"
+    ours = {f"ours, {words} words": our_gpt(size, words, device) for words in (size.rounded, size.vocabulary)}
+    peers = {
+        f"a plain GPT without biases, {size.rounded} words": plain_gpt(size, device, bias=False),
+        f"a plain GPT, {size.rounded} words": plain_gpt(size, device, bias=True),
+        f"transformers, {size.vocabulary} words": transformers_gpt(size, device),
+    }
+    steps = {name: step for name, (step, _) in ours.items()} | peers
     try:
         speed = speeds(work, steps, size, size.gpt_batch * size.gpt_length, rounds, device)
     finally:
-        feed.close()
-        other_feed.close()
-    pairs = [(rounded, nano), (plain, nano), (rounded, hf), (plain, hf)]
-    return [row_of_rates(f"{work}, {mine}", speed[mine], speed[peer], peer, "tokens/s") for mine, peer in pairs]
+        for _, feed in ours.values():
+            feed.close()
+    return [
+        row_of_rates(f"{work}, {mine}", speed[mine], speed[peer], peer, "tokens/s") for mine in ours for peer in peers
+    ]
 
 
 def bert(size: Size, rounds: int, device: str) -> list[Row]:
-    work = f"BERT-base masked words {size.bert_batch}×{size.bert_length}, bf16"
+    """Ours scores the masked places only."""
+    work = f"BERT-base, masked words, {size.bert_batch}×{size.bert_length}, {DTYPES[device]}"
     step, feed = our_bert(size, device)
-    mine, hf = "ours, compiled, masked places only", "transformers, compiled"
-    steps = {mine: step, hf: transformers_bert(size, device)}
     try:
+        steps = {"ours": step, "transformers": transformers_bert(size, device)}
         speed = speeds(work, steps, size, size.bert_batch * size.bert_length, rounds, device)
     finally:
         feed.close()
-    return [row_of_rates(work, speed[mine], speed[hf], hf, "tokens/s")]
+    return [row_of_rates(work, speed["ours"], speed["transformers"], "transformers", "tokens/s")]
 
 
-def run(rounds: int = 5, *, tiny: bool = False) -> list[Row]:
-    """Both models; on a CPU only the tiny ones."""
+PARTS = {"gpt": gpt, "bert": bert}
+
+
+def run(rounds: int = 5, *, tiny: bool = False, parts: Sequence[str] = tuple(PARTS)) -> list[Row]:
+    """Everyone compiled, and everyone's steps in turns; on a CPU only tiny models."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu" and not tiny:
         raise SystemExit("there is no GPU here: add --tiny to try the code out")
     torch.set_float32_matmul_precision("high")
-    size = TINY if tiny else Size()
     rows = []
-    for part in (gpt, bert):
-        rows += part(size, rounds, device)
+    for part in parts:
+        rows += PARTS[part](TINY if tiny else Size(), rounds, device)
         gc.collect()  # models and optimisers of the part before
         torch.compiler.reset()
         if device == "cuda":

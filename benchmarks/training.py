@@ -34,7 +34,6 @@ from .measure import Row, in_turns, row_of_rates
 DATA = Path(os.environ.get("GLASSFORMER_DATA", Path(__file__).parents[2] / "shared" / "data"))
 SHAPE = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}  # MiniLM's
 TINY = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-WORK = "fine-tuning MiniLM, SST-2, fp32"
 
 
 @dataclass(frozen=True)
@@ -109,8 +108,12 @@ def trainer(job: Job, **changed: Any) -> Callable[[], float]:
     """An epoch of transformers.Trainer: its defaults but for what is changed, no evaluation, nothing saved."""
     import transformers
 
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     tokenizer = transformers.AutoTokenizer.from_pretrained(str(job.folder))
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(str(job.folder), num_labels=2)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(
+        str(job.folder), num_labels=len(job.task.labels)
+    )
     rows = [job.items.rows[number].tolist() for number in range(len(job))]
     data = [
         {"input_ids": ids, "token_type_ids": [0] * len(ids), "attention_mask": [1] * len(ids), "labels": int(label)}
@@ -156,12 +159,13 @@ def fine_tuning(examples: int = 1024, rounds: int = 3, *, tiny: bool = False) ->
         }
         seconds = in_turns(contestants, rounds)
     speed = {name: examples / value for name, value in seconds.items()}
+    work = f"fine-tuning MiniLM, {source}, fp32"
     for name, value in speed.items():
-        print(json.dumps({"work": WORK.replace("SST-2", source), "who": name, "examples_per_s": round(value, 1)}))
+        print(json.dumps({"work": work, "who": name, "examples_per_s": round(value, 1)}), flush=True)
     default, grouped = list(speed)[:2]
     pairs = [("ours, 32", default), ("ours, 8", default), ("ours, 32", grouped)]
     return [
-        row_of_rates(f"{WORK}, {mine}", speed[mine], speed[peer], f"transformers.{peer}", "examples/s")
+        row_of_rates(f"{work}, {mine}", speed[mine], speed[peer], f"transformers.{peer}", "examples/s")
         for mine, peer in pairs
     ]
 
@@ -172,24 +176,24 @@ def run() -> list[Row]:
 
 def show(rows: list[Row]) -> None:
     """A plain table: a machine lent for an hour may have no more than torch and transformers."""
-    print(f"\n{'work':60} {'ours':>12} {'peer':>12}  {'ours/peer':>9}  peer")
+    print(f"\n{'work':50} {'ours':>10} {'peer':>10}  {'times':>5}  peer")
     for line in rows:
-        print(
-            f"{line['name']:60} {line['ours']:12,.1f} {line['peer']:12,.1f}  {line['ratio']:9.2f}  {line['peer_name']}"
-        )
+        print("{name:50} {ours:10,.1f} {peer:10,.1f}  {ratio:5.2f}  {peer_name}".format(**line))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gpu", action="store_true", help="pretraining, instead of fine-tuning on the CPU")
+    parser.add_argument("--only", choices=pretraining.PARTS, help="one model to pretrain, instead of both")
     parser.add_argument("--tiny", action="store_true", help="tiny models, to try the code out on any machine")
-    parser.add_argument("--examples", type=int, default=1024)
-    parser.add_argument("--rounds", type=int, default=None)
+    parser.add_argument("--examples", type=int, default=1024, help="to fine-tune on")
+    parser.add_argument("--rounds", type=int, help="turns of each contestant; the median counts")
     parser.add_argument("--threads", type=int, default=2)
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
     if asked.gpu:
-        show(pretraining.run(asked.rounds or 5, tiny=asked.tiny))
+        parts = (asked.only,) if asked.only else tuple(pretraining.PARTS)
+        show(pretraining.run(asked.rounds or 5, tiny=asked.tiny, parts=parts))
     else:
         show(fine_tuning(64 if asked.tiny else asked.examples, asked.rounds or 3, tiny=asked.tiny))
 

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 torch.set_num_threads(1)
 settings.register_profile(
     "project",
+    max_examples=int(os.environ.get("EXAMPLES", "30")),  # EXAMPLES=300 make test looks longer
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],

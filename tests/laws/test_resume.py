@@ -1,4 +1,4 @@
-"""Law 8: a run that is stopped or killed at any moment, and resumed, ends as the unbroken one: weights, metrics, scores."""
+"""Law 8: a run stopped or killed at any moment, and resumed, ends as the unbroken one: weights, metrics, scores."""
 
 import json
 import random
@@ -15,12 +15,12 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tasks.cases import WHERE, recipe_of
 from torch.testing import assert_close
 
 from glassformer.jobs import train as jobs
 from glassformer.jobs.progress import Silent
 from glassformer.train import checkpoint
+from tasks.cases import WHERE, recipe_of
 
 SOON = {"batch_size": 7, "batch_tokens": None, "steps": 14, "eval_every": 4, "log_every": 3}
 RUNS = {
@@ -125,12 +125,12 @@ def test_a_run_broken_off_anywhere_ends_as_the_unbroken_one(name, moments, numbe
     same_end(folder, unbroken(name))
 
 
-@pytest.mark.parametrize("step", [9, 13, 14])
+@pytest.mark.parametrize("step", [8, 12, 13])
 def test_the_checkpoint_of_a_stop_is_none_of_those_that_are_averaged(step):
     folder = Path(mkdtemp(dir=WHERE.name))
     with ending("asked to stop", step):
-        assert not run("translation/transformer", folder) or step == 14
-    assert checkpoint.newest(folder).stem[-2:] == f"{step:02d}"
+        assert not run("translation/transformer", folder)
+    assert int(checkpoint.newest(folder).stem[-8:]) == step + 1  # the step under way was finished
     with ending("never", 1):
         assert run("translation/transformer", folder, resume=True)
     same_end(folder, unbroken("translation/transformer"))

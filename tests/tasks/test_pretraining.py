@@ -116,6 +116,22 @@ def test_shards_and_a_single_document_are_refused(tokenizer, tmp_path):
         task.encode(DOCUMENTS[:1])
 
 
+@pytest.mark.parametrize(
+    ("texts", "found"),
+    [
+        (["One. Two.\n\nThree.\n"], ["One. Two.", "Three."]),  # a file of blocks
+        (["\n = A = \n\nOne.\n\nTwo.\n\n = B = \n\nThree.\n"], ["= A = \n\nOne.\n\nTwo.", "= B = \n\nThree."]),
+        (["One.\n\nTwo.\n", "Three.\n"], ["One.\n\nTwo.", "Three."]),  # files that are documents
+    ],
+)
+def test_documents_are_found_where_no_unit_is_asked_for(tmp_path, texts, found):
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.txt").write_text(text, encoding="utf-8")
+    assert [one.text.strip() for one in Pretraining.read([str(tmp_path)]).examples] == found
+    lines = Pretraining.read([str(tmp_path)], unit="line").examples
+    assert len(lines) == sum(bool(line.strip()) for text in texts for line in text.splitlines())
+
+
 def test_a_small_bert_learns_both_lessons(tokenizer):
     """By heart: every pair's second text is judged rightly, and far more tokens than the most frequent are guessed."""
     task = Pretraining(tokenizer, max_length=20, copies=2)

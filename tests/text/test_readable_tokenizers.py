@@ -36,7 +36,7 @@ def pairs(folders):
     }
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(text=texts)
 def test_any_text_gives_the_same_ids(pairs, text):
     for kind, (readable, fast) in pairs.items():
@@ -56,7 +56,7 @@ def test_every_character_gives_the_same_ids(pairs, kind, between):
     assert wrong == []
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(text=texts)
 def test_bpe_words_join_to_the_text_and_ids_decode_to_it(pairs, text):
     bpe, fast = pairs["gpt2"]

@@ -69,7 +69,7 @@ def plain(value):
     return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     kind=st.sampled_from(KINDS),
     batch=st.lists(st.tuples(texts, texts), min_size=1, max_size=4),

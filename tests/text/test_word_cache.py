@@ -48,7 +48,7 @@ def tokenizers(folders):
     return found
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(batch=st.lists(texts, max_size=4))
 def test_cached_ids_are_whole_ids(tokenizers, batch):
     for tokenizer in tokenizers:

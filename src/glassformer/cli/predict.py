@@ -12,6 +12,7 @@ import typer
 
 from .output import Columns, Name
 
+ANSWERS = ("label", "tags", "answers", "target")  # what is to be predicted is no input
 CHUNK = 1000  # inputs at a time: any file fits, and results come as they are made
 
 
@@ -91,7 +92,8 @@ def _shown(found: Any) -> str:
 
 
 def _plain(given: Any) -> Any:
-    """An example as json writes it, without what it does not have."""
+    """What was read of an example: the text if that is all, without what it does not have, and without its label."""
     if not is_dataclass(given) or isinstance(given, type):
         return given
-    return {name: value for name, value in asdict(given).items() if value is not None}
+    kept = {name: value for name, value in asdict(given).items() if value and name not in ANSWERS}
+    return next(iter(kept.values()), "") if len(kept) < 2 else kept

@@ -73,7 +73,7 @@ def train(
             print_json(found)
         return
     ended = run(recipe, resume=resume, say=say)
-    if json:
+    if json and ended.speaks:
         print_json({"folder": str(ended.folder), "scores": ended.scores, "steps": ended.outcome.progress.step})
     if ended.outcome.stopped:
         raise typer.Exit(130)

@@ -17,7 +17,7 @@ from glassformer.data.rows import EXTENSIONS, Format, Reading, Table, open_table
 from glassformer.data.source import Line, Source, Sources, resolve
 
 Unit = Literal["file", "article", "block", "line"]
-LONGEST = 1 << 26  # characters of a document; a longer one comes in pieces, so that memory is enough for any file
+LONGEST = 1 << 23  # characters of a document; a longer one comes in pieces, so that half a GB is enough to tokenise it
 NAMES = ("text", "content", "document", "article", "body", "story", "paragraphs", "review", "sentence", "comment")
 HEADING = re.compile(r" ?= [^=\s](.*[^=])? = ?")  # WikiText's title of an article; its sections have more signs
 

@@ -122,7 +122,7 @@ def read_examples(
 
 def reading(task: type[Task[Any, Any]], options: Mapping[str, Any]) -> dict[str, Any]:
     """Of a recipe's options, those that concern reading."""
-    known = inspect.signature(task.read).parameters
+    known = set(inspect.signature(task.read).parameters) - {"sources", "columns"}
     return {name: value for name, value in options.items() if name in known}
 
 

@@ -17,6 +17,8 @@ from glassformer.tasks.task import Task
 from glassformer.text.files import read_json
 from glassformer.text.tokenizer import Tokenizer
 
+from .recipe import NONE
+
 log = logging.getLogger("glassformer")
 
 RNNS = ("rnn", "gru", "lstm")
@@ -71,7 +73,8 @@ def fresh(arch: str, task: Task[Any, Any], config: Mapping[str, Any]) -> nn.Modu
     wanted = dict(task.settings())
     if labels := wanted.pop("labels", None):
         settings["id2label"] = dict(enumerate(labels))
-    settings |= {name: value for name, value in wanted.items() if name in known} | dict(config)
+    settings |= {name: value for name, value in wanted.items() if name in known}
+    settings |= {name: None if value == NONE else value for name, value in config.items()}
     return build(
         kind, task.head, **{name: value for name, value in settings.items() if name in known or name in config}
     )
@@ -104,17 +107,23 @@ def loaded(name: str, task: Task[Any, Any]) -> nn.Module:
     return with_room_for(model, task.tokenizer)
 
 
-def with_room_for(model: nn.Module, tokenizer: Tokenizer) -> nn.Module:
-    """The model, with new rows in its embeddings for tokens that were added to the tokenizer."""
+def check_fit(model: nn.Module, tokenizer: Tokenizer) -> None:
+    """Refuse a tokenizer whose own tokens, not only those added to it, are more than the model knows."""
     config: Any = model.config
-    size = len(tokenizer)
-    if size <= config.vocab_size:
-        return model
     if tokenizer.vocab_size > config.vocab_size:
         raise ValueError(
             f"the tokenizer has {tokenizer.vocab_size} tokens and the model's embedding {config.vocab_size}; "
             "they do not belong together"
         )
+
+
+def with_room_for(model: nn.Module, tokenizer: Tokenizer) -> nn.Module:
+    """The model, with new rows in its embeddings for tokens that were added to the tokenizer."""
+    check_fit(model, tokenizer)
+    config: Any = model.config
+    size = len(tokenizer)
+    if size <= config.vocab_size:
+        return model
     head: Any = model.head_name
     grown = architecture_for(config.model_type).build(replace(config, vocab_size=size), head)
     state = grown.state_dict()

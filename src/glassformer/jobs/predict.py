@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +21,30 @@ from glassformer.text.files import read_json
 from glassformer.text.tokenizer import Tokenizer
 
 from .data import read_examples
+from .models import check_fit
 from .progress import shown
-from .recipe import read_toml, task_options
-from .tasks import TASKS, task_class
+from .recipe import RECIPE, read_toml, task_options
+from .tasks import TASKS, taken, task_class
 
+UNANSWERED: dict[str, Any] = {"label": None, "tags": None, "answers": (), "target": None}
 TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "conll")
 
 
 class Pipeline:
-    """A model and its task: call it with a text, or with a list of them."""
+    """A model and its task: call it with a text, or with a list of them. `made` is the recipe it was trained by."""
 
-    def __init__(self, model: nn.Module, task: Task[Any, Any]) -> None:
-        self.model, self.task = model, task
+    def __init__(self, model: nn.Module, task: Task[Any, Any], made: Mapping[str, Any] | None = None) -> None:
+        self.model, self.task, self.made = model, task, dict(made or {})
 
     def __call__(self, inputs: Any = None, **options: Any) -> Any:
         """One result for one input, a list of results for a list of inputs; each as if it came alone."""
         if inputs is None and {"question", "context"} <= set(options):
             inputs = {name: options.pop(name) for name in ("question", "context")}
-        many = isinstance(inputs, list)
-        found = self.task.predict(self.model, inputs if many else [inputs], **options)
-        return found if many or self.task.one_in_a_list else found[0]
+        if isinstance(inputs, list):
+            return self.task.predict(self.model, inputs, **options)
+        (found,) = self.task.predict(self.model, [inputs], **options)
+        wrapped = self.task.one_in_a_list and isinstance(inputs, str) and isinstance(found, dict)
+        return [found] if wrapped else found
 
     def read(
         self,
@@ -49,8 +54,10 @@ class Pipeline:
         require_target: bool = True,
         **options: Any,
     ) -> Read[Any]:
-        """Examples for this task, and how they were come by."""
-        options["require_target"] = require_target
+        """Examples for this task, read as those it was trained on, and how they were come by."""
+        options = {**self.made, **self.task.settings(), **options, "require_target": require_target}
+        if require_target:
+            columns = columns or self.made.get("columns")
         with shown("reading"):
             return read_examples(type(self.task), sources, split="test", columns=columns, options=options)
 
@@ -77,15 +84,24 @@ def pipeline(
     if isinstance(model, nn.Module):
         if tokenizer is None:
             raise ValueError("a pipeline over a model needs its tokenizer as well: pipeline(task, model, tokenizer)")
-        return Pipeline(model.eval(), cls.for_model(tokenizer, model, **options))
+        return Pipeline(model.eval(), cls.for_model(tokenizer, model, **taken(cls, options)))
     if model is None:
         raise ValueError(f'there is no built-in model for {task} yet; name a folder: pipeline("{task}", "folder")')
     found = load(model, head=_head(cls, model), device=device)
     report: Any = getattr(found, "load_report", None)
     if report is not None and report.new:
         raise ValueError(f"{model} was not trained for {task}: it has no {report.new[0]}; train it first")
-    options = {**cls.read_extras(config_folder(model)), **options}
-    return Pipeline(found, cls.for_model(tokenizer or load_tokenizer(model), found, **options))
+    made = _made(config_folder(model), cls)
+    options = {**taken(cls, made), **cls.read_extras(config_folder(model)), **taken(cls, options)}
+    tokenizer = tokenizer or load_tokenizer(model)
+    check_fit(found, tokenizer)
+    return Pipeline(found, cls.for_model(tokenizer, found, **options), made)
+
+
+def _made(folder: Path, cls: type[Task[Any, Any]]) -> dict[str, Any]:
+    """The recipe of a run folder, if it is for this task; what was said there holds until something else is said."""
+    values = read_toml(folder / RECIPE) if (folder / RECIPE).is_file() else {}
+    return values if values and task_class(values["task"]) is cls else {}
 
 
 def _head(cls: type[Task[Any, Any]], model: str | Path) -> str | None:
@@ -101,7 +117,7 @@ def head_of(model: str | Path) -> str | None:
 
 def task_of(model: str) -> str:
     """The task that a folder was trained for: as its recipe says, else by the model's head."""
-    recipe = config_folder(model) / "recipe.toml"
+    recipe = config_folder(model) / RECIPE
     if recipe.is_file():
         return str(read_toml(recipe)["task"])
     head = head_of(model)
@@ -122,12 +138,17 @@ def inputs_of(
         if source.extension in TABLES:
             read = pipe.read([source.name], columns=columns, require_target=False)
             report = read.report
-            yield from read.examples
+            yield from map(_unanswered, read.examples)
         else:
             report = Report()
             yield from (_line(text.rstrip("\r\n")) for _, text in source.lines(report))
         for line in report.lines()[1:]:
             say(line)
+
+
+def _unanswered(example: Any) -> Any:
+    """An example without what is to be predicted, which may be of other classes than the model's."""
+    return replace(example, **{name: blank for name, blank in UNANSWERED.items() if hasattr(example, name)})
 
 
 def _line(text: str) -> Any:

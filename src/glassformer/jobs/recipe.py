@@ -15,8 +15,10 @@ from glassformer.train.plan import Plan
 
 from .tasks import task_class
 
+RECIPE = "recipe.toml"  # in a run folder
 MICROWORLD = "microworld"
 MANY = ("data", "dev", "test")
+NONE = "none"  # in a model's config, because TOML has no null
 EITHER = (("epochs", "steps"), ("batch_size", "batch_tokens"), ("model", "arch"), ("ema", "average"))
 PLAN = {one.name for one in fields(Plan)}
 
@@ -63,6 +65,8 @@ class Recipe:
         run: dict[str, Any] = {
             name: _many(value) if name in MANY else value for name, value in given.items() if name in own
         }
+        if "config" in run:
+            run["config"] = {name: NONE if value is None else value for name, value in run["config"].items()}
         if task_class(given["task"]).built_in:
             run.setdefault("data", (MICROWORLD,))
         if not run.get("data"):
@@ -145,15 +149,19 @@ def parsed(assignment: str) -> tuple[str, Any]:
 
 def write_toml(values: Mapping[str, Any]) -> str:
     """Plain values first, then one table after the other."""
-    lines = [f"{name} = {_written(value)}" for name, value in values.items() if not isinstance(value, Mapping)]
+    lines = [f"{_key(name)} = {_written(value)}" for name, value in values.items() if not isinstance(value, Mapping)]
     for name, table in values.items():
         if isinstance(table, Mapping):
-            lines += ["", f"[{name}]", *(f"{_key(key)} = {_written(value)}" for key, value in table.items())]
+            lines += ["", f"[{_key(name)}]", *(f"{_key(key)} = {_written(value)}" for key, value in table.items())]
     return "\n".join(lines) + "\n"
 
 
 def _key(name: str) -> str:
-    return name if name.replace("_", "a").replace("-", "a").isalnum() and name.isascii() else json.dumps(name)
+    return (
+        name
+        if name.replace("_", "a").replace("-", "a").isalnum() and name.isascii()
+        else json.dumps(name, ensure_ascii=False)
+    )
 
 
 def _written(value: Any) -> str:

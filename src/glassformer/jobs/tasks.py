@@ -1,5 +1,7 @@
 """Every task by its name; a task's file is imported when it is first asked for."""
 
+import inspect
+from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
@@ -36,3 +38,9 @@ def task_class(name: str) -> type[Task[Any, Any]]:
         raise ValueError(f"there is no task {name!r}; {hint}{', '.join(TASKS)}")
     file, cls = TASKS[name]
     return getattr(import_module(f"glassformer.tasks.{file}"), cls)  # type: ignore[no-any-return]
+
+
+def taken(cls: type[Task[Any, Any]], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Of some options, those of the task itself; the rest are its reader's."""
+    known = inspect.signature(cls.__init__).parameters
+    return {name: value for name, value in options.items() if name in known}

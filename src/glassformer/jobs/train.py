@@ -1,6 +1,5 @@
 """gf.train: one call, or one command, from data to a run folder that holds a model, its scores and its recipe."""
 
-import inspect
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass
@@ -15,6 +14,7 @@ from torch import nn
 from glassformer.data.corpus import Corpus
 from glassformer.hub.fetch import config_folder
 from glassformer.hub.load import load, save
+from glassformer.tasks.running_text import RunningTextTask
 from glassformer.tasks.task import Metrics, Task, evaluate
 from glassformer.text.files import write_json, write_text
 from glassformer.train import checkpoint
@@ -27,12 +27,12 @@ from glassformer.train.transforms import compiled, recomputing
 
 from .card import card, curves
 from .data import Splits, read_splits, texts_of, tokenise
-from .defaults import defaults
+from .defaults import LONGEST, defaults
 from .models import fresh, head_for, loaded
 from .preflight import Preflight, overfit, preflight
 from .progress import Silent, Teller, shown
-from .recipe import Recipe, changed
-from .tasks import task_class
+from .recipe import RECIPE, Recipe, changed
+from .tasks import taken, task_class
 from .vocabulary import tokenizer_for
 
 Say = Callable[[str], None]
@@ -45,6 +45,7 @@ class Run:
     folder: Path
     scores: dict[str, dict[str, float]]  # by split
     outcome: Outcome
+    speaks: bool = True  # for all processes, if there are several
 
     def load(self) -> nn.Module:
         return load(self.folder)
@@ -85,7 +86,7 @@ def run(recipe: Recipe, *, resume: bool = False, say: Say = print) -> Run:
         with checkpoint.writing(folder):
             outcome = _fit(recipe, task, model, plan, train=items, dev=dev, processes=processes, resume=resume, say=say)
             if not processes.first or outcome.stopped:
-                return Run(folder, {}, outcome)
+                return Run(folder, {}, outcome, speaks=processes.first)
             return _conclude(recipe, task, plan, splits, found, outcome, say=say)
 
 
@@ -104,7 +105,7 @@ def assemble(
         processes=processes,
     )
     kept = cls.read_extras(config_folder(recipe.model)) if recipe.model else {}
-    options = {**kept, **_taken(cls, recipe.options)}
+    options = {**kept, **taken(cls, recipe.options)}
     if cls.built_in:
         options.setdefault("head", head_for(recipe.arch, recipe.task))
     task = cls.for_data(tokenizer, [] if isinstance(splits.train, Corpus) else splits.train, **options)
@@ -112,9 +113,11 @@ def assemble(
     torch.manual_seed(int(recipe.plan.get("seed", 0)))
     model = loaded(recipe.model, task) if recipe.model else fresh(str(recipe.arch), task, recipe.config)
     task.fit_to(model)
+    if task.max_length is None and not isinstance(task, RunningTextTask):
+        task.max_length = LONGEST
     if task.max_length is not None:  # the tokenizer takes it along in the folder
         tokenizer.model_max_length = min(tokenizer.model_max_length, task.max_length)
-    if task.head is None and hasattr(model, "pooler"):
+    if task.head is None and getattr(model, "pooler", None) is not None:
         model.pooler.requires_grad_(False)  # vectors are pooled by the task, so this one has nothing to learn from
     standard = defaults(recipe.task, model, pretrained=recipe.model is not None, device=str(device))
     plan = plan_of(standard, recipe.plan)
@@ -142,15 +145,9 @@ def plan_of(standard: Mapping[str, Any], given: Mapping[str, Any]) -> Plan:
     return Plan(**changed(standard, given))
 
 
-def _taken(cls: type[Task[Any, Any]], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a recipe's options, those of the task itself; the rest were the reader's."""
-    known = inspect.signature(cls.__init__).parameters
-    return {name: value for name, value in options.items() if name in known}
-
-
 def _prepare(folder: Path, recipe: Recipe, *, resume: bool, first: bool) -> None:
     """Refuse to write over another run, or over a model; keep the recipe beside what it makes."""
-    written, holds_model = folder / "recipe.toml", (folder / "config.json").exists()
+    written, holds_model = folder / RECIPE, (folder / "config.json").exists()
     begun = checkpoint.newest(folder) or (holds_model and written.exists())
     if begun and not resume:
         raise ValueError(f"{folder} holds a run: go on with --resume, or choose another --out")
@@ -202,7 +199,7 @@ def _fit(
 
 def _going_on(folder: Path) -> str:
     """The command that resumes a run."""
-    return f"glassformer train {quote(str(folder / 'recipe.toml'))} --resume"
+    return f"glassformer train {quote(str(folder / RECIPE))} --resume"
 
 
 def _plain(model: nn.Module) -> nn.Module:

@@ -101,7 +101,7 @@ class Task(ABC, Generic[E, I]):
     metric: str  # the best model has the most of it, or the least where a "-" stands before the name
     micro: ClassVar[str]  # what the micro-world calls such examples
     vocabulary: ClassVar[str] = "wordpiece"  # what a fresh model learns, if nothing else is asked for
-    one_in_a_list: ClassVar[bool] = False  # whether a pipeline, as Hugging Face's, wraps the result of one input
+    one_in_a_list: ClassVar[bool] = False  # whether a pipeline, as Hugging Face's, wraps the result of one text
     built_in: ClassVar[bool] = False  # whether examples are made up where no data is given
 
     tokenizer: Tokenizer

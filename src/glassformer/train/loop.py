@@ -25,7 +25,7 @@ from .optimiser import build_optimiser
 from .plan import Plan
 from .processes import Processes
 from .schedule import Rate
-from .update import Stepper, Update, mixed, updates
+from .update import Stepper, Update, mixed, sow, updates
 
 
 @dataclass
@@ -64,6 +64,8 @@ class Listener(Protocol):
     def begin(self, total: int, done: int) -> None: ...
 
     def stepped(self, progress: Progress) -> None: ...
+
+    def scoring(self, done: int, total: int) -> None: ...
 
     def line(self, line: Line) -> None: ...
 
@@ -154,7 +156,7 @@ class Fit:
         update = next(feed)
         counts = self.processes.totals(update.count, update.tokens, update.padding, asked())
         count, tokens, padding, stop = map(int, counts)
-        torch.manual_seed(mixed(self.plan.seed, at.step, self.processes.number))
+        sow(mixed(self.plan.seed, at.step, self.processes.number), self.stepper.device)
         loss, norm = self.stepper(update, max(1, count), self.rate(at.step))
         if self.ema is not None:
             self.ema.update(self.model)
@@ -224,9 +226,9 @@ class Fit:
             raise ValueError(f"there is no metric {self.metric!r} to judge by; this task has: {', '.join(known)}")
 
     def _score(self) -> dict[str, float]:
-        place = (self.processes.number, self.processes.count)
+        place, told = (self.processes.number, self.processes.count), self.listener.scoring
         sheets = self.processes.gathered(
-            evaluate(self.model, self.task, self.dev, budget=self.plan.budget, share=place)
+            evaluate(self.model, self.task, self.dev, budget=self.plan.budget, share=place, told=told)
         )
         for other in sheets[1:]:
             sheets[0].merge(other)

@@ -30,7 +30,7 @@ class Plan:
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-8
-    clip: float | None = 1.0  # the gradient's norm at most
+    clip: float | None = 1.0  # the gradient's norm at most; 0 for any
     layer_decay: float = 1.0  # each layer below learns at this share of the rate above it
     precision: Precision = "fp32"
     compile: bool = False
@@ -47,7 +47,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         for one in fields(self):
-            value, kind = getattr(self, one.name), str(one.type).split(" | ")[0]
+            value, kind = getattr(self, one.name), getattr(one.type, "__name__", str(one.type)).split(" | ")[0]
             if (
                 kind in NUMBERS
                 and value is not None

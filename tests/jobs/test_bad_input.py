@@ -1,0 +1,255 @@
+"""Bad input on the command line: exit code 1, and one line on stderr that names the value and the fix."""
+
+import json
+
+import pytest
+
+from glassformer.data import microworld
+from tasks.cases import SMALL
+
+FEW = ("--steps", 1, "--batch-size", 4, "--device", "cpu")
+LSTM = (
+    "--arch",
+    "lstm",
+    *(word for name, size in SMALL["glassformer-rnn"].items() for word in ("--set", f"config.{name}={size}")),
+)
+BERT = (
+    "--arch",
+    "bert",
+    *(word for name, size in SMALL["bert"].items() for word in ("--set", f"config.{name}={size}")),
+)
+SEQ2SEQ = ("--arch", "gru", "--set", "config.hidden_size=12", "--set", "config.embedding_size=12")
+CSV = "text,label\n" + "".join(f"text number {n},{'good' if n % 2 else 'bad'}\n" for n in range(30))
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Some files to train on, in the folder where the command is typed."""
+    monkeypatch.chdir(tmp_path)
+    written = {
+        "good.csv": CSV,
+        "empty.csv": "",
+        "header.csv": "text,label\n",
+        "one-class.csv": "text,label\n" + "".join(f"text {n},good\n" for n in range(9)),
+        "other-label.csv": "text,label\na text,neither\n",
+        "columns.csv": CSV.replace("text,label", "size,weight"),
+        "nan.csv": "sentence1,sentence2,score\n" + "".join(f"a {n},b,nan\n" for n in range(9)),
+        "a.en": "one\ntwo\nthree\n",
+        "a.de": "eins\nzwei\n",
+        "tags.conll": "Paul B-PER\nis O\n\n" * 9,
+        "other-tags.conll": "Rome B-LOC\nis O\n",
+        "questions.json": json.dumps({"data": [{"paragraphs": [{"context": "here", "qas": []}]}]}),
+        "bad.toml": "task = text",
+    }
+    for name, text in written.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+CASES = {
+    "an empty file": (
+        ["text-classification", *LSTM, "--data", "empty.csv"],
+        "empty.csv is empty: give a file with text in it",
+    ),
+    "nothing but a header": (
+        ["text-classification", *LSTM, "--data", "header.csv"],
+        "header.csv: no example to use: there are no rows",
+    ),
+    "one class only": (
+        ["text-classification", *LSTM, "--data", "one-class.csv"],
+        "the training data has only the label 'good'; a classifier needs two classes or more",
+    ),
+    "a label that is missing in train": (
+        ["text-classification", *LSTM, "--data", "good.csv", "--dev", "other-label.csv"],
+        "label 'neither' is not one of the model's (bad, good); it is missing in the training data, "
+        "or the wrong column was taken",
+    ),
+    "a tag that is missing in train": (
+        ["token-classification", *LSTM, "--data", "tags.conll", "--dev", "other-tags.conll"],
+        "tag 'B-LOC' is not one of the model's",
+    ),
+    "a text column that is absent": (
+        ["text-classification", *LSTM, "--data", "good.csv", "--columns", "text=review"],
+        "good.csv has no column 'review': give --columns text=NAME, one of 'text', 'label'",
+    ),
+    "a role that there is not": (
+        ["text-classification", *LSTM, "--data", "good.csv", "--columns", "txt=text"],
+        "columns: there is no role 'txt': use text, pair, label",
+    ),
+    "scores that are none": (
+        ["sentence-similarity", *LSTM, "--data", "nan.csv"],
+        "nan.csv: no example to use: skipped 9: a score that is not a finite number (first: nan.csv, line 2)",
+    ),
+    "parallel files of unequal length": (
+        ["translation", *SEQ2SEQ, "--data", "a.en", "--data", "a.de"],
+        "a.en has 3 lines and a.de has 2: give files in which each line translates the other's",
+    ),
+    "questions that are none": (["question-answering", *BERT, "--data", "questions.json"], "questions.json"),
+    "a file that there is not": (
+        ["text-classification", *LSTM, "--data", "nowhere.csv"],
+        "there is no file 'nowhere.csv'",
+    ),
+    "a task that there is not": (
+        ["text-clasification", *LSTM, "--data", "good.csv"],
+        "there is no task 'text-clasification'; did you mean 'text-classification'?",
+    ),
+    "a recipe that there is not": (
+        ["nowhere.toml"],
+        "nowhere.toml is not there; give a recipe file or the name of a task",
+    ),
+    "a recipe that is none": (["bad.toml"], "bad.toml is not TOML: "),
+    "a kind of model that there is not": (
+        ["text-classification", "--arch", "bertt", "--data", "good.csv"],
+        "arch must be one of rnn, gru, lstm, seq2seq, transformer, bert, roberta, distilbert, gpt2, not 'bertt'",
+    ),
+    "a kind of model that cannot": (
+        ["question-answering", "--arch", "lstm", "--data", "microworld", "--set", "limit=9"],
+        "has no head 'question-answering'",
+    ),
+    "a setting that there is not": (
+        ["text-classification", *LSTM, "--data", "good.csv", "--set", "batchsize=3"],
+        "text-classification has no setting 'batchsize'; near it: batch_size",
+    ),
+    "a size that there is not": (
+        ["text-classification", *LSTM, "--data", "good.csv", "--set", "config.hiden_size=3"],
+        "glassformer-rnn has no setting hiden_size; it has: ",
+    ),
+    "a rate that is a word": (
+        ["text-classification", *LSTM, "--data", "good.csv", "--set", "lr=high"],
+        "lr must be a number (float), not 'high'",
+    ),
+    "a rate below nothing": (
+        ["text-classification", *LSTM, "--data", "good.csv", "--lr", -1],
+        "lr must be above 0, not -1",
+    ),
+    "a schedule that there is not": (
+        ["text-classification", *LSTM, "--data", "good.csv", "--set", "schedule=cosin"],
+        "schedule must be one of linear, cosine, inverse_sqrt, constant, plateau, not 'cosin'",
+    ),
+    "a metric that there is not": (
+        ["text-classification", *LSTM, "--data", "good.csv", "--set", "metric=acc"],
+        "there is no metric 'acc' to judge by; this task has: loss, accuracy",
+    ),
+    "a part that there is not": (
+        ["text-classification", *BERT, "--data", "good.csv", "--freeze", "embedings"],
+        "no part of the model is called 'embedings'; near it: embeddings",
+    ),
+    "a device that there is not": (
+        ["text-classification", *LSTM, "--data", "good.csv", "--device", "tpu"],
+        "device 'tpu' cannot be used",
+    ),
+    "a vocabulary that is too small": (
+        ["text-classification", *LSTM, "--data", "good.csv", "--set", "vocab_size=3"],
+        "vocab_size=3 is too small",
+    ),
+    "a model that there is not": (
+        ["text-classification", "--model", "./nowhere", "--data", "good.csv"],
+        "there is no folder './nowhere'",
+    ),
+    "a variable that is not set": (
+        ["text-classification", *LSTM, "--data", "$NO_SUCH_PLACE/train.csv"],
+        "set the environment variable $NO_SUCH_PLACE to the folder of the data",
+    ),
+    "a setting that sets nothing": (
+        ["text-classification", *LSTM, "--data", "good.csv", "--set", "lr"],
+        "'lr' does not set anything; write name=value, e.g. lr=1e-4",
+    ),
+    "no model at all": (
+        ["text-classification", "--data", "good.csv"],
+        "say what to train: model (a folder or name) or arch (a fresh one), one of the two",
+    ),
+    "neither words nor masks": (
+        ["fill-mask", "--arch", "bert", "--set", "tokenizer=bpe", "--data", "microworld", "--set", "limit=9"],
+        "has no mask token: take a BERT vocabulary",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CASES)
+def test_one_line_says_what_is_wrong(glassformer, files, what):
+    words, message = CASES[what]
+    given = words if words[0].endswith(".toml") else [*words[:1], *FEW, *words[1:], "--out", "run"]
+    code, _, err = glassformer("train", *given)
+    assert code == 1
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert "unforeseen" not in err
+    assert not (files / "run" / "checkpoints").exists()
+
+
+def test_a_run_is_not_written_over(glassformer, files):
+    words = ["train", "text-classification", *LSTM, *FEW, "--data", "good.csv", "--out", "run"]
+    code, out, _ = glassformer(*words)
+    assert code == 0
+    assert "the model is in run" in out
+    before = (files / "run" / "model.safetensors").read_bytes()
+    code, _, err = glassformer(*words)
+    assert (code, err) == (1, "error: run holds a run: go on with --resume, or choose another --out\n")
+    code, _, err = glassformer(*words, "--lr", 0.5, "--resume")
+    assert code == 1
+    going_on = "glassformer train run/recipe.toml --resume"
+    assert err == f"error: run/recipe.toml is another recipe than this one; resume with: {going_on}\n"
+    assert (files / "run" / "model.safetensors").read_bytes() == before
+    code, out, _ = glassformer("train", "run/recipe.toml", "--resume", "--json")
+    assert code == 0
+    assert json.loads(out)["steps"] == 1
+
+
+def test_a_model_is_not_written_over(glassformer, files, trained):
+    base = trained("text-classification/bert")
+    words = ["train", "text-classification", *FEW, "--model", base, "--data", "good.csv"]
+    code, _, err = glassformer(*words, "--out", base)
+    assert code == 1
+    assert err == f"error: {base} holds a run: go on with --resume, or choose another --out\n"
+    (files / "model").mkdir()
+    (files / "model" / "config.json").write_text("{}")
+    code, _, err = glassformer(*words, "--out", "model")
+    assert (code, err) == (1, "error: model holds a model that would be written over: choose another --out\n")
+    code, _, err = glassformer(*words, "--out", "model", "--resume")
+    assert code == 1
+
+
+def test_a_model_of_another_architecture(glassformer, files, trained):
+    words = ["train", "question-answering", *FEW, "--data", "microworld", "--set", "limit=9", "--out", "run"]
+    code, _, err = glassformer(*words, "--model", trained("text-classification/gru"))
+    assert code == 1
+    assert err.startswith("error: glassformer-rnn has no head 'question-answering'; it has: ")
+    assert err.count("\n") == 1
+
+
+def test_two_ways_to_say_how_long(glassformer, files):
+    words = ["train", "text-classification", *LSTM, "--data", "good.csv", "--out", "run"]
+    code, _, err = glassformer(*words, "--epochs", 1, "--steps", 2)
+    assert code == 1
+    assert "--epochs and --steps" in err
+
+
+@pytest.mark.parametrize("arch", [LSTM, BERT])
+def test_a_line_of_a_megabyte_is_cut_and_it_is_said(glassformer, files, arch):
+    (files / "long.csv").write_text(CSV + "word " * 200_000 + ",good\n")
+    code, out, err = glassformer("train", "text-classification", *arch, *FEW, "--data", "long.csv", "--out", "run")
+    assert code == 0, err
+    (said,) = [line for line in out.splitlines() if "cut off by max_length" in line]
+    assert "% of the training tokens are cut off" in said
+
+
+def test_some_scores_that_are_none_are_skipped_and_counted(glassformer, files):
+    (path,) = microworld.write(files, "scored", 30)
+    path.write_text(path.read_text() + "a,b,nan\nc,d,inf\ne,f,\n")
+    words = ["train", "sentence-similarity", *LSTM, *FEW, "--data", path, "--out", "run"]
+    code, out, err = glassformer(*words)
+    assert code == 0, err
+    assert "train: skipped 3: a score that is not a finite number (first: " in out
+    assert json.loads((files / "run" / "run.json").read_text())["data"]["train"]["skipped"]
+
+
+def test_tensorboard_that_is_not_installed(glassformer, files):
+    try:
+        import tensorboard  # noqa: F401
+    except ImportError:
+        words = ["train", "text-classification", *LSTM, *FEW, "--data", "good.csv", "--out", "run", "--tensorboard"]
+        code, _, err = glassformer(*words)
+        assert (code, err) == (1, "error: tensorboard is not installed: pip install tensorboard\n")
+    else:
+        pytest.skip("tensorboard is installed")

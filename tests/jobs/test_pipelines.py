@@ -1,0 +1,113 @@
+"""gf.pipeline: results of every task in the shapes of Hugging Face, and its very numbers where it has a pipeline."""
+
+from typing import Any
+
+import pytest
+
+import glassformer as gf
+from tasks.cases import case
+
+TEXTS = ["Paul is glad .", "Anna , who is sad , was in the old house ."]
+SCORED = {"label": str, "score": float}
+ENTITY = {"entity_group": str, "score": float, "word": str, "start": int, "end": int}
+ANSWER = {"score": float, "start": int, "end": int, "answer": str}
+FILLED = {"score": float, "token": int, "token_str": str, "sequence": str}
+ASKED = [{"question": "Who is glad?", "context": text} for text in TEXTS]
+PAIRS = [(TEXTS[0], TEXTS[1]), (TEXTS[0], TEXTS[0])]
+CASES: dict[str, tuple[str, list[Any], dict[str, Any], Any]] = {  # inputs, options, and the shape of one result
+    "classes": ("text-classification/gru", TEXTS, {}, SCORED),
+    "all classes": ("text-classification/bert", TEXTS, {"top_k": None}, [SCORED]),
+    "pairs": ("text-classification/bert/regression", [{"text": a, "text_pair": b} for a, b in PAIRS], {}, SCORED),
+    "several classes": ("text-classification/gru/multi-label", TEXTS, {"top_k": None}, [SCORED]),
+    "entities": ("token-classification/bert", TEXTS, {"ignore_labels": []}, [ENTITY]),
+    "answers": ("question-answering/bert", ASKED, {}, ANSWER),
+    "several answers": ("question-answering/bert", ASKED, {"top_k": 2}, [ANSWER]),
+    "masks": ("fill-mask/bert", ["Paul is [MASK] .", "[MASK] is here ."], {}, [FILLED]),
+    "pretrained masks": ("pretraining/bert", ["Paul is [MASK] ."], {}, [FILLED]),
+    "texts": ("text-generation/gpt2", TEXTS, {"max_new_tokens": 3}, [{"generated_text": str}]),
+    "translations": ("translation/gru", TEXTS, {"max_new_tokens": 3}, {"translation_text": str}),
+    "likeness": ("sentence-similarity/bert/mean", PAIRS, {}, float),
+    "vectors": ("feature-extraction/distilbert", TEXTS, {"pooled": True}, [float]),
+    "vectors of tokens": ("feature-extraction/distilbert", TEXTS, {}, [[[float]]]),
+    "digits": ("copy/gru", ["123=", "45"], {}, {"answer": str}),
+    "parity": ("parity/bert", ["123=", "45"], {}, {"answer": str}),
+}
+
+
+def has_shape(value: Any, shape: Any) -> bool:
+    if isinstance(shape, dict):
+        return value.keys() == shape.keys() and all(has_shape(value[name], shape[name]) for name in shape)
+    if isinstance(shape, list):
+        return isinstance(value, list) and len(value) > 0 and all(has_shape(one, shape[0]) for one in value)
+    return type(value) is shape
+
+
+@pytest.mark.parametrize("what", CASES)
+def test_results_have_the_shapes_of_hugging_face(trained, what):
+    name, inputs, options, shape = CASES[what]
+    pipe = gf.pipeline(name.split("/")[0], trained(name))
+    found = pipe(inputs, **options)
+    assert len(found) == len(inputs)
+    assert all(has_shape(one, shape) for one in found)
+
+
+def test_every_task_is_among_them():
+    from glassformer.jobs.tasks import TASKS
+
+    assert {name.split("/")[0] for name, *_ in CASES.values()} >= set(TASKS) - {"reverse"}
+
+
+THEIRS = {
+    "classes": ("text-classification/bert", TEXTS, {}),
+    "all classes": ("text-classification/bert", TEXTS, {"top_k": None}),
+    "several classes": ("text-classification/bert/multi-label", TEXTS, {"top_k": None}),
+    "entities": ("token-classification/bert", TEXTS, {"aggregation_strategy": "simple"}),
+    "tokens": ("token-classification/bert", TEXTS, {"aggregation_strategy": "none"}),
+    "masks": ("fill-mask/bert", ["Paul is [MASK] .", "[MASK] is here ."], {"top_k": 3}),
+    "texts": ("text-generation/gpt2", TEXTS, {"max_new_tokens": 4, "do_sample": False}),
+    "vectors of tokens": ("feature-extraction/distilbert", TEXTS, {}),
+}
+
+
+@pytest.mark.parametrize("what", THEIRS)
+def test_results_are_those_of_transformers(trained, what):
+    transformers = pytest.importorskip("transformers")
+    transformers.logging.set_verbosity_error()
+    name, inputs, options = THEIRS[what]
+    task, folder = name.split("/")[0], trained(name)
+    theirs, ours = transformers.pipeline(task, model=str(folder), device="cpu"), gf.pipeline(task, folder)
+    for given in (inputs, inputs[0]):
+        assert same(ours(given, **options), theirs(given, **options)), what
+
+
+def same(found: Any, wanted: Any) -> bool:
+    if isinstance(wanted, dict):
+        return found.keys() == wanted.keys() and all(same(found[name], wanted[name]) for name in wanted)
+    if isinstance(wanted, list):
+        return isinstance(found, list) and len(found) == len(wanted) and all(map(same, found, wanted))
+    if isinstance(wanted, str | int | None):
+        return bool(found == wanted)
+    return bool(found == pytest.approx(float(wanted), rel=1e-3, abs=1e-5))
+
+
+def test_one_input_is_answered_as_hugging_face_answers_one(trained):
+    """A class comes in a list, an answer or a translation does not; questions may be given by name."""
+    (one,) = gf.pipeline("text-classification", trained("text-classification/gru"))(TEXTS[0])
+    assert has_shape(one, SCORED)
+    pipe = gf.pipeline("question-answering", trained("question-answering/bert"))
+    assert pipe(**ASKED[0]) == pipe(ASKED[0]) == pipe(ASKED)[0]
+
+
+def test_a_model_in_hand_needs_its_tokenizer():
+    one = case("text-classification/gru")
+    assert has_shape(gf.pipeline("text-classification", one.model, one.task.tokenizer)(TEXTS), [SCORED])
+    with pytest.raises(ValueError, match="needs its tokenizer as well"):
+        gf.pipeline("text-classification", one.model)
+
+
+def test_what_a_task_cannot_read_is_named(trained):
+    pipe = gf.pipeline("question-answering", trained("question-answering/bert"))
+    with pytest.raises(ValueError, match="a dict with 'question' and 'context', .* is wanted, not 'Who\\?'"):
+        pipe("Who?")
+    with pytest.raises(ValueError, match="there is no \\[MASK\\] in 'Paul'; write it where a word is missing"):
+        gf.pipeline("fill-mask", trained("fill-mask/bert"))("Paul")

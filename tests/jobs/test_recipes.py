@@ -1,0 +1,70 @@
+"""Every file in recipes/ is a run: small versions of them, on the micro-world, in seconds."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import glassformer as gf
+from glassformer.jobs.recipe import Recipe, changed, read_toml
+from glassformer.jobs.tasks import task_class
+from glassformer.jobs.train import run
+from tasks.cases import VOCABULARY, case
+
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
+SMALL = {  # sizes by what a setting's name ends in
+    "hidden_size": 16,
+    "embedding_size": 16,
+    "d_model": 16,
+    "n_embd": 16,
+    "layers": 1,
+    "n_layer": 1,
+    "heads": 2,
+    "n_head": 2,
+    "ffn_dim": 24,
+    "intermediate_size": 24,
+}
+
+
+@pytest.fixture(scope="module")
+def small_bert(tmp_path_factory):
+    """In the place of every model and tokenizer that a recipe names."""
+    one = case("fill-mask/bert", lowercase=True)
+    return gf.save(one.model, tmp_path_factory.mktemp("bert"), tokenizer=one.task.tokenizer)
+
+
+def shrunk(recipe: dict[str, object], bert: Path, out: Path) -> dict[str, object]:
+    """The same run with less of everything."""
+    fewer = {"data": "microworld", "out": str(out), "limit": 16, "steps": 2, "batch_size": 4, "device": "cpu"}
+    fewer |= {name: None for name in ("dev", "compile") if name in recipe}
+    fewer |= {"test": "microworld"} if "test" in recipe else {}
+    fewer |= {name: str(bert) for name in ("model", "tokenizer") if recipe.get(name) not in (None, *VOCABULARY)}
+    if "vocab_size" in recipe:
+        fewer["vocab_size"] = VOCABULARY["bpe"]
+    for name in recipe.get("config", {}):
+        for ending, size in SMALL.items():
+            if name.endswith(ending):
+                fewer[f"config.{name}"] = size
+    return changed(recipe, fewer)
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_a_recipe_trains(path, small_bert, tmp_path):
+    written = read_toml(path)
+    recipe = Recipe.of(shrunk(written, small_bert, tmp_path / "run"))
+    ended = run(recipe, say=lambda _: None)
+    assert ended.outcome.progress.step == 2
+    found = json.loads((ended.folder / "run.json").read_text())
+    assert found["scores"].keys() == ({"dev", "test"} if "test" in written else {"dev"})
+    assert all(isinstance(value, float) for scores in found["scores"].values() for value in scores.values())
+    assert Recipe.from_toml(ended.folder / "recipe.toml", {}) == recipe
+    assert gf.load(ended.folder).head_name == task_class(recipe.task).head
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_a_recipe_is_right_as_it_stands(path):
+    """Every setting is known, and the run folder has the recipe's name."""
+    recipe = Recipe.from_toml(path, {})
+    assert recipe.out == f"runs/{path.stem}"
+    assert recipe.plan
+    assert path.read_text().startswith("# ")

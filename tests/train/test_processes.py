@@ -1,0 +1,52 @@
+"""While one process works the others wait, for as long as it takes, and hear that it lives."""
+
+from threading import Barrier, Thread
+
+import pytest
+
+from glassformer.train import processes
+from glassformer.train.processes import Processes
+
+
+class Exchange:
+    """What processes say to each other, between threads."""
+
+    def __init__(self, count):
+        self.barrier, self.values = Barrier(count, timeout=20), [None] * count
+        self.rounds = []
+
+    def gathered(self, number, value):
+        self.values[number] = value
+        if self.barrier.wait() == 0:
+            self.rounds.append(list(self.values))
+        found = list(self.values)
+        self.barrier.wait()
+        return found
+
+
+@pytest.mark.parametrize("signs", [0, 1, 5])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_all_go_on_when_the_first_is_done(signs, count, monkeypatch):
+    monkeypatch.setattr(processes, "SECONDS_BETWEEN_SIGNS", -1.0)
+    exchange, done = Exchange(count), []
+
+    def work(still_at_it):
+        for _ in range(signs):
+            still_at_it()
+        done.append(True)
+
+    def one(number):
+        process = Processes()
+        process.number, process.count = number, count
+        process.gathered = lambda value: exchange.gathered(number, value)
+        process.first_works(work)
+        ended.append(list(done))
+
+    ended = []
+    threads = [Thread(target=one, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert ended == [[True]] * count  # the work was done once, and nobody went on before
+    assert len(exchange.rounds) == signs + 1

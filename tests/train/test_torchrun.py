@@ -1,0 +1,114 @@
+"""Many processes do what one does: the same weights and the same metrics, also after a kill."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from torch.testing import assert_close
+
+import glassformer as gf
+from glassformer.jobs.recipe import Recipe
+from glassformer.jobs.train import run
+from glassformer.train import checkpoint
+from tasks.cases import recipe_of
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+SEVERAL = """
+import json, sys
+import torch.distributed as dist
+import glassformer as gf
+
+dist.init_process_group("gloo")
+for settings in json.loads(open(sys.argv[1]).read()):
+    gf.train(**settings, say=lambda _: None)
+dist.destroy_process_group()
+"""
+# Dropout is another draw in each process. Adam would blow up what rounding leaves of gradients that are nothing.
+STEADY = {"steps": 8, "batch_tokens": None, "eval_every": 4, "log_every": 1, "eps": 1e-4, "lr": 1e-2}
+STILL = {
+    "rnn": {"dropout": 0.0},
+    "bert": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
+    "gpt2": {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0},
+}
+RUNS = {  # the classifier's batches leave one part of six empty
+    "classifier": (
+        "text-classification/lstm",
+        "rnn",
+        {"batch_size": 5, "accumulate": 3, "ema": 0.5},
+    ),  # one part of six is empty
+    "language model": ("text-generation/gpt2", "gpt2", {"batch_size": 6, "accumulate": 2}),
+    "tagger": ("token-classification/bert/windows", "bert", {"batch_size": 7}),
+    "vectors": ("sentence-similarity/bert/mean", "bert", {"batch_size": 8, "keep": "last"}),
+    "translation": ("translation/gru", "rnn", {"batch_size": 6, "average": 2}),
+    "masks": ("fill-mask/bert", "bert", {"batch_size": 6, "checkpointing": True}),
+}
+
+
+def settings_of(name: str, folder: Path) -> dict[str, object]:
+    case, still, changes = RUNS[name]
+    return recipe_of(case, out=str(folder / name), config=STILL[still], **{**STEADY, **changes})
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Each run twice: by one process, and by two."""
+    one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
+    (two / "runs.json").write_text(json.dumps([settings_of(name, two) for name in RUNS]))
+    (two / "several.py").write_text(SEVERAL)
+    both = subprocess.run([*TORCHRUN, two / "several.py", two / "runs.json"], capture_output=True, text=True)
+    assert both.returncode == 0, both.stderr
+    for name in RUNS:
+        gf.train(**settings_of(name, one), say=lambda _: None)
+    return one, two
+
+
+def metrics_of(folder: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def same_within_rounding(one: Path, two: Path) -> None:
+    ours, theirs = (checkpoint.load(checkpoint.newest(folder)) for folder in (two, one))
+    assert_close(ours["model"], theirs["model"], rtol=1e-6, atol=1e-6)
+    assert_close(gf.load(two).state_dict(), gf.load(one).state_dict(), rtol=1e-6, atol=1e-6)
+    assert ours["progress"]["tokens"] == theirs["progress"]["tokens"]
+    lines = list(zip(metrics_of(two), metrics_of(one), strict=True))
+    for found, wanted in lines:
+        assert found == pytest.approx(wanted, rel=1e-3, abs=1e-6)
+    assert lines
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_two_processes_do_what_one_does(folders, name):
+    one, two = folders
+    same_within_rounding(one / name, two / name)
+    files = [sorted(path.name for path in (folder / name).rglob("*")) for folder in folders]
+    assert files[0] == files[1]
+    scores = [json.loads((folder / name / "run.json").read_text())["scores"]["dev"] for folder in folders]
+    assert scores[1] == pytest.approx(scores[0], rel=1e-4, abs=1e-6)
+
+
+def test_two_processes_that_are_killed_go_on(tmp_path):
+    changes = {**STEADY, "steps": 200, "lr": 1e-3, "batch_size": 4, "accumulate": 2, "eval_every": 20, "log_every": 5}
+    recipes = [
+        Recipe.of(recipe_of("text-classification/lstm", out=str(tmp_path / out), config=STILL["rnn"], **changes))
+        for out in ("one", "two")
+    ]
+    (tmp_path / "two.toml").write_text(recipes[1].toml())
+    words = [*TORCHRUN, "-m", "glassformer", "train", str(tmp_path / "two.toml"), "--resume", "--json"]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    while process.poll() is None and checkpoint.newest(tmp_path / "two") is None:
+        time.sleep(0.01)
+    assert process.poll() is None  # it was killed in the middle
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    ended = subprocess.run(words, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    (line,) = ended.stdout.splitlines()  # one process speaks for both
+    assert json.loads(line)["steps"] == 200
+    run(recipes[0], say=lambda _: None)
+    same_within_rounding(tmp_path / "one", tmp_path / "two")
