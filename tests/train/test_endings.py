@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import torch
 from runs import SOON, Run, Steep, command, start
 
 from glassformer.data.batches import Schedule
@@ -111,6 +112,27 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(tmp_path, what):
     jobs.train(**settings, resume=True, **quiet)
     for file in ("model.safetensors", "metrics.jsonl"):
         assert (folder / file).read_bytes() == (tmp_path / "unbroken" / file).read_bytes()
+
+
+@pytest.mark.parametrize("state", [{"one": torch.zeros(100_000)}, {str(n): torch.zeros(1000) for n in range(100)}])
+def test_a_checkpoint_that_does_not_fit_says_so_in_the_words_of_the_disk(tmp_path, state):
+    checkpoint.save(tmp_path, 1, {"small": 1})
+    with files_up_to(100_000), pytest.raises(OSError, match="File too large"):
+        checkpoint.save(tmp_path, 2, state)
+    assert [path.name for path in (tmp_path / checkpoint.FOLDER).iterdir()] == ["step-00000001.pt"]
+
+
+def test_what_was_half_written_when_a_run_was_killed_is_swept_away(tmp_path):
+    settings = recipe_of("text-classification/gru", out=str(tmp_path), steps=2, batch_size=8, batch_tokens=None)
+    jobs.train(**settings, say=lambda _: None)
+    halves = [
+        tmp_path / ".model.safetensors.1.2.partial",
+        tmp_path / checkpoint.FOLDER / ".step-00000002.pt.1.2.partial",
+    ]
+    for half in halves:
+        half.write_bytes(b"half")
+    jobs.train(**settings, resume=True, say=lambda _: None)
+    assert not any(half.exists() for half in halves)
 
 
 @contextmanager
