@@ -38,7 +38,7 @@ def load(
     The head is the one config.json names. With `head=` (and `labels=`, names or a number) another one is put on,
     fresh where the file does not hold it; `head=None` takes the bare model. `dtype` defaults to the file's.
     """
-    where, kind = _device(device), _dtype(dtype)
+    where, kind = usable(device), _dtype(dtype)
     folder = fetch.model_folder(name, revision=revision)
     raw = read_json(folder / CONFIG)
     architecture = architecture_for(raw.get("model_type"))
@@ -119,7 +119,8 @@ def _dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
     return found
 
 
-def _device(device: torch.device | str | None) -> torch.device:
+def usable(device: torch.device | str | None) -> torch.device:
+    """A device, once something could be put on it."""
     try:
         return torch.empty(0, device=device or "cpu").device
     except (RuntimeError, AssertionError) as error:

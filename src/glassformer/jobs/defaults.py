@@ -5,7 +5,6 @@ from typing import Any
 from torch import nn
 
 MILLION = 1_000_000
-LONGEST = 1024  # tokens of a text, where a model reads any number: one endless line must not take all the memory
 
 
 def defaults(task: str, model: nn.Module, *, pretrained: bool, device: str) -> dict[str, Any]:

@@ -34,7 +34,6 @@ SMALL: dict[str, dict[str, Any]] = {  # sizes of a fresh model that a laptop tra
     | {"encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 1024, "decoder_ffn_dim": 1024},
 }
 READS_BOTH_WAYS = ("text-classification", "token-classification")
-WRITES = ("translation", "text2text-generation")
 
 
 def head_for(arch: str | None, task: str) -> str:

@@ -13,8 +13,7 @@ from torch import nn
 
 from glassformer.data.corpus import Corpus
 from glassformer.hub.fetch import config_folder
-from glassformer.hub.load import load, save
-from glassformer.tasks.running_text import RunningTextTask
+from glassformer.hub.load import load, save, usable
 from glassformer.tasks.task import Metrics, Task, evaluate
 from glassformer.text.files import write_json, write_text
 from glassformer.train import checkpoint
@@ -27,7 +26,7 @@ from glassformer.train.transforms import compiled, recomputing
 
 from .card import card, curves
 from .data import Splits, read_splits, texts_of, tokenise
-from .defaults import LONGEST, defaults
+from .defaults import defaults
 from .models import fresh, head_for, loaded
 from .preflight import Preflight, overfit, preflight
 from .progress import Silent, Teller, shown
@@ -113,8 +112,6 @@ def assemble(
     torch.manual_seed(int(recipe.plan.get("seed", 0)))
     model = loaded(recipe.model, task) if recipe.model else fresh(str(recipe.arch), task, recipe.config)
     task.fit_to(model)
-    if task.max_length is None and not isinstance(task, RunningTextTask):
-        task.max_length = LONGEST
     if task.max_length is not None:  # the tokenizer takes it along in the folder
         tokenizer.model_max_length = min(tokenizer.model_max_length, task.max_length)
     if task.head is None and getattr(model, "pooler", None) is not None:
@@ -250,11 +247,7 @@ def _conclude(
 def _device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device {name!r} cannot be used: {str(error).splitlines()[0]}") from None
-    return name
+    return str(usable(name))
 
 
 def _nothing(_text: str) -> None:

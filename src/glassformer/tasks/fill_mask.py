@@ -28,7 +28,6 @@ from .task import Batch, Metrics, device_of
 from .windows import Frame, ragged
 from .words import Head, judged, summed_cross_entropy
 
-LONGEST = 128  # tokens of a block, where nobody says otherwise and the model reads as many
 SAMPLE = 16  # examples whose every token is masked in turn when a trained model is scored
 READ = 4096  # tokens read at a time when nothing is learnt
 
@@ -69,6 +68,7 @@ class FillMask(RunningTextTask[MaskedTexts]):
     """
 
     name = "fill-mask"
+    longest = 128
     head = "fill-mask"
 
     def __init__(
@@ -90,22 +90,6 @@ class FillMask(RunningTextTask[MaskedTexts]):
     def compile(self) -> None:
         self.summed = torch.compile(summed_cross_entropy)
 
-    @classmethod
-    def for_data(cls, tokenizer: Tokenizer, examples: Sequence[Document], **options: Any) -> Self:
-        del examples  # they have no labels
-        return cls(tokenizer, **options)
-
-    @classmethod
-    def for_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Self:
-        task = cls(tokenizer, **options)
-        task.fit_to(model)
-        return task
-
-    def fit_to(self, model: nn.Module) -> None:
-        asked = self.max_length
-        super().fit_to(model)
-        self.max_length = asked or min(LONGEST, self.max_length or LONGEST)
-
     def word_head(self, model: Any) -> nn.Module:
         """The layers that score words."""
         return model.head  # type: ignore[no-any-return]
@@ -113,7 +97,7 @@ class FillMask(RunningTextTask[MaskedTexts]):
     def encode(self, examples: Sequence[Document] | Shards) -> MaskedTexts:
         """Tokenise documents, once; shards are tokenised, and the last token of each document is its end."""
         frame = Frame(self.tokenizer, pair=False)
-        room = frame.room(self.max_length or LONGEST)
+        room = frame.room(self.max_length or self.longest)
         if self.packing:
             around, middle = frame.row([]), frame.before(0)
             ids = self._between(examples) if isinstance(examples, Shards) else self._stream(examples)

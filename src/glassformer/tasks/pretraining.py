@@ -21,7 +21,7 @@ from glassformer.data.rows import Format
 from glassformer.data.shards import Shards
 from glassformer.text.tokenizer import Tokenizer
 
-from .fill_mask import LONGEST, FillMask, MaskedTexts, at_places, score_rows
+from .fill_mask import FillMask, MaskedTexts, at_places, score_rows
 from .metrics import Classification, Interval, Likelihood
 from .task import Batch, Metrics
 from .windows import Frame, ragged
@@ -83,7 +83,7 @@ class Pretraining(FillMask):
         ids = iter(tokenised(self.tokenizer, [sentence for one in sentences for sentence in one]))
         documents = [[next(ids) for _ in one] for one in sentences]
         frame = Frame(self.tokenizer, pair=True)
-        room = frame.room(self.max_length or LONGEST)
+        room = frame.room(self.max_length or self.longest)
         pairs = [pair for copy in range(self.copies) for pair in next_sentence_pairs(documents, limit=room, epoch=copy)]
         used = sum(len(pair.first) + len(pair.second) * pair.follows for pair in pairs)  # each sentence once a copy
         return MaskedTexts(

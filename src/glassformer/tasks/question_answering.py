@@ -25,7 +25,6 @@ from .task import Batch, Task, device_of
 from .windows import Frame, tokenised
 
 LOG = logging.getLogger("glassformer")
-LONGEST = 384  # tokens of a row, where the model reads as many
 
 
 class QuestionAnswering(Task[Asked, AskedTexts]):
@@ -45,6 +44,7 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
     head = "question-answering"
     metric = "f1"
     micro = "asked"
+    longest = 384
 
     def __init__(
         self,
@@ -107,19 +107,11 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
     def for_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Self:
         if model.head_name != cls.head:
             raise ValueError(f"the model has the head {model.head_name!r}: load one with the head {cls.head!r}")
-        task = cls(tokenizer, **options)
-        task.fit_to(model)
-        return task
-
-    def fit_to(self, model: nn.Module) -> None:
-        """As every task, but of a model that reads much, no more than is usual for questions."""
-        asked = self.max_length
-        super().fit_to(model)
-        self.max_length = asked or min(LONGEST, self.max_length or LONGEST)
+        return super().for_model(tokenizer, model, **options)
 
     def encode(self, examples: Sequence[Asked]) -> AskedTexts:
         frame = Frame(self.tokenizer, pair=True)
-        room = frame.room(self.max_length or LONGEST)
+        room = frame.room(self.max_length or self.longest)
         if room < 2:
             raise ValueError(f"max_length={self.max_length} has no room for a question and a context: raise it")
         known = self._contexts(examples)

@@ -1,5 +1,6 @@
 """What tasks on running text have in common: how it is read, and how a part of it is held out."""
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -53,9 +54,9 @@ class RunningTextTask(Task[Document, I]):
         return Corpus(tuple(sources), columns, unit, file_format)
 
     @property
+    @abstractmethod
     def end(self) -> int | None:
         """The id that stands after each document of a stream."""
-        raise NotImplementedError
 
     @classmethod
     def texts(cls, examples: Iterable[Document]) -> Iterator[str]:

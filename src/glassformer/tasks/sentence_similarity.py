@@ -12,7 +12,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.data.batches import Budget, Indices, in_order
 from glassformer.data.examples import Labelled
@@ -129,12 +129,6 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
                 )
             options["score_range"] = (min(scores), max(scores))
         return cls(tokenizer, **options)
-
-    @classmethod
-    def for_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Self:
-        task = cls(tokenizer, **options)
-        task.fit_to(model)
-        return task
 
     def write_extras(self, folder: Path) -> None:
         write_pooling(folder, replace(self.pooling, max_length=self.max_length))

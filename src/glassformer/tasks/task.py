@@ -102,10 +102,15 @@ class Task(ABC, Generic[E, I]):
     micro: ClassVar[str]  # what the micro-world calls such examples
     vocabulary: ClassVar[str] = "wordpiece"  # what a fresh model learns, if nothing else is asked for
     one_in_a_list: ClassVar[bool] = False  # whether a pipeline, as Hugging Face's, wraps the result of one text
+    longest: ClassVar[int | None] = 1024  # tokens, where a model reads more: an endless line must not take all memory
     built_in: ClassVar[bool] = False  # whether examples are made up where no data is given
 
     tokenizer: Tokenizer
     max_length: int | None  # tokens of an example; None until a model says how many it can read
+
+    @abstractmethod
+    def __init__(self, tokenizer: Tokenizer, **options: Any) -> None:
+        """Every task names its own options."""
 
     def compile(self) -> None:
         """Compile what is costly in the loss beside the model's layers; most tasks have nothing of the kind."""
@@ -139,14 +144,17 @@ class Task(ABC, Generic[E, I]):
         return microworld.examples(cls.micro, count, seed=seed, language=language or "en")
 
     @classmethod
-    @abstractmethod
     def for_data(cls, tokenizer: Tokenizer, examples: Sequence[E], **options: Any) -> Self:
-        """A task whose labels are those of the training data."""
+        """A task whose labels are those of the training data, where it has labels."""
+        del examples
+        return cls(tokenizer, **options)
 
     @classmethod
-    @abstractmethod
     def for_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Self:
-        """A task whose labels are those of a trained model."""
+        """A task whose labels are those of a trained model, where it has labels."""
+        task = cls(tokenizer, **options)
+        task.fit_to(model)
+        return task
 
     def settings(self) -> dict[str, Any]:
         """What a model for this task must be told: labels, problem_type."""
@@ -157,7 +165,8 @@ class Task(ABC, Generic[E, I]):
         if getattr(getattr(model, "embeddings", None), "segment", None) is None:
             self.tokenizer.settings.segments = False
         if self.max_length is None:
-            self.max_length = longest_input(model, self.tokenizer)
+            limits = [number for number in (longest_input(model, self.tokenizer), self.longest) if number is not None]
+            self.max_length = min(limits, default=None)
 
     @classmethod
     def read_extras(cls, folder: Path) -> dict[str, Any]:

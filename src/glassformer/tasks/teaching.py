@@ -113,15 +113,8 @@ class Teaching(Task[Parallel, Any]):
         return example.source
 
     @classmethod
-    def for_data(cls, tokenizer: Tokenizer, examples: Sequence[Parallel], **options: Any) -> Self:
-        del examples  # all is known beforehand
-        return cls(tokenizer, **options)
-
-    @classmethod
     def for_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Self:
-        task = cls(tokenizer, **{"head": model.head_name, **options})
-        task.fit_to(model)
-        return task
+        return super().for_model(tokenizer, model, **{"head": model.head_name, **options})
 
     def settings(self) -> dict[str, Any]:
         return self.form.settings()  # type: ignore[no-any-return]

@@ -68,6 +68,7 @@ class TextGeneration(RunningTextTask[Stream | Texts]):
     name = "text-generation"
     head = "text-generation"
     vocabulary = "bpe"
+    longest = None
 
     def __init__(
         self,
@@ -115,9 +116,7 @@ class TextGeneration(RunningTextTask[Stream | Texts]):
 
     @classmethod
     def for_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Self:
-        task = cls(tokenizer, **{"conditions": conditions_of(tokenizer), **options})
-        task.fit_to(model)
-        return task
+        return super().for_model(tokenizer, model, **{"conditions": conditions_of(tokenizer), **options})
 
     def settings(self) -> dict[str, Any]:
         """One token stands before a text and after it; a fresh model has a position for each token of a block."""

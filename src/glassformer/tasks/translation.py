@@ -131,17 +131,6 @@ class Translation(Task[Parallel, Translated]):
     def key(cls, example: Parallel) -> str:
         return example.source
 
-    @classmethod
-    def for_data(cls, tokenizer: Tokenizer, examples: Sequence[Parallel], **options: Any) -> Self:
-        del examples  # there are no labels to find in them
-        return cls(tokenizer, **options)
-
-    @classmethod
-    def for_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Self:
-        task = cls(tokenizer, **options)
-        task.fit_to(model)
-        return task
-
     def fit_to(self, model: nn.Module) -> None:
         """Also begin, end and pad texts as the model does."""
         super().fit_to(model)

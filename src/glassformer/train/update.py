@@ -1,5 +1,6 @@
 """One update: a batch in micro-batches, over any number of processes, with the gradient of the whole."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -7,16 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from glassformer.data.batches import Indices, Schedule, Turn, share_out
 from glassformer.tasks.task import Batch, Task
 
 from .plan import Plan
 from .processes import Processes
-from .tables import Tables
 
-EPSILON = 1e-6  # as torch's clip_grad_norm_ has it
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -89,39 +87,24 @@ class Stepper:
         self.objective = processes.wrap(Objective(model, task))
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=plan.precision == "fp16")
         self.rates = [group["lr"] for group in optimiser.param_groups]
-        self.tables = Tables(model if processes.count == 1 else nn.Module())
 
     def __call__(self, update: Update, count: int, factor: float) -> tuple[Tensor, Tensor]:
         """This process's share of the summed loss and the gradient's norm; `count` is of the targets of the whole."""
         loss = torch.zeros((), device=self.device)
-        with self.tables.as_rows():
-            for place, (batch, weight) in enumerate(update.parts):
-                with self.processes.apart(self.objective, last=place + 1 == len(update.parts)):
-                    part = self._loss(batch.to(self.device)) * weight
-                    # what processes find is averaged: undo it
-                    self.scaler.scale(part * (self.processes.count / count)).backward()
-                loss += part.detach()
-        self.tables.fill()
+        for place, (batch, weight) in enumerate(update.parts):
+            with self.processes.apart(self.objective, last=place + 1 == len(update.parts)):
+                part = self._loss(batch.to(self.device)) * weight
+                # what processes find is averaged: undo it
+                self.scaler.scale(part * (self.processes.count / count)).backward()
+            loss += part.detach()
         self.scaler.unscale_(self.optimiser)
-        norm = self._clip()
+        norm = nn.utils.clip_grad_norm_(self.trained, self.plan.clip or math.inf)  # a recipe says 0, for want of a None
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
             group["lr"] = rate * factor
         self.scaler.step(self.optimiser)
         self.scaler.update()
         self.optimiser.zero_grad(set_to_none=True)
-        self.tables.clear()
         return loss, norm
-
-    def _clip(self) -> Tensor:
-        """The gradient's norm; a fused optimiser divides by what there is too much of it, as it reads the gradient."""
-        norm = get_total_norm([tensor.grad for tensor in self.trained if tensor.grad is not None])
-        if not self.plan.clip:  # a recipe says 0, for want of a None
-            return norm
-        if self.optimiser.defaults.get("fused") and not self.scaler.is_enabled():
-            self.optimiser.grad_scale = ((norm + EPSILON) / self.plan.clip).clamp(min=1.0).float()  # type: ignore[attr-defined]
-        else:
-            clip_grads_with_norm_(self.trained, self.plan.clip, norm)
-        return norm
 
     def _loss(self, batch: Batch) -> Tensor:
         if self.plan.precision == "fp32":
