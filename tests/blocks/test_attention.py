@@ -30,12 +30,13 @@ def test_fused_equals_readable_for_any_mask(keep, heads, is_causal, seed):
 
 
 @settings(max_examples=40)
+@pytest.mark.parametrize("way", [Packed.by_equal_lengths, Packed.by_mask])
 @given(keep=masks, is_causal=st.booleans())
-def test_packed_attention_equals_masked_attention(keep, is_causal):
+def test_packed_attention_equals_masked_attention(way, keep, is_causal):
     torch.manual_seed(0)
     query, key, value = torch.randn(3, len(keep), 6, 2, 4)
     packed = Packed.over(keep, causal=is_causal)
-    mixed = packed.attend(*(packed.pack(x) for x in (query, key, value)), scale=0.5, dropout=0.0)
+    mixed = way(packed, *(packed.pack(x) for x in (query, key, value)), scale=0.5, dropout=0.0)
     dense = Dense.over(keep, causal(6, 6) if is_causal else None)
     expected = dense.attend(query, key, value, scale=0.5, dropout=0.0)
     assert_close(packed.unpack(mixed), expected * keep[..., None, None])

@@ -4,6 +4,7 @@ B batch, S padded length, N real tokens in the whole batch, H heads, K head widt
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 
 import torch
@@ -89,9 +90,11 @@ class Packed:
         return whole.index_copy_(0, self.index, x).unflatten(0, self.shape)  # type: ignore[no-any-return]
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, dropout: float) -> Tensor:
+        if not query.is_cuda:
+            return self.by_equal_lengths(query, key, value, scale, dropout)
         if _varlen_kernel_takes(query) and not dropout:
             return self._by_varlen_kernel(query, key, value, scale)
-        return self._by_equal_lengths(query, key, value, scale, dropout)
+        return self.by_mask(query, key, value, scale, dropout)
 
     def _by_varlen_kernel(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         from torch.nn.attention.varlen import varlen_attn  # it takes a second to import, and only a GPU needs it
@@ -102,7 +105,28 @@ class Packed:
         assert isinstance(mixed, Tensor)
         return mixed
 
-    def _by_equal_lengths(self, query: Tensor, key: Tensor, value: Tensor, scale: float, dropout: float) -> Tensor:
+    def by_mask(self, query: Tensor, key: Tensor, value: Tensor, scale: float, dropout: float) -> Tensor:
+        """One dense call over a padded batch: on a GPU, where a call costs more than the padding it saves."""
+        index, keep = self._padded
+        order = causal(self.longest, self.longest, query.device) if self.causal else None
+        room = query.new_zeros(keep.numel(), *query.shape[1:])
+        query, key, value = (
+            room.index_copy(0, index, x).unflatten(0, keep.shape).transpose(1, 2) for x in (query, key, value)
+        )  # (B, H, L, K)
+        mask = combine(keep, order)
+        mixed = F.scaled_dot_product_attention(query, key, value, mask, dropout, scale=scale)
+        return mixed.transpose(1, 2).flatten(0, 1)[index]
+
+    @cached_property
+    def _padded(self) -> tuple[Tensor, Tensor]:
+        """For a batch (B, L) of the longest length: where each token stands in it (N,), and its mask."""
+        tokens = torch.arange(len(self.index), device=self.index.device)
+        row = torch.searchsorted(self.boundaries, tokens, right=True, out_int32=True) - 1
+        index = row * self.longest + tokens - self.boundaries[row]
+        places = torch.arange(self.longest, device=self.index.device)
+        return index, places < self.boundaries.diff()[:, None]
+
+    def by_equal_lengths(self, query: Tensor, key: Tensor, value: Tensor, scale: float, dropout: float) -> Tensor:
         """One dense call for each run of sequences of the same length: no mask, no padding."""
         runs = [(length, len(list(same))) for length, same in groupby(self.lengths) if length]
         sizes = [length * count for length, count in runs]
@@ -119,4 +143,4 @@ def _varlen_kernel_takes(query: Tensor) -> bool:
     """Flash attention is for half precision on recent GPUs, and heads of 8, 16 … 256."""
     half = query.dtype in (torch.float16, torch.bfloat16)
     fits = query.shape[-1] % 8 == 0 and query.shape[-1] <= 256
-    return query.is_cuda and half and fits and torch.cuda.get_device_capability(query.device) >= (8, 0)
+    return half and fits and torch.cuda.get_device_capability(query.device) >= (8, 0)
