@@ -14,7 +14,7 @@ MAY_IMPORT = {
     "models": ("blocks",),
     "generate": ("blocks",),
     "inspect": ("blocks",),
-    "hub": ("models", "text"),
+    "hub": ("models", "text", "blocks"),
     "data": ("text",),
     "tasks": ("data", "text", "blocks", "generate"),
     "train": ("tasks", "data", "text", "blocks"),

@@ -66,7 +66,7 @@ def test_texts_that_have_ended_leave_the_batch(way):
     free = gf.generate(model, None, ids, attention_mask=mask, eos_token_id=[10**6], **request)
     request["eos_token_id"] = [*range(20, 26), free[0, 3].item()]
     fed, hidden_step = [], model.hidden_step
-    model.hidden_step = lambda new, state: (fed.append(len(new)), hidden_step(new, state))[1]
+    model.hidden_step = lambda new, state, **more: (fed.append(len(new)), hidden_step(new, state, **more))[1]
     together = gf.generate(model, None, ids, attention_mask=mask, **request)
     assert fed[-1] <= max(fed) // 2
     for row, text in zip(rows, together.tolist(), strict=True):

@@ -66,8 +66,8 @@ def test_it_is_the_assisted_generation_of_transformers(data, tmp_path_factory):
 
 def counted(model):
     """The model, and a list that grows with every step it takes."""
-    steps, step = [], model.step
-    model.step = lambda ids, state: (steps.append(ids.shape[1]), step(ids, state))[1]
+    steps, step = [], model.hidden_step
+    model.hidden_step = lambda ids, state, **more: (steps.append(ids.shape[1]), step(ids, state, **more))[1]
     return model, steps
 
 

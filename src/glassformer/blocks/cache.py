@@ -20,8 +20,8 @@ class KVCache:
     A step writes into the room it finds, and `select` moves rows within it: a state is used up by what takes it.
     """
 
-    keys: Tensor  # (N, B, H, L, K)
-    values: Tensor  # (N, B, H, L, K)
+    keys: Tensor  # (N, B, L, H, K)
+    values: Tensor  # (N, B, L, H, K)
     keep: Tensor | None  # (B, L), None where nothing is padding
     used: int = 0
 
@@ -30,7 +30,7 @@ class KVCache:
         layers: int, batch: int, heads: int, room: int, width: int, *, keep: Tensor | None, like: Tensor
     ) -> "KVCache":
         """Room for `room` tokens; `keep` (B, T) marks the padding of the prompt."""
-        keys, values = (like.new_zeros(layers, batch, heads, room, width) for _ in range(2))
+        keys, values = (like.new_zeros(layers, batch, room, heads, width) for _ in range(2))
         if keep is not None:
             keep = torch.cat([keep, keep.new_ones(batch, room - keep.shape[1])], dim=1)
         return KVCache(keys, values, keep)
@@ -54,10 +54,10 @@ class KVCache:
         """Only what is used, and among as many rows as before only those that change."""
         if len(rows) == self.rows:
             changed = (rows != torch.arange(self.rows, device=rows.device)).nonzero()[:, 0]
-            x[:, changed, :, : self.used] = x[:, rows[changed], :, : self.used]
+            x[:, changed, : self.used] = x[:, rows[changed], : self.used]
             return x
         fresh = x.new_zeros(x.shape[0], len(rows), *x.shape[2:])
-        fresh[..., : self.used, :] = x[:, rows, :, : self.used]
+        fresh[:, :, : self.used] = x[:, rows, : self.used]
         return fresh
 
     def rewind(self, tokens: int) -> "KVCache":
@@ -66,12 +66,13 @@ class KVCache:
     def advance(self, tokens: int) -> "KVCache":
         return replace(self, used=self.used + tokens)
 
-    def layer(self, number: int) -> "LayerCache":
-        return LayerCache(self.keys[number], self.values[number], self.used)
+    def layers(self) -> list["LayerCache"]:
+        pairs = zip(self.keys.unbind(), self.values.unbind(), strict=True)
+        return [LayerCache(keys, values, self.used) for keys, values in pairs]
 
     def scope(self, tokens: int) -> Dense:
         """What the next `tokens` tokens may look at: all before them, themselves, and no padding."""
-        room = self.keys.shape[-2]
+        room = self.keys.shape[2]
         if self.used + tokens > room:
             raise ValueError(
                 f"the cache has room for {room} tokens, and {self.used + tokens} are asked for; start with more length"
@@ -89,12 +90,12 @@ class KVCache:
 class LayerCache:
     """One layer's share of a KVCache."""
 
-    keys: Tensor  # (B, H, L, K)
+    keys: Tensor  # (B, L, H, K)
     values: Tensor
     used: int
 
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         end = self.used + key.shape[1]
-        self.keys[:, :, self.used : end] = key.transpose(1, 2)
-        self.values[:, :, self.used : end] = value.transpose(1, 2)
-        return self.keys[:, :, :end].transpose(1, 2), self.values[:, :, :end].transpose(1, 2)
+        self.keys[:, self.used : end] = key
+        self.values[:, self.used : end] = value
+        return self.keys[:, :end], self.values[:, :end]

@@ -27,16 +27,16 @@ def beams(model: Stepper[S], job: Job) -> Found:
     """
     settings, prompt = job.settings, job.prompt
     state = job.begin(model, settings.num_beams)
-    logits, state = model.step(prompt.written, state)
+    hidden, state = model.hidden_step(prompt.written, state)
     texts = torch.arange(len(prompt.written), device=prompt.written.device)  # the prompts in the batch
     each = texts.repeat_interleave(settings.num_beams)
-    logits, state = logits[each, -1:], state.select(each)
+    logits, state = model.logits(hidden[:, -1])[each], state.select(each)  # (B·K, V)
     groups = [Group.first(job) for _ in range(settings.num_beam_groups)]
     filters, left = job.filters, list[tuple[Tensor, Done]]()
     for number in range(1, job.room + 1):
         check(logits)
         last = number == job.room or job.stop.late
-        scores = logits[:, -1].float().log_softmax(-1).unflatten(0, (len(texts), -1)).chunk(len(groups), dim=1)
+        scores = logits.float().log_softmax(-1).unflatten(0, (len(texts), -1)).chunk(len(groups), dim=1)
         taken = torch.zeros_like(scores[0][:, 0])  # (B, V): how often the groups before took each word
         for place, own in enumerate(scores):
             live = groups[place].live
@@ -54,7 +54,8 @@ def beams(model: Stepper[S], job: Job) -> Found:
             texts, rows, filters = texts[stay], rows[stay], filters.select(stay)
             groups = [group.rows(stay) for group in groups]
         new = torch.cat([group.live.ids[..., -1] for group in groups], dim=1).flatten()
-        logits, state = model.step(new[:, None], state.select(rows.flatten()))
+        hidden, state = model.hidden_step(new[:, None], state.select(rows.flatten()))
+        logits = model.logits(hidden[:, -1])
     left.append((texts, Done.joined([group.done for group in groups])))
     done = Done.stacked([part for _, part in left]).rows(torch.cat([places for places, _ in left]).argsort())
     return done.found(settings.num_return_sequences, prompt.written)

@@ -59,9 +59,10 @@ def tokens(model: Stepper[S], job: Job) -> Iterator[Token]:
     """The best or a drawn token for every text, until all have ended."""
     ledger, state, new = Ledger(job), job.begin(model), job.prompt.written
     while True:
-        logits, state = model.step(new, state)
-        check(logits[:, -1])
-        token, running = ledger.write(job.choose(ledger.filters(ledger.texts, logits[:, -1].float())))
+        hidden, state = model.hidden_step(new, state)
+        logits = model.logits(hidden[:, -1])  # (B, V): of a prompt only the end matters
+        check(logits)
+        token, running = ledger.write(job.choose(ledger.filters(ledger.texts, logits.float())))
         yield token, running
         if ledger.over:
             return

@@ -14,6 +14,7 @@ from torch.nn.functional import one_hot
 from glassformer.blocks.state import S, Stepper
 
 from . import pick
+from .engine import engine
 from .job import Job, check
 from .search import Ledger, Token
 
@@ -79,7 +80,7 @@ def _guesser(job: Job) -> Guesser:
     settings = job.settings
     if settings.assistant_model is None:
         return Lookup(settings.max_matching_ngram_size, job.stop.ends)
-    return Draft(settings.assistant_model, job)
+    return Draft(engine(settings.assistant_model, 1), job)
 
 
 @dataclass

@@ -3,12 +3,13 @@
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from glassformer.blocks.linear import Int8Linear, quantised
 from glassformer.models.architecture import Architecture
 from glassformer.models.init import fill_tables, start
 from glassformer.text.files import read_json, write_atomically, write_json
@@ -31,14 +32,17 @@ def load(
     labels: Sequence[str] | int | None = None,
     dtype: torch.dtype | str | None = None,
     device: torch.device | str | None = None,
+    quant: Literal["int8"] | None = None,
     revision: str | None = None,
 ) -> nn.Module:
     """A model from a folder or hub name, in eval mode; its `load_report` says what was read.
 
     The head is the one config.json names. With `head=` (and `labels=`, names or a number) another one is put on,
     fresh where the file does not hold it; `head=None` takes the bare model. `dtype` defaults to the file's.
+    With `quant="int8"` the linear layers have 8-bit weights: faster on a CPU, and for inference alone.
     """
     where, kind = usable(device), _dtype(dtype)
+    _check_quant(quant, where)
     folder = fetch.model_folder(name, revision=revision)
     raw = read_json(folder / CONFIG)
     architecture = architecture_for(raw.get("model_type"))
@@ -57,7 +61,7 @@ def load(
         log.warning("%s: %s", name, plan.report)
     if (folder / GENERATION).is_file():
         model.generation_config = read_json(folder / GENERATION)  # type: ignore[assignment]
-    return model.eval()
+    return (model if quant is None else quantised(model.float())).eval()
 
 
 def save(model: nn.Module, folder: str | Path, *, tokenizer: Tokenizer | None = None) -> Path:
@@ -68,6 +72,8 @@ def save(model: nn.Module, folder: str | Path, *, tokenizer: Tokenizer | None = 
         raise ValueError(f"a {type(model).__name__} has no config; save a model that gf.load or gf.build gave")
     head: str | None = model.head_name  # type: ignore[assignment]
     architecture = architecture_for(config.model_type)
+    if any(isinstance(module, Int8Linear) for module in model.modules()):
+        raise ValueError("a model in 8 bits cannot be saved: load it without quant, and save that")
     check_same(model, skeleton(architecture, config, head))
     tensors = {name: t.cpu() for name, t in their_tensors(architecture, model, head).items()}
     folder = Path(folder)
@@ -117,6 +123,13 @@ def _dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
         raise ValueError(f"dtype {dtype!r} is not one of float32, bfloat16, float16, float64")
     return found
+
+
+def _check_quant(quant: str | None, device: torch.device) -> None:
+    if quant not in (None, "int8"):
+        raise ValueError(f"quant is int8 or nothing, not {quant!r}")
+    if quant and device.type != "cpu":
+        raise ValueError(f"quant=int8 is for CPUs, not for {device.type}: load with dtype=bfloat16 there")
 
 
 def usable(device: torch.device | str | None) -> torch.device:

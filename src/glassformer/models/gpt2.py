@@ -3,6 +3,7 @@
 B batch, T length, D model width, V vocabulary.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
@@ -12,7 +13,9 @@ from torch import Tensor, nn
 from glassformer.blocks.activations import activation
 from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.cache import KVCache
+from glassformer.blocks.decode import LayerStep
 from glassformer.blocks.embeddings import Embeddings, check_length
+from glassformer.blocks.linear import Project
 from glassformer.blocks.masks import as_keep, real_positions
 from glassformer.blocks.transformer import FeedForward, Layer, Stack, embed_and_run
 
@@ -131,16 +134,27 @@ class Gpt2(nn.Module):
         hidden, state = self.hidden_step(ids, state)
         return self.logits(hidden), state
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        assert self.head is not None, "stepping needs the text-generation head"
-        return self.head(hidden)  # type: ignore[no-any-return]
+    def logits(self, hidden: Tensor, output: Project | None = None) -> Tensor:
+        return (output or self.output_layer)(hidden)
 
-    def hidden_step(self, ids: Tensor, state: KVCache) -> tuple[Tensor, KVCache]:
+    def hidden_step(
+        self, ids: Tensor, state: KVCache, layers: Sequence[LayerStep] | None = None
+    ) -> tuple[Tensor, KVCache]:
         tokens = ids.shape[1]
         x, scope = self.embeddings(ids, state.positions(tokens)), state.scope(tokens)
-        for number, layer in enumerate(self.layers):
-            x = layer(x, scope, cache=state.layer(number))
+        chosen: Iterable[Any] = self.layers if layers is None else layers
+        for layer, cache in zip(chosen, state.layers(), strict=True):
+            x = layer(x, scope, cache=cache)
         return self.final_norm(x), state.advance(tokens)
+
+    @property
+    def decoder_layers(self) -> Stack:
+        return self.layers
+
+    @property
+    def output_layer(self) -> nn.Linear:
+        assert self.head is not None, "stepping needs the text-generation head"
+        return self.head
 
     def state_bytes(self, rows: int, length: int, _source: tuple[int, int]) -> int:
         config, like = self.config, self.embeddings.token.weight

@@ -3,6 +3,7 @@
 B batch, T target length, S source length, D model width, V vocabulary.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
@@ -13,7 +14,9 @@ from torch import Tensor, nn
 from glassformer.blocks.activations import activation
 from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.cache import KVCache
+from glassformer.blocks.decode import LayerStep
 from glassformer.blocks.embeddings import Embeddings, OffsetPositions, Sinusoidal, check_length
+from glassformer.blocks.linear import Project
 from glassformer.blocks.masks import as_keep, causal, positions
 from glassformer.blocks.packing import Causal, Dense
 from glassformer.blocks.state import in_place
@@ -193,10 +196,12 @@ class DecoderSide(nn.Module):
         sources: list[tuple[Tensor, Tensor]],
         source_scope: Dense,
         cache: KVCache | None = None,
+        layers: Sequence[LayerStep] | None = None,
     ) -> Tensor:
-        for number, (layer, source) in enumerate(zip(self.layers, sources, strict=True)):
-            layer_cache = None if cache is None else cache.layer(number)
-            x = layer(x, scope, cache=layer_cache, source=source, source_scope=source_scope)
+        caches = [None] * len(sources) if cache is None else cache.layers()
+        chosen: Iterable[Any] = self.layers if layers is None else layers
+        for layer, source, own in zip(chosen, sources, caches, strict=True):
+            x = layer(x, scope, cache=own, source=source, source_scope=source_scope)
         return x if self.final_norm is None else self.final_norm(x)
 
 
@@ -213,8 +218,8 @@ class OutputHead(nn.Module):
             self.output.weight = embedding.weight
         self.register_buffer("bias", torch.zeros(1, vocabulary))
 
-    def forward(self, hidden: Tensor) -> Tensor:
-        return self.output(hidden) + self.bias  # type: ignore[no-any-return]
+    def forward(self, hidden: Tensor, output: Project | None = None) -> Tensor:
+        return (output or self.output)(hidden) + self.bias
 
 
 class Transformer(nn.Module):
@@ -290,15 +295,26 @@ class Transformer(nn.Module):
         hidden, state = self.hidden_step(ids, state)
         return self.logits(hidden), state
 
-    def logits(self, hidden: Tensor) -> Tensor:
+    def logits(self, hidden: Tensor, output: Project | None = None) -> Tensor:
         assert self.head is not None, "stepping needs the text2text-generation head"
-        return self.head(hidden)  # type: ignore[no-any-return]
+        return self.head(hidden, output)  # type: ignore[no-any-return]
 
-    def hidden_step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+    def hidden_step(
+        self, ids: Tensor, state: DecoderState, layers: Sequence[LayerStep] | None = None
+    ) -> tuple[Tensor, DecoderState]:
         tokens, cache = ids.shape[1], state.cache
         x = self.decoder.embeddings(ids, cache.positions(tokens))
-        x = self.decoder(x, cache.scope(tokens), state.sources, Dense.over(state.keep), cache)
+        x = self.decoder(x, cache.scope(tokens), state.sources, Dense.over(state.keep), cache, layers)
         return x, replace(state, cache=cache.advance(tokens))
+
+    @property
+    def decoder_layers(self) -> nn.ModuleList:
+        return self.decoder.layers
+
+    @property
+    def output_layer(self) -> nn.Linear:
+        assert self.head is not None, "stepping needs the text2text-generation head"
+        return self.head.output
 
     def state_bytes(self, rows: int, length: int, source: tuple[int, int]) -> int:
         config, like = self.config, self.encoder.embeddings.token.weight

@@ -1,0 +1,106 @@
+"""Decoding fast: a decoder's layers as plain lines of tensor operations, over weights made ready once.
+
+The modules stay what is read, trained and looked into; these are the same sums for a model at rest to which nobody
+listens, and a law holds them to it. B batch, T new tokens, D model width, H heads, K head width.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Generic
+
+import torch
+from torch import Tensor, nn
+
+from .attention import Cache, MultiHeadAttention, Scope
+from .linear import Project
+from .state import S
+from .transformer import FeedForward, Layer
+
+Prepare = Callable[[Sequence[nn.Module]], Project]
+
+
+class LayerStep:
+    """A Layer, for new tokens."""
+
+    def __init__(self, layer: Layer, prepare: Prepare) -> None:
+        self.pre_norm = layer.pre_norm
+        self.attend = self_attention(layer.attention, prepare)
+        self.attention_norm = norm(layer.attention_norm)
+        self.feed = feed_forward(layer.feed_forward, prepare)
+        self.feed_forward_norm = norm(layer.feed_forward_norm)
+        if hasattr(layer, "cross_attention"):
+            self.look = cross_attention(layer.cross_attention, prepare)
+            self.cross_attention_norm = norm(layer.cross_attention_norm)
+
+    def __call__(
+        self,
+        x: Tensor,
+        scope: Scope,
+        *,
+        cache: Cache,
+        source: tuple[Tensor, Tensor] | None = None,
+        source_scope: Scope | None = None,
+    ) -> Tensor:
+        if self.pre_norm:
+            x = x + self.attend(self.attention_norm(x), scope, cache)
+            if source is not None:
+                x = x + self.look(self.cross_attention_norm(x), source_scope, source)
+            return x + self.feed(self.feed_forward_norm(x))
+        x = self.attention_norm(x + self.attend(x, scope, cache))
+        if source is not None:
+            x = self.cross_attention_norm(x + self.look(x, source_scope, source))
+        return self.feed_forward_norm(x + self.feed(x))
+
+
+def self_attention(attention: MultiHeadAttention, prepare: Prepare) -> Callable[[Tensor, Scope, Cache], Tensor]:
+    project, output = prepare([attention.query, attention.key, attention.value]), prepare([attention.output])
+    shape, scale = (3, attention.heads, -1), attention.scale
+
+    def attend(x: Tensor, scope: Scope, cache: Cache) -> Tensor:
+        query, key, value = project(x).unflatten(-1, shape).unbind(-3)  # (B, T, H, K)
+        key, value = cache.append(key, value)
+        return output(scope.attend(query, key, value, scale=scale, dropout=0.0).flatten(-2))
+
+    return attend
+
+
+def cross_attention(attention: MultiHeadAttention, prepare: Prepare) -> Callable[[Tensor, Any, Any], Tensor]:
+    project, output = prepare([attention.query]), prepare([attention.output])
+
+    def look(x: Tensor, scope: Scope, source: tuple[Tensor, Tensor]) -> Tensor:
+        query = attention.split(project(x))
+        return output(scope.attend(query, *source, scale=attention.scale, dropout=0.0).flatten(-2))
+
+    return look
+
+
+def feed_forward(block: FeedForward, prepare: Prepare) -> Project:
+    up, down, activation = prepare([block.up]), prepare([block.down]), block.activation
+    return lambda x: down(activation(up(x)))
+
+
+def norm(module: nn.Module) -> Project:
+    if type(module) is not nn.LayerNorm:
+        return module
+    shape, weight, bias, eps = module.normalized_shape, module.weight, module.bias, module.eps
+    return partial(torch.layer_norm, normalized_shape=shape, weight=weight, bias=bias, eps=eps)
+
+
+class Decoder(Generic[S]):
+    """A model that steps, with its decoder's layers and its output layer made ready."""
+
+    def __init__(self, model: Any, prepare: Prepare) -> None:
+        self.model = model
+        self.layers = [LayerStep(layer, prepare) for layer in model.decoder_layers]
+        self.output = prepare([model.output_layer])
+        self.start, self.state_bytes = model.start, model.state_bytes
+
+    def step(self, ids: Tensor, state: S) -> tuple[Tensor, S]:
+        hidden, state = self.hidden_step(ids, state)
+        return self.logits(hidden), state
+
+    def hidden_step(self, ids: Tensor, state: S) -> tuple[Tensor, S]:
+        return self.model.hidden_step(ids, state, layers=self.layers)  # type: ignore[no-any-return]
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return self.model.logits(hidden, output=self.output)  # type: ignore[no-any-return]

@@ -1,0 +1,115 @@
+"""Linear layers made ready for inference: several joined into one, packed for the CPU's kernels, or in 8 bits.
+
+D width in, E width out.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Project = Callable[[Tensor], Tensor]
+
+STEPS = 63  # of activations on either side of zero: with 8-bit weights, 7 bits never overflow in any CPU's kernel
+
+
+class Int8Linear(nn.Module):
+    """A linear layer with weights in 8 bits, one scale for each output, whose inputs are rounded row by row.
+
+    A row's own largest value is its scale, so that a text gives the same numbers alone and in any batch.
+    """
+
+    weight: Tensor
+    scale: Tensor
+    bias: Tensor | None
+
+    def __init__(self, weight: Tensor, scale: Tensor, bias: Tensor | None) -> None:
+        super().__init__()
+        if not supports_int8():
+            raise ValueError("8-bit weights need torch's fbgemm kernels, on an x86 CPU; leave quant out")
+        self.out_features, self.in_features = weight.shape
+        self.register_buffer("weight", weight)  # (E, D), int8
+        self.register_buffer("scale", scale)  # (E,)
+        self.register_buffer("bias", bias)
+        self.packed = _packed_int8(weight, scale)
+
+    @staticmethod
+    def of(linear: nn.Linear) -> "Int8Linear":
+        """The nearest to a layer of ordinary weights."""
+        weight = linear.weight.detach().float()
+        scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
+        bias = None if linear.bias is None else linear.bias.detach().float()
+        return Int8Linear((weight / scale[:, None]).round().to(torch.int8), scale, bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        largest = torch.linalg.vector_norm(x, torch.inf, -1, keepdim=True).clamp_(min=torch.finfo(x.dtype).tiny)
+        y = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
+            x / largest, 1 / STEPS, STEPS + 1, self.packed
+        )
+        return y.mul_(largest) if self.bias is None else torch.addcmul(self.bias, y, largest)
+
+
+def quantised(model: nn.Module) -> nn.Module:
+    """The model with every linear layer in 8 bits, in place; embeddings and norms stay as they are."""
+    made: dict[nn.Linear, Int8Linear] = {}
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if type(child) is nn.Linear:
+                made[child] = made.get(child) or Int8Linear.of(child)
+                setattr(parent, name, made[child])
+    return model
+
+
+def supports_int8() -> bool:
+    return "fbgemm" in torch.backends.quantized.supported_engines
+
+
+def _packed_int8(weight: Tensor, scale: Tensor) -> object:
+    """As fbgemm's kernels read it. Tensors of quantised types are on their way out of torch; this is the last use."""
+    zeros = torch.zeros(len(scale), dtype=torch.long)
+    engine = torch.backends.quantized.engine
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        typed = torch._make_per_channel_quantized_tensor(weight, scale.double(), zeros, 0)
+        torch.backends.quantized.engine = "fbgemm"
+        packed: object = torch.ops.quantized.linear_prepack(typed, None)
+        torch.backends.quantized.engine = engine
+    return packed
+
+
+def joined(linears: Sequence[nn.Module], *, packed: bool = False) -> Project:
+    """One function for layers that read the same: their outputs, one after another.
+
+    `packed` lays ordinary weights out anew for the CPU's kernels, which pays where several rows are read at once.
+    """
+    if all(type(linear) is nn.Linear for linear in linears):
+        weights: list[Any] = [linear.weight.detach() for linear in linears]  # type: ignore[operator]
+        biases: list[Any] = [linear.bias for linear in linears]
+        weight = weights[0] if len(weights) == 1 else torch.cat(weights)
+        bias = None if biases[0] is None else torch.cat(biases).detach()
+        return _packed(weight, bias) if packed and can_pack(weight) else partial(F.linear, weight=weight, bias=bias)
+    if len(linears) > 1 and all(isinstance(linear, Int8Linear) for linear in linears):
+        parts = [[getattr(linear, name) for linear in linears] for name in ("weight", "scale", "bias")]
+        return Int8Linear(*(None if part[0] is None else torch.cat(part) for part in parts)).forward  # type: ignore[arg-type]
+    if len(linears) == 1:
+        return linears[0].forward if isinstance(linears[0], Int8Linear) else linears[0]
+    return lambda x: torch.cat([linear(x) for linear in linears], dim=-1)
+
+
+def can_pack(weight: Tensor) -> bool:
+    """Whether oneDNN has its own layout for such weights."""
+    return weight.device.type == "cpu" and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available()
+
+
+def _packed(weight: Tensor, bias: Tensor | None) -> Project:
+    ready = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
+    kernel = torch.ops.mkldnn._linear_pointwise
+
+    def project(x: Tensor) -> Tensor:
+        return kernel(x, ready, bias, "none", [], "")  # type: ignore[no-any-return]
+
+    return project

@@ -1,0 +1,102 @@
+"""The engine says what the model says: straight lines for modules, packed weights, and weights that change."""
+
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.testing import assert_close
+
+import glassformer as gf
+from families import SMALL_GPT, random_model, sequences, settings_of
+from generators import GENERATING, padded_left
+from glassformer.blocks.decode import Decoder
+from glassformer.blocks.linear import joined, quantised
+from glassformer.generate.engine import engine
+
+LAYERED = [case for case in GENERATING if "rnn" not in case[0] and "seq2seq" not in case[0]]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("model_type", "head"), LAYERED)
+@settings(max_examples=10)
+@given(data=st.data())
+@torch.inference_mode()
+def test_a_decoder_steps_as_its_model_does(model_type, head, packed, data):
+    """A padded prompt at once, rows moved, then token by token."""
+    model = random_model(model_type, head, data.draw(settings_of(model_type)))
+    ready = Decoder(model, partial(joined, packed=packed))
+    ids, mask = padded_left(sequences(0))
+    first = ids[:, :2] if model.config.is_encoder_decoder else ids
+    states = [one.start(ids, mask, length=first.shape[1] + 3) for one in (model, ready)]
+    rows, new = torch.tensor([0, 0, 1, 1, 3, 3, 2, 2]), torch.arange(8)[:, None] + 5
+    for fed in (first, new, new + 9):
+        steps = [one.step(fed, state) for one, state in zip((model, ready), states, strict=True)]
+        assert_close(steps[1][0], steps[0][0], atol=1e-5, rtol=1e-5)
+        states = [state.select(rows) if len(fed) == 4 else state for _, state in steps]
+
+
+@settings(max_examples=40)
+@given(sizes=st.lists(st.integers(1, 5), min_size=1, max_size=3), bias=st.booleans(), packed=st.booleans())
+@torch.inference_mode()
+def test_joined_layers_give_their_outputs_one_after_another(sizes, bias, packed):
+    linears = [nn.Linear(6, size, bias=bias) for size in sizes]
+    x = torch.randn(2, 3, 6)
+    expected = torch.cat([linear(x) for linear in linears], dim=-1)
+    assert_close(joined(linears, packed=packed)(x), expected, atol=1e-6, rtol=1e-6)
+    others = [nn.Sequential(linear) for linear in linears]  # what is no plain linear layer is asked as it is
+    assert_close(joined(others, packed=packed)(x), expected, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_weights_that_change_are_seen(rows):
+    model, other = (random_model("gpt2", "text-generation", SMALL_GPT, seed) for seed in (0, 1))
+    prompt = torch.arange(4)[None].repeat(rows, 1) + 5
+    request = {"max_new_tokens": 8, "eos_token_id": [10**6]}
+    before, after = (gf.generate(one, None, prompt, **request).tolist() for one in (model, other))
+    assert before != after
+    model.load_state_dict(other.state_dict())
+    assert gf.generate(model, None, prompt, **request).tolist() == after
+
+
+def test_the_same_engine_is_used_again():
+    model = random_model("gpt2", "text-generation", SMALL_GPT)
+    assert engine(model, 1) is engine(model, 1)
+    assert engine(model, 2) is not engine(model, 1)
+
+
+def test_a_model_that_learns_or_is_listened_to_is_taken_as_it_is():
+    model = random_model("gpt2", "text-generation", SMALL_GPT)
+    assert isinstance(engine(model, 1), Decoder)
+    assert engine(model.train(), 1) is model
+    model.eval()
+    with gf.record(model, "layers.0.attention.pattern") as seen:
+        gf.generate(model, None, torch.tensor([[5, 6, 7]]), max_new_tokens=3)
+    assert seen["layers.0.attention.pattern"].shape[1] == SMALL_GPT["n_head"]
+    assert isinstance(engine(model, 1), Decoder)
+
+
+@pytest.mark.parametrize(("model_type", "head"), LAYERED)
+def test_eight_bits_generate_alone_what_they_generate_in_a_batch(model_type, head):
+    """Inputs are rounded row by row, so neighbours cannot matter."""
+    model = quantised(
+        random_model(model_type, head, {"vocab_size": 41, "max_position_embeddings": 40} | extra(model_type))
+    )
+    rows = sequences(3, lengths=(5, 11, 2, 8))
+    ids, mask = padded_left(rows)
+    request = {"max_new_tokens": 8, "eos_token_id": [10**6], "pad_token_id": 0}
+    together = gf.generate(model, None, ids, attention_mask=mask, **request)
+    for row, text in zip(rows, together, strict=True):
+        alone = gf.generate(model, None, torch.tensor([row]), **request)[0]
+        assert text[-8:].tolist() == alone[-8:].tolist()
+
+
+def small(model_type):
+    if model_type == "gpt2":
+        return SMALL_GPT
+    chosen = {"vocab_size": 41, "max_position_embeddings": 40, "forced_eos_token_id": None}
+    sizes = {f"{side}_{name}": 2 for side in ("encoder", "decoder") for name in ("layers", "attention_heads")}
+    start = {"decoder_start_token_id": 1, "pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 2}
+    return {"d_model": 12, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8, **chosen, **sizes, **start}
