@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from . import doctor, evaluate, generate, models, predict, show, tokenizer, train, verify
+from . import doctor, evaluate, generate, models, predict, show, tokenizer, train, translate, verify
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -18,6 +18,7 @@ app.command("train")(train.train)
 app.command("eval")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("generate")(generate.generate)
+app.command("translate")(translate.translate)
 app.command("show")(show.show)
 app.command("verify")(verify.verify)
 app.command("models")(models.models)
