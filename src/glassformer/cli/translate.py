@@ -40,7 +40,9 @@ def translate(
     num_beams: Annotated[int | None, typer.Option(help="Beams; by default as the folder says, or 4.")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="Above 0 favours longer translations.")] = None,
     n: Annotated[int, typer.Option("--n", min=1, help="The n best of each, as line number, score and text.")] = 1,
-    max_new_tokens: Annotated[int | None, typer.Option(help="At most so many; by default by the source's size.")] = None,
+    max_new_tokens: Annotated[
+        int | None, typer.Option(help="At most so many; by default by the source's size.")
+    ] = None,
     align: Annotated[bool, typer.Option("--align", help="Show which source words each word was made from.")] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Texts at once; it does not change what is written.")] = 32,
     out: Annotated[Path | None, typer.Option(help="Write to this file.")] = None,

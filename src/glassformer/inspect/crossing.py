@@ -18,7 +18,7 @@ def crossing_name(model: nn.Module) -> str:
 
     In trained translators its looks agree best with a dictionary, and with people (Garg et al. 2019).
     """
-    names = [name for name, _ in model.named_modules() if name.endswith(CROSSINGS)]
+    names: list[str] = [name for name, _ in model.named_modules() if name.endswith(CROSSINGS)]
     if not names:
         raise ValueError("this model has no attention from target to source, so its words cannot be aligned")
     return names[max(0, len(names) - 2)]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from glassformer.data.batches import Budget, in_order
 from glassformer.data.examples import Parallel
 from glassformer.inspect.crossing import crossing
+from glassformer.tasks.encoded import quiet
 from glassformer.tasks.task import device_of
 from glassformer.tasks.translation import Translation
 from glassformer.text.backend import RustBackend
@@ -60,18 +61,21 @@ def align(pipe: Pipeline, pairs: Sequence[tuple[str, str]], *, batch_size: int =
     task = pipe.task
     assert isinstance(task, Translation)
     items = task.encode([Parallel(source, target) for source, target in pairs])
+    assert items.targets is not None
     found: list[Aligned | None] = [None] * len(pairs)
     for indices in in_order(items.lengths, Budget(rows=batch_size)):
         batch = task.batch(items, indices).to(device_of(pipe.model))
         looks = crossing(pipe.model, batch.inputs).double().cpu().numpy()  # (B, T, S)
         for row, place in enumerate(indices.tolist()):
-            found[place] = _aligned(task, *pairs[place], looks[row])
+            source, target = pairs[place]
+            found[place] = _aligned(task, source, target, looks[row, : items.targets.lengths[place]])
     return [one for one in found if one is not None]
 
 
 def _aligned(task: Translation, source: str, target: str, looks: NDArray[np.float64]) -> Aligned:
     """From tokens (T, S) to words: a word looks as its tokens do on average, and is looked at through all of them."""
-    row = task.tokenizer(source, truncation=True, max_length=task.max_length)
+    with quiet():
+        row = task.tokenizer(source, truncation=True, max_length=task.max_length)
     places = [place for place, text in enumerate(row.sequence_ids()) if text == 0]  # the others are special
     read, written = words_of(task.tokenizer, source, target=False), words_of(task.tokenizer, target, target=True)
     first = len(task.before)
@@ -84,14 +88,15 @@ def _aligned(task: Translation, source: str, target: str, looks: NDArray[np.floa
 
 def _spread(words: Words) -> NDArray[np.float64]:
     """(tokens, words): 1 where a token belongs to a word."""
-    return (words.owners[:, None] == np.arange(len(words.words))).astype(np.float64)
+    return np.equal(words.owners[:, None], np.arange(len(words.words))).astype(np.float64)
 
 
 def words_of(tokenizer: Tokenizer, text: str, *, target: bool) -> Words:
     """The words that a tokenizer parts a text into before it cuts them up, or what stands between spaces."""
-    backend = tokenizer.backend
-    marian = isinstance(backend, MarianBackend)
-    parts, begins = _marian_parts(backend, text, target) if marian else _parts(backend, text)
+    if isinstance(tokenizer.backend, MarianBackend):
+        parts, begins = _marian_parts(tokenizer.backend, text, target)
+    else:
+        parts, begins = _parts(tokenizer.backend, text)
     groups, joined = np.cumsum(begins).tolist(), dict[int, str]()
     for group, part in zip(groups, parts, strict=True):
         joined[group] = joined.get(group, "") + part
