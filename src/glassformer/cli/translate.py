@@ -149,9 +149,10 @@ def _looks(aligned: "Aligned") -> list[str]:
     width = max(map(cell_len, aligned.target), default=0)
     rows = []
     for word, weights in zip(aligned.target, aligned.weights, strict=True):
-        best = (-weights).argsort()[:SHOWN].tolist()
-        shown = [f"{aligned.source[place]} {weights[place]:.2f}" for place in best if weights[place] >= LEAST]
-        rows.append("    " + word + " " * (width - cell_len(word)) + "  " + ("  ".join(shown) or "-"))
+        first, *others = (-weights).argsort()[:SHOWN].tolist() or [None]
+        worth = [first, *(place for place in others if weights[place] >= LEAST)]
+        shown = [f"{aligned.source[place]} {weights[place]:.2f}" for place in worth if place is not None]
+        rows.append("    " + word + " " * (width - cell_len(word)) + "  " + "  ".join(shown))
     return rows
 
 
