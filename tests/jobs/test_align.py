@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import glassformer as gf
 from glassformer.data.examples import Parallel
-from glassformer.inspect.crossing import crossing, crossing_name
+from glassformer.inspect.crossing import crossing, crossing_names
 from glassformer.jobs.align import align, words_of
 from glassformer.jobs.predict import Pipeline
 from glassformer.tasks.translation import Translation
@@ -108,14 +108,19 @@ def test_planted_looks_are_found(name):
         return steps
 
     straight.step = 0
-    with gf.record(pipe.model, edit={crossing_name(pipe.model): straight}):
+    with gf.record(pipe.model, edit=dict.fromkeys(crossing_names(pipe.model), straight)):
         (found,) = align(pipe, [(text, text)])
     assert [(link.target, link.source) for link in found.links()] == [(n, n) for n in range(len(text.split()))]
     assert found.weights.diagonal() == pytest.approx(1.0)
 
 
-def test_of_three_layers_the_second_is_read():
-    assert crossing_name(pipe_of("transformer").model) == "decoder.layers.1.cross_attention.pattern"
+def test_of_three_layers_the_last_two_are_read():
+    pipe = pipe_of("transformer")
+    batch = pipe.task.batch(pipe.task.encode([Parallel("Anna met", "a b c")]), np.array([0]))
+    with gf.record(pipe.model, "decoder.layers.*.cross_attention.pattern") as seen, torch.inference_mode():
+        pipe.model(**batch.inputs)
+    expected = torch.stack(seen.attentions[1:]).mean((0, 2))  # over layers and heads
+    torch.testing.assert_close(crossing(pipe.model, batch.inputs), expected)
 
 
 def test_a_text_without_words_has_no_links():

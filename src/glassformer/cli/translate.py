@@ -78,7 +78,7 @@ def translate(
 
 
 def _pipeline(name: str, device: str | None, align: bool) -> Any:
-    from glassformer.inspect.crossing import crossing_name
+    from glassformer.inspect.crossing import crossing_names
     from glassformer.jobs.predict import head_of, pipeline
     from glassformer.tasks.translation import Translation
 
@@ -88,7 +88,7 @@ def _pipeline(name: str, device: str | None, align: bool) -> Any:
         raise ValueError(f"{name} is {what}, not an encoder-decoder that translates; use {better}")
     pipe = pipeline("translation", name, device=device)
     if align:
-        crossing_name(pipe.model)  # which it must have
+        crossing_names(pipe.model)  # which it must have
     return pipe
 
 
