@@ -103,6 +103,7 @@ def test_what_cannot_be_used_is_left_out_with_its_reason(tokenizer):
     ("options", "message"),
     [
         ({"strategies": ["greedy", "magic"]}, "no strategy 'magic'; choose from greedy, beam"),
+        ({"strategies": []}, "choose from greedy, beam"),
         ({"shown": 4}, "no prompt 5 to be shown; there are 4"),
         ({"max_new_tokens": 999}, "999 new tokens"),
         ({"strategies": ["constrained"]}, "no strategy could be used: constrained: it needs"),
@@ -168,7 +169,7 @@ def test_the_command_says_what_is_wrong(glassformer, folder, tmp_path):
     (tmp_path / "empty.txt").write_text("\n \n")
     for words, message in (
         (("--prompts", tmp_path / "empty.txt"), "holds no prompt"),
-        (("--prompts", tmp_path / "nowhere.txt"), "nowhere.txt"),
+        (("--prompts", tmp_path / "nowhere.txt"), "there is no file"),
     ):
         code, out, err = glassformer("compare", "decoding", folder, *words)
         assert (code, out) == (1, "")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .lines import lines_of
 from .output import Json, Name, print_json, print_table
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def options() -> None:
 @app.command()
 def decoding(
     name: Name,
-    prompts: Annotated[Path, typer.Option(metavar="FILE", help="A prompt, or a source, on each line.")],
+    prompts: Annotated[str, typer.Option(metavar="FILE", help="A prompt, or a source, on each line; - for stdin.")],
     strategies: Annotated[str | None, typer.Option(help="Names with commas between; by default all.")] = None,
     max_new_tokens: Annotated[int | None, typer.Option(help="At most so many; 50, or what fits.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed draws the same texts.")] = 0,
@@ -49,7 +50,7 @@ def decoding(
     from glassformer.compare.decoding import STRATEGIES, compare
     from glassformer.jobs.progress import shown as progress
 
-    texts = [line for line in prompts.read_text(encoding="utf-8").split("\n") if line.strip()]
+    texts = [line for line in lines_of(prompts) if line.strip()]
     if not texts:
         raise ValueError(f"{prompts} holds no prompt: write one on each line")
     named = list(STRATEGIES) if strategies is None else [one.strip() for one in strategies.split(",") if one.strip()]

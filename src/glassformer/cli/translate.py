@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .lines import lines_of
 from .output import Name
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def translate(
     settings = {key: value for key, value in settings.items() if value is not None}
     settings["num_beams"] = _beams(pipe, num_beams, n)
     settings["return_dict_in_generate"] = json or n > 1  # scores are read off once more, and cost a little
-    lines = iter([text]) if text is not None else _lines(file or "-")
+    lines = iter([text]) if text is not None else lines_of(file or "-")
     chunk = 1 if text is None and file is None and sys.stdin.isatty() else CHUNK  # whoever types waits for an answer
     show = _shown_as_json if json else _shown
     begun, done, sentences = time.perf_counter(), 0, 0
@@ -96,19 +97,6 @@ def _beams(pipe: Any, asked: int | None, n: int) -> int:
     """What was asked for, or the folder's own wish, or 4; with n-best lists at least as many as texts are wanted."""
     wish = {**(getattr(pipe.model, "generation_config", None) or {}), **pipe.task.generate}.get("num_beams")
     return asked if asked is not None else max(wish or BEAMS, n)
-
-
-def _lines(name: str) -> Iterator[str]:
-    """The lines of a file, or of stdin, whatever their encoding; what had to be mended is said on stderr."""
-    from glassformer.data.report import Report
-    from glassformer.data.source import resolve
-
-    report = Report()
-    (source,) = resolve([name])
-    for _, line in source.lines(report):
-        yield line.rstrip("\r\n")
-    for word in report.lines()[1:]:
-        typer.echo(word, err=True)
 
 
 def _translated(

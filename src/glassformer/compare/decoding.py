@@ -90,8 +90,9 @@ def compare(
     progress: Progress | None = None,
 ) -> Comparison:
     """Run every strategy on all prompts; one that cannot be used with this model or these prompts is left out."""
-    if unknown := [name for name in strategies if name not in {**STRATEGIES, **NEEDS_MORE}]:
-        raise ValueError(f"there is no strategy {unknown[0]!r}; choose from {', '.join(STRATEGIES)}")
+    unknown = [name for name in strategies if name not in {**STRATEGIES, **NEEDS_MORE}]
+    if unknown or not strategies:
+        raise ValueError(f"there is no strategy {''.join(unknown[:1])!r}; choose from {', '.join(STRATEGIES)}")
     if not 0 <= shown < len(prompts):
         raise ValueError(f"there is no prompt {shown + 1} to be shown; there are {len(prompts)}")
     common: dict[str, Any] = {"max_new_tokens": max_new_tokens, "seed": seed}
