@@ -81,6 +81,24 @@ def test_a_text_a_file_stdin_and_out_say_the_same(glassformer, translators, file
     assert (tmp_path / "out.txt").read_text(encoding="utf-8") == from_file
 
 
+def test_a_line_that_is_typed_is_answered_before_the_next(glassformer, translators, monkeypatch):
+    class Typed(io.StringIO):
+        """A terminal; what stands on stdout at each line is kept."""
+
+        def isatty(self):
+            return True
+
+        def __next__(self):
+            answered.append(sys.stdout.getvalue())
+            return super().__next__()
+
+    folder, answered = translators["bart"], []
+    monkeypatch.setattr(sys, "stdin", Typed("a\nthey had tea\n"))
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    glassformer("translate", folder, "--max-new-tokens", 5)
+    assert [text.count("\n") for text in answered] == [0, 1, 2]
+
+
 def test_beams_are_the_folders_own_wish_or_four(glassformer, translators, file, tmp_path):
     folder = gf.save(gf.load(translators["bart"]), tmp_path / "own", tokenizer=gf.load_tokenizer(translators["bart"]))
     plain = glassformer("translate", folder, "--file", file)[1]

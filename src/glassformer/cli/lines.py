@@ -1,5 +1,6 @@
 """The lines of a file or of stdin, as commands read them."""
 
+import sys
 from collections.abc import Iterator
 
 import typer
@@ -10,6 +11,9 @@ def lines_of(name: str) -> Iterator[str]:
     from glassformer.data.report import Report
     from glassformer.data.source import resolve
 
+    if name == "-" and sys.stdin.isatty():  # whoever types waits for an answer to each line
+        yield from (line.rstrip("\n") for line in sys.stdin)
+        return
     report = Report()
     for source in resolve([name]):
         for _, line in source.lines(report):

@@ -62,19 +62,20 @@ def translate(
     settings["num_beams"] = _beams(pipe, num_beams, n)
     settings["return_dict_in_generate"] = json or n > 1  # scores are read off once more, and cost a little
     lines = iter([text]) if text is not None else lines_of(file or "-")
-    chunk = 1 if text is None and file is None and sys.stdin.isatty() else CHUNK  # whoever types waits for an answer
+    chunk = 1 if text is None and file is None and sys.stdin.isatty() else CHUNK  # an answer to each line that is typed
     show = _shown_as_json if json else _shown
-    begun, done, sentences = time.perf_counter(), 0, 0
+    seconds, done, sentences = 0.0, 0, 0
     with ExitStack() as stack:
         write = _writer(stack, out)
         while some := list(islice(lines, chunk)):
+            begun = time.perf_counter()  # waiting for lines does not count
             for line in _translated(pipe, some, done, align=align, batch_size=batch_size, settings=settings):
                 write(show(line, align))
                 sentences += bool(line.texts)
             done += len(some)
+            seconds += time.perf_counter() - begun
     if text is None:
-        seconds = time.perf_counter() - begun
-        speed = f"{sentences:,} sentences in {seconds:,.1f} s: {sentences / seconds:,.1f} sentences/s"
+        speed = f"{sentences:,} sentences in {seconds:,.1f} s: {sentences / max(seconds, 1e-9):,.1f} sentences/s"
         typer.echo(speed, err=True)
 
 
