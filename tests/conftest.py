@@ -7,11 +7,14 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+
+from glassformer.cli.main import main
 
 torch.set_num_threads(1)
 settings.register_profile(
@@ -22,6 +25,21 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("project")
+
+
+@pytest.fixture
+def glassformer(monkeypatch, capsys):
+    """Run the command line in this process: (exit code, stdout, stderr)."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["glassformer", *map(str, words)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            main()
+        out, err = capsys.readouterr()
+        return caught.value.code or 0, out, err
+
+    return run
 
 
 @pytest.fixture(scope="session")

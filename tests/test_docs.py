@@ -43,7 +43,10 @@ def test_every_command_is_shown_and_every_shown_command_exists():
         for sub in (command.commands if hasattr(command, "commands") else [None])
     }
     shell = "\n".join(block for page in PAGES for block in blocks(page, "sh"))
-    shown = {" ".join(words.split()) for words in re.findall(r"^glassformer ((?:tokenizer )?\w+)", shell, re.MULTILINE)}
+    shown = {
+        " ".join(words.split())
+        for words in re.findall(r"^glassformer ((?:tokenizer |compare )?\w+)", shell, re.MULTILINE)
+    }
     assert shown == names
 
 

@@ -9,21 +9,10 @@ import pytest
 import glassformer as gf
 from families import SMALL_BERT, SMALL_GPT, random_model
 from glassformer.cli.main import main
+from glassformer.data.examples import Document
+from glassformer.tasks.text_generation import TextGeneration
 from glassformer.text.train import train
-
-
-@pytest.fixture
-def glassformer(monkeypatch, capsys):
-    """Run the command line in this process: (exit code, stdout, stderr)."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["glassformer", *map(str, words)])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        out, err = capsys.readouterr()
-        return caught.value.code or 0, out, err
-
-    return run
+from tasks.language import learn, small_gpt, tokenizer_of
 
 
 @pytest.fixture
@@ -154,6 +143,30 @@ def test_generate_is_greedy_where_the_folder_wishes_for_beams(glassformer, speak
     assert glassformer("generate", speaker, "the cat", "--max-new-tokens", 9) == plain
 
 
+def test_generate_writes_texts_of_a_kind(glassformer, tmp_path):
+    """A model that has learnt its labels by heart says what belongs to each; the label itself is never shown."""
+    documents = [Document("a day in May", label="good"), Document("a day in bed", label="bad")] * 16
+    task = TextGeneration.for_data(tokenizer_of([one.text for one in documents], "bpe"), documents, packing=False)
+    model = small_gpt(len(task.tokenizer), **task.settings())
+    learn(model, task, task.encode(documents), steps=80, lr=1e-2, rows=8)
+    folder = gf.save(model, tmp_path / "speaker", tokenizer=task.tokenizer)
+    words = ("generate", folder, "a day", "--max-new-tokens", 8)
+    for label, text in (("good", "a day in May"), ("bad", "a day in bed")):
+        assert glassformer(*words, "--condition", label)[1] == text + "\n"
+        assert json.loads(glassformer(*words, "--condition", label, "--json")[1])["texts"] == [text]
+        two = glassformer(*words, "--condition", label, "--strategy", "beam", "--n", 2)[1]
+        assert two.startswith(f"{text}\n---\n")
+    code, _, err = glassformer(*words, "--condition", "odd")
+    assert code == 1
+    assert err == "error: the model knows no condition 'odd'; it knows bad, good\n"
+
+
+def test_generate_knows_no_kinds_where_none_were_learnt(glassformer, speaker):
+    code, out, err = glassformer("generate", speaker, "the", "--condition", "good")
+    assert (code, out) == (1, "")
+    assert "it knows none: train it on labelled texts" in err
+
+
 def test_generate_with_a_draft_writes_the_same(glassformer, speaker):
     plain = glassformer("generate", speaker, "the cat", "--max-new-tokens", 9)
     assert (
@@ -240,7 +253,7 @@ def test_unknown_words_exit_with_2(glassformer):
     assert glassformer("show")[0] == 2
 
 
-@pytest.mark.parametrize("command", ["generate", "show", "verify", "models", "doctor"])
+@pytest.mark.parametrize("command", ["generate", "translate", "show", "verify", "models", "doctor"])
 def test_every_command_has_an_example(glassformer, command):
     code, out, _ = glassformer(command, "--help")
     assert code == 0

@@ -1,5 +1,6 @@
 """What takes long is shown: a bar to those who watch, lines to those who do not, silence from all but one process."""
 
+import re
 import sys
 import time
 from types import SimpleNamespace
@@ -43,6 +44,19 @@ def test_lines_come_while_something_goes_on_and_stop_with_it(often, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_how_fast_it_goes_is_told_in_its_unit(often, capsys):
+    printed = ""
+
+    def speed_is_there():
+        nonlocal printed
+        printed += capsys.readouterr().err
+        return re.search(r"translating: 50% done, [\d,.]+ sentences/s, 0:00", printed)
+
+    with shown("translating", "sentences") as told:
+        told(2, 4)
+        wait_for(speed_is_there)
+
+
 def test_what_is_over_soon_says_nothing(capsys):
     with shown("reading") as told:
         told(1, 1)
@@ -52,9 +66,10 @@ def test_what_is_over_soon_says_nothing(capsys):
 def test_someone_who_watches_sees_a_bar(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
-    with shown("encoding") as told:
+    with shown("encoding", "texts") as told:
         told(30, 40)
     printed = capsys.readouterr()
+    assert re.search(r"[\d,.]+ texts/s", printed.err)
     assert "encoding" in printed.err
     assert "75%" in printed.err
     assert printed.out == ""

@@ -69,6 +69,7 @@ def generate(
     truncation: Annotated[bool, typer.Option("--truncation", help="Cut a prompt that is too long.")] = False,
     logprobs: Annotated[int | None, typer.Option(help="Tell each token's log-probability and k alternatives.")] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed draws the same text.")] = None,
+    condition: Annotated[str | None, typer.Option(help="A kind of text that the model was trained to tell.")] = None,
     file: Annotated[Path | None, typer.Option(help="A prompt on each line.")] = None,
     device: Annotated[str, typer.Option(help="Where to run: cpu, cuda, mps.")] = "cpu",
     json: Json = False,
@@ -108,17 +109,19 @@ def generate(
         request["force_words_ids"] = [_spellings(tokenizer, word) for word in must]
     if draft is not None:
         request["assistant_model"] = gf.load(draft, device=device)
+    before = "" if condition is None else _prefix(model, tokenizer, condition)
     for text in prompts:
+        prompt = before + text
         if json or logprobs is not None:
             found = gf.generate(
-                model, tokenizer, [text], return_dict_in_generate=True, top_logprobs=logprobs or 0, **request
+                model, tokenizer, [prompt], return_dict_in_generate=True, top_logprobs=logprobs or 0, **request
             )
             _explain(text, found, tokenizer, logprobs is not None, json)
         elif n == 1 and request["num_beams"] == 1:
             begun = "" if model.config.is_encoder_decoder else text  # type: ignore[union-attr]
-            _stream(gf.stream(model, tokenizer, text, **request), begun)
+            _stream(gf.stream(model, tokenizer, prompt, **request), begun)
         else:
-            found = gf.generate(model, tokenizer, text, **request)
+            found = gf.generate(model, tokenizer, prompt, **request)
             typer.echo(found if n == 1 else "\n---\n".join(found))
 
 
@@ -139,6 +142,13 @@ def _request(strategy: Strategy, given: dict[str, Any], n: int) -> dict[str, Any
         request["num_beams"] = max(request["num_beams"], n)
     drawn = strategy is Strategy.speculative and any(name in given for name in ("temperature", "top_k", "top_p"))
     return request | {"do_sample": strategy is Strategy.sample or drawn}
+
+
+def _prefix(model: Any, tokenizer: Any, condition: str) -> str:
+    """What the text-generation task puts before a text of this kind."""
+    from glassformer.tasks.text_generation import TextGeneration
+
+    return TextGeneration.for_model(tokenizer, model).condition_prefix(condition)
 
 
 def _spellings(tokenizer: Any, word: str) -> list[list[int]]:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from . import doctor, evaluate, generate, models, predict, show, tokenizer, train, verify
+from . import compare, doctor, evaluate, generate, models, predict, show, tokenizer, train, translate, verify
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -14,10 +14,12 @@ app = typer.Typer(
     help="Sequence models you can see through: RNN, LSTM, seq2seq, Transformer, BERT, GPT.",
 )
 app.add_typer(tokenizer.app, name="tokenizer", help="Train a vocabulary; turn text into ids and back.")
+app.add_typer(compare.app, name="compare", help="Run several ways to do one job, side by side.")
 app.command("train")(train.train)
 app.command("eval")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("generate")(generate.generate)
+app.command("translate")(translate.translate)
 app.command("show")(show.show)
 app.command("verify")(verify.verify)
 app.command("models")(models.models)

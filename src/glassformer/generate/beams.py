@@ -4,6 +4,7 @@ B texts, K beams of a group, G groups, P prompt length, N new tokens, V vocabula
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -18,8 +19,8 @@ from .settings import Settings
 NEVER = -1.0e9  # a score no text can have
 
 
-def beams(model: Stepper[S], job: Job) -> Found:
-    """The best texts by score over lengthᵖ; a prompt is read once, whatever K is.
+def beams(model: Stepper[S], job: Job, *, watch: "Callable[[list[Group]], None] | None" = None) -> Found:
+    """The best texts by score over lengthᵖ; a prompt is read once, whatever K is. `watch` sees the groups every step.
 
     With do_sample the beginnings are drawn instead of taken by rank. Of several groups each takes its words after
     the ones before it, and pays diversity_penalty for every time they took the same word (Vijayakumar et al. 2016).
@@ -43,6 +44,8 @@ def beams(model: Stepper[S], job: Job) -> Found:
             own = filters(live.ids.flatten(0, 1), (own - settings.diversity_penalty * taken[:, None]).flatten(0, 1))
             groups[place] = groups[place].go_on(own.view(*live.scores.shape, -1), number, last, job)
             taken = groups[place].count_into(taken, settings)
+        if watch is not None:
+            watch(groups)
         over = torch.stack([group.done.final(settings) for group in groups]).all(0)  # (B,)
         if last or bool(over.all()):
             break
@@ -94,12 +97,22 @@ class Beams:
 
 
 @dataclass(frozen=True)
+class Offers:
+    """The best ways to go on, of which the K beams of a step are taken."""
+
+    ways: Beams  # (B, offers), best first
+    over: Tensor  # (B, offers) bool: those with which a text ends
+    kept: Tensor  # (B, K): the places of those that go on
+
+
+@dataclass(frozen=True)
 class Group:
-    """One group of beams: those that go on, and those that have ended."""
+    """One group of beams: those that go on, those that have ended, and what the last step chose from."""
 
     live: Beams
     done: "Done"
     phrases: Phrases
+    offers: Offers | None = None
 
     @staticmethod
     def first(job: Job) -> "Group":
@@ -134,13 +147,15 @@ class Group:
         needed = self.phrases.needed(offered.progress)  # (B, offers)
         over = job.stop(offered.ids) | last
         done = self.done.take(offered, over, needed == 0, number, settings)
-        offered = replace(offered, scores=offered.scores + over * NEVER)
+        going = replace(offered, scores=offered.scores + over * NEVER)
         if len(self.phrases):
-            turns = self.phrases.turns(offered.scores > NEVER / 2, needed, job.room - number)
-            live = offered.take(turns.topk(width).indices.sort(dim=1).values)  # offers are best first
+            turns = self.phrases.turns(going.scores > NEVER / 2, needed, job.room - number)
+            kept = turns.topk(width).indices.sort(dim=1).values  # offers are best first
         else:
-            live = offered.take(offered.scores.topk(width).indices)
-        return Group(live, done.judge(live, number, job.room, settings), self.phrases)
+            kept = going.scores.topk(width).indices
+        live = going.take(kept)
+        done = done.judge(live, number, job.room, settings)
+        return Group(live, done, self.phrases, Offers(offered, over, kept))
 
     def count_into(self, taken: Tensor, settings: Settings) -> Tensor:
         """The words just taken, added up, for the texts that this group still works on."""

@@ -81,29 +81,33 @@ class Teller:
 
 
 @contextmanager
-def shown(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show that something goes on, which may be told how much of it is done, and of how much.
+def shown(what: str, unit: str = "") -> Iterator[Callable[[int, int], None]]:
+    """Show that something goes on, which may be told how much of it is done, and of how much; `unit` shows how fast.
 
     On a terminal there is a bar; elsewhere a line comes every ten seconds. Only the first of several processes speaks.
     """
     if not Processes().first:
         yield _unheard
     elif sys.stderr.isatty():
+        begun = time.perf_counter()
         with _clocked_bar() as bar:
-            task = bar.add_task(what, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=max(done, total))
+            task = bar.add_task(what, total=None, speed="")
+            yield lambda done, total: bar.update(
+                task, completed=done, total=max(done, total), speed=_speed(done, begun, unit)
+            )
     else:
-        with _lines(what) as told:
+        with _lines(what, unit) as told:
             yield told
 
 
 @contextmanager
-def _lines(what: str) -> Iterator[Callable[[int, int], None]]:
+def _lines(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
     begun, over, share = time.perf_counter(), Event(), ""
 
     def told(done: int, total: int) -> None:
         nonlocal share
         share = f" {min(1.0, done / max(1, total)):.0%} done,"
+        share += f" {_speed(done, begun, unit)}," if unit else ""
 
     def speak() -> None:
         while not over.wait(SECONDS_BETWEEN_LINES):
@@ -116,6 +120,10 @@ def _lines(what: str) -> Iterator[Callable[[int, int], None]]:
     finally:
         over.set()
         speaker.join()
+
+
+def _speed(done: int, begun: float, unit: str) -> str:
+    return unit and f"{done / max(1e-9, time.perf_counter() - begun):,.1f} {unit}/s"
 
 
 def _unheard(_done: int, _total: int) -> None:
@@ -152,7 +160,8 @@ def _clocked_bar() -> Any:
     from rich.progress import Progress as RichProgress
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TaskProgressColumn())
-    return RichProgress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
+    speed = TextColumn("{task.fields[speed]}")
+    return RichProgress(*columns, TimeElapsedColumn(), speed, console=Console(stderr=True), transient=True)
 
 
 def _tensorboard(folder: Path) -> Any:

@@ -135,7 +135,7 @@ class TextGeneration(RunningTextTask[Stream | Texts]):
     def condition_prefix(self, label: str) -> str:
         """What stands before a text of this kind: the end of another, and the condition."""
         if label not in self.conditions:
-            known = ", ".join(self.conditions) or "none: it was trained on texts without labels"
+            known = ", ".join(self.conditions) or "none: train it on labelled texts (--columns label=NAME)"
             raise ValueError(f"the model knows no condition {label!r}; it knows {known}")
         return self.tokenizer.convert_ids_to_tokens(self.end) + control_token(label)  # type: ignore[no-any-return]
 

@@ -4,7 +4,7 @@ B batch, S source length, T target length, R real target tokens, D width, V targ
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -21,6 +21,7 @@ from glassformer.data.ragged import Ragged
 from glassformer.data.report import Read
 from glassformer.generate.api import generate
 from glassformer.generate.prompts import positions, vocabulary
+from glassformer.generate.result import Generated
 from glassformer.text.tokenizer import Tokenizer
 
 from . import metrics
@@ -243,37 +244,65 @@ class Translation(Task[Parallel, Translated]):
 
     def write(self, model: Any, ids: Tensor, mask: Tensor, **settings: Any) -> list[list[str]]:
         """What the model makes of each source: one text, or num_return_sequences of them."""
+        return [[one["translation_text"] for one in found] for found in self.told(model, ids, mask, **settings)]
+
+    def told(self, model: Any, ids: Tensor, mask: Tensor, **settings: Any) -> list[list[dict[str, Any]]]:
+        """The same as dicts with translation_text and, with return_dict_in_generate, the score."""
         given = {"decoder_start_token_id": self.marks.start, "eos_token_id": list(self.marks.ends)}
         given |= {"pad_token_id": self.marks.pad} | self.generate | settings
         stated = {**(getattr(model, "generation_config", None) or {}), **given}
         limited = stated.get("max_new_tokens") is not None or stated.get("max_length") is not None
         lengths = mask.sum(1).tolist()
         limits = [None if limited else self.room(length, model) for length in lengths]
-        texts: list[list[str]] = [[]] * len(lengths)
+        told: list[list[dict[str, Any]]] = [[]] * len(lengths)
         for limit in dict.fromkeys(limits):  # all that share a limit at once, so that each is as if alone
             rows = [row for row, other in enumerate(limits) if other == limit]
             width = max(lengths[row] for row in rows)
             asked = given if limit is None else {**given, "max_new_tokens": limit}
             found = generate(model, None, ids[rows, :width], attention_mask=mask[rows, :width], **asked)
-            new = found[:, 1 if model.config.is_encoder_decoder else width :].tolist()
-            share = len(new) // len(rows)
+            listed = self._dicts(found, 1 if model.config.is_encoder_decoder else width)
+            share = len(listed) // len(rows)
             for place, row in enumerate(rows):
-                some = new[place * share : (place + 1) * share]
-                texts[row] = self.tokenizer.batch_decode(some, skip_special_tokens=True)
-        return texts
+                told[row] = listed[place * share : (place + 1) * share]
+        return told
+
+    def _dicts(self, found: Any, start: int) -> list[dict[str, Any]]:
+        """What generate gives, from this column on, as texts."""
+        ids = found.sequences if isinstance(found, Generated) else found
+        texts = self.tokenizer.batch_decode(ids[:, start:].tolist(), skip_special_tokens=True)
+        if not isinstance(found, Generated):
+            return [{"translation_text": text} for text in texts]
+        scores = found.sequences_scores.tolist()
+        return [{"translation_text": text, "score": score} for text, score in zip(texts, scores, strict=True)]
 
     @torch.inference_mode()
-    def predict(self, model: Any, inputs: Sequence[Any], *, batch_tokens: int = 4096, **settings: Any) -> list[Any]:
-        """For each text a dict with translation_text, or a list of num_return_sequences; settings are generate's."""
+    def predict(
+        self,
+        model: Any,
+        inputs: Sequence[Any],
+        *,
+        batch_size: int | None = None,
+        batch_tokens: int = 4096,
+        progress: Callable[[int, int], None] | None = None,
+        **settings: Any,
+    ) -> list[Any]:
+        """For each text a dict with translation_text, or a list of num_return_sequences; settings are generate's.
+
+        A batch has batch_size texts of like length, or else batch_tokens tokens; `progress` hears after each how many
+        texts are done, and of how many.
+        """
         items = self.encode([Parallel(as_source(one)) for one in inputs])
         if items.cut:
             LOG.warning("%s tokens of the texts were cut: the model reads %s a text", items.cut, self.max_length)
         found: list[Any] = [None] * len(inputs)
-        for indices in in_order(items.lengths, Budget(tokens=batch_tokens)):
+        done, budget = 0, Budget(rows=batch_size) if batch_size is not None else Budget(tokens=batch_tokens)
+        for indices in in_order(items.lengths, budget):
             batch = self.batch(items, indices).to(device_of(model))
-            for place, texts in zip(indices.tolist(), self.write(model, *self.prompts(batch), **settings), strict=True):
-                listed = [{"translation_text": text} for text in texts]
-                found[place] = listed if len(listed) > 1 else listed[0]
+            for place, some in zip(indices.tolist(), self.told(model, *self.prompts(batch), **settings), strict=True):
+                found[place] = some if len(some) > 1 else some[0]
+            done += len(indices)
+            if progress is not None:
+                progress(done, len(inputs))
         return found
 
 

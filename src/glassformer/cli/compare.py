@@ -1,0 +1,153 @@
+"""`glassformer compare decoding`: strategies of generation side by side."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .lines import lines_of
+from .output import Json, Name, print_json, print_table
+
+if TYPE_CHECKING:
+    from glassformer.compare.decoding import Comparison
+
+app = typer.Typer(no_args_is_help=True)
+MEASURES = {  # what each score is, and how it is written
+    "likelihood": ("mean log-probability of a whole text under the model itself, before filters", ".1f"),
+    "perplexity": ("of the new tokens under the model itself: what it would have said anyway has a low one", ".2f"),
+    "distinct_1": ("different tokens for each token written, over all texts: 1 where none comes twice", ".3f"),
+    "distinct_2": ("the same of pairs of tokens", ".3f"),
+    "repetition": ("share of runs of 4 tokens that stood in the same text before, mean over texts", ".1%"),
+    "self_bleu": ("BLEU of each text against those for the other prompts: 100 where all say the same", ".1f"),
+    "length": ("mean number of new tokens, the end counted", ".1f"),
+    "tokens_per_second": ("new tokens written in a second, 16 prompts at a time", ",.0f"),
+}
+SHOWN = 100  # characters of an example in the terminal
+
+
+@app.callback()
+def options() -> None:
+    """Several ways to do one job, side by side."""
+
+
+@app.command()
+def decoding(
+    name: Name,
+    prompts: Annotated[str, typer.Option(metavar="FILE", help="A prompt, or a source, on each line; - for stdin.")],
+    strategies: Annotated[str | None, typer.Option(help="Names with commas between; by default all.")] = None,
+    max_new_tokens: Annotated[int | None, typer.Option(help="At most so many; 50, or what fits.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same texts.")] = 0,
+    shown: Annotated[int, typer.Option(min=1, help="The number of the prompt that is looked at step by step.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Also write a page: scores, texts, choices, a beam tree.")] = None,
+    device: Annotated[str, typer.Option(help="Where to run: cpu, cuda, mps.")] = "cpu",
+    json: Json = False,
+) -> None:
+    """Run strategies of generation on the same prompts: likelihood, variety, repetition, length and speed of each.
+
+    Example: glassformer compare decoding ./my-gpt2 --prompts prompts.txt --strategies greedy,beam,top-p --out page.html
+    """
+    import glassformer as gf
+    from glassformer.compare.decoding import STRATEGIES, compare
+    from glassformer.jobs.progress import shown as progress
+
+    texts = [line for line in lines_of(prompts) if line.strip()]
+    if not texts:
+        raise ValueError(f"{prompts} holds no prompt: write one on each line")
+    named = list(STRATEGIES) if strategies is None else [one.strip() for one in strategies.split(",") if one.strip()]
+    model, tokenizer = gf.load(name, device=device), gf.load_tokenizer(name)
+    with progress("comparing") as told:
+        found = compare(
+            model,
+            tokenizer,
+            texts,
+            strategies=named,
+            max_new_tokens=max_new_tokens,
+            seed=seed,
+            shown=shown - 1,
+            progress=told,
+        )
+    if out is not None:
+        out.write_text(_page(found, tokenizer, name, seed), encoding="utf-8")
+    if json:
+        print_json(_told(found))
+    else:
+        _print(found)
+        if out is not None:
+            typer.echo(f"\nthe page is in {out}")
+
+
+def _written(name: str, value: float | None) -> str:
+    return "-" if value is None else format(value, MEASURES[name][1])
+
+
+def _title(measure: str) -> str:
+    return measure.replace("_per_second", "/s").replace("_", " ").replace("bleu", "BLEU")
+
+
+def _settings(settings: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
+
+
+def _print(found: "Comparison") -> None:
+    """The table, an example of each strategy, and what was left out."""
+    rows = [(one.strategy, *(_written(name, value) for name, value in one.scores.items())) for one in found.results]
+    print_table(("strategy", *map(_title, MEASURES)), rows)
+    typer.echo(f"\n{found.prompts[found.shown]}")
+    examples = [" ".join(one.texts[found.shown].split()) for one in found.results]
+    short = [text if len(text) <= SHOWN else text[: SHOWN - 1] + "…" for text in examples]
+    print_table(("", ""), [(f"  {one.strategy}", text) for one, text in zip(found.results, short, strict=True)])
+    for name, why in found.left_out.items():
+        typer.echo(f"left out: {name}: {why}")
+
+
+def _told(found: "Comparison") -> dict[str, Any]:
+    return {
+        "prompts": found.prompts,
+        "strategies": [
+            {"strategy": one.strategy, "settings": one.settings, "scores": one.scores, "texts": one.texts}
+            for one in found.results
+        ],
+        "left_out": found.left_out,
+    }
+
+
+def _page(found: "Comparison", tokenizer: Any, name: str, seed: int) -> str:
+    from glassformer.view.beam_tree import Branch
+    from glassformer.view.decoding import Page, Strategy, Token, page
+
+    path = found.tree.path() if found.tree is not None else []
+    steps = found.tree.steps if found.tree is not None else []
+    strategies = [
+        Strategy(
+            name=one.strategy,
+            settings=_settings(one.settings),
+            scores=[_written(measure, value) for measure, value in one.scores.items()],
+            texts=one.texts,
+            tokens=[Token(token=step.token, chance=step.chance, top=step.top) for step in one.steps],
+        )
+        for one in found.results
+    ]
+    return page(
+        Page(
+            title="Decoding strategies, side by side",
+            caption=f"{name}, {len(found.prompts)} prompts, seed {seed}",
+            prompts=found.prompts,
+            shown=found.shown,
+            measures=[(_title(measure), why) for measure, (why, _) in MEASURES.items()],
+            strategies=strategies,
+            left_out=list(found.left_out.items()),
+            tree=[
+                [
+                    Branch(
+                        tokenizer.decode([node.token]),
+                        node.score,
+                        node.parent,
+                        node.fate,
+                        best=number < len(path) and path[number] == place,
+                    )
+                    for place, node in enumerate(nodes)
+                ]
+                for number, nodes in enumerate(steps)
+            ],
+        )
+    )

@@ -1,0 +1,22 @@
+"""The lines of a file or of stdin, as commands read them."""
+
+import sys
+from collections.abc import Iterator
+
+import typer
+
+
+def lines_of(name: str) -> Iterator[str]:
+    """Each line without its end, whatever the encoding or compression; what had to be mended is said on stderr."""
+    from glassformer.data.report import Report
+    from glassformer.data.source import resolve
+
+    if name == "-" and sys.stdin.isatty():  # whoever types waits for an answer to each line
+        yield from (line.rstrip("\n") for line in sys.stdin)
+        return
+    report = Report()
+    for source in resolve([name]):
+        for _, line in source.lines(report):
+            yield line.rstrip("\r\n")
+    for word in report.lines()[1:]:
+        typer.echo(word, err=True)

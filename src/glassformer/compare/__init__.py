@@ -1,0 +1,1 @@
+"""Comparisons: several ways to do one job, run side by side and measured alike."""

@@ -1,0 +1,81 @@
+"""The tree of a beam search: at every step what each beam could go on with, and what was kept, ended or dropped."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+
+from .beams import NEVER, Group, beams
+from .job import Job
+from .prompts import prompt_of, request_of
+
+Fate = Literal["kept", "ended", "dropped"]
+
+
+@dataclass(frozen=True)
+class Node:
+    """One way to go on."""
+
+    token: int
+    score: float  # the log-probability of the text so far, filters counted
+    parent: int | None  # which node of the step before it follows; None after the prompt
+    fate: Fate
+
+
+@dataclass
+class Tree:
+    """All that one text's beams could choose from, step by step, and the text found in the end."""
+
+    steps: list[list[Node]] = field(default_factory=list)  # best first
+    best: list[int] = field(default_factory=list)  # ids of the text found
+
+    def path(self) -> list[int]:
+        """The node of each step on the way to the text found."""
+        ways: dict[int | None, list[int]] = {None: []}  # by the number of a node of the step before
+        for level, nodes in enumerate(self.steps[: len(self.best)]):
+            ways = {
+                place: [*ways[node.parent], place]
+                for place, node in enumerate(nodes)
+                if node.parent in ways and node.token == self.best[level]
+            }
+        return next(iter(ways.values()), [])
+
+
+@torch.inference_mode()
+def beam_tree(model: Any, tokenizer: Any, prompt: str, **settings: Any) -> Tree:
+    """Search with beams (num_beams, in one group) from one prompt, and tell of every step."""
+    read, request = prompt_of(model, tokenizer, [prompt], None, request_of(model, settings))
+    if request.num_beams < 2 or request.num_beam_groups > 1:
+        raise ValueError("a tree is of several beams in one group: give num_beams=4, or any number above 1")
+    tree, live = Tree(), list[int | None]()  # the nodes that the live beams are
+
+    def watch(groups: list[Group]) -> None:
+        nonlocal live
+        nodes, places = _nodes(groups[0], live or [None] * request.num_beams)
+        tree.steps.append(nodes)
+        live = places
+
+    found = beams(model, Job.of(read, request), watch=watch)
+    start = read.written.shape[1]
+    tree.best = found.sequences[0, start : start + int(found.lengths[0])].tolist()
+    return tree
+
+
+def _nodes(group: Group, live: list[int | None]) -> tuple[list[Node], list[int | None]]:
+    """The nodes of one step, and which of them the beams that go on are."""
+    offers = group.offers
+    assert offers is not None
+    kept, over = offers.kept[0].tolist(), offers.over[0].tolist()
+    scores, parents = offers.ways.scores[0].tolist(), offers.ways.parents[0].tolist()
+    nodes, numbers = list[Node](), dict[int, int]()
+    for place, token in enumerate(offers.ways.ids[0, :, -1].tolist()):
+        if scores[place] <= NEVER / 2:  # the prompt's idle copies have nothing to say
+            continue
+        fate: Fate = "dropped"
+        if over[place]:
+            fate = "ended" if place < group.width else "dropped"
+        elif place in kept:
+            fate = "kept"
+        numbers[place] = len(nodes)
+        nodes.append(Node(token, scores[place], live[parents[place]], fate))
+    return nodes, [numbers.get(place) for place in kept]

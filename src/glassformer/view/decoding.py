@@ -1,0 +1,212 @@
+"""Strategies of decoding as a page: their scores, their texts, what each token was chosen from, and a beam tree."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from . import beam_tree
+from .beam_tree import Branch, visible
+
+PROMPTS = 100  # a page must open at once
+
+STYLE = """
+:root { --paper: #f6f7f7; --card: #ffffff; --ink: #182022; --soft: #5c686b; --line: #e1e6e6; --accent: #0b7a77;
+  --on-accent: #ffffff; color-scheme: light dark; }
+@media (prefers-color-scheme: dark) {
+  :root { --paper: #101415; --card: #181d1f; --ink: #e8eded; --soft: #99a5a8; --line: #2a3235; --accent: #35c4be;
+    --on-accent: #06201f; }
+}
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink); line-height: 1.5; -webkit-text-size-adjust: 100%;
+  font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif; }
+main { max-width: 76rem; margin: 0 auto; padding: clamp(1.5rem, 5vw, 3.5rem) clamp(1rem, 4vw, 2.5rem); }
+h1 { margin: 0 0 .4rem; font-size: clamp(1.5rem, 4vw, 2.1rem); line-height: 1.15; letter-spacing: -.02em;
+  text-wrap: balance; overflow-wrap: anywhere; }
+h2 { margin: 2.75rem 0 .3rem; font-size: 1.2rem; letter-spacing: -.01em; }
+h3 { margin: 1.2rem 0 0; font-size: .92rem; } h3 + dl { margin-top: .3rem; }
+p { margin: 0 0 .9rem; max-width: 60rem; color: var(--soft); overflow-wrap: anywhere; }
+.card { background: var(--card); border: 1px solid var(--line); border-radius: 14px; padding: 1.1rem 1.3rem;
+  overflow-x: auto; }
+details.card { padding: .7rem 1.3rem; }
+.card + .card { margin-top: .5rem; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .92rem; }
+th, td { padding: .42rem .7rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
+th:first-child, td:first-child { text-align: left; padding-left: 0; font-weight: 600; }
+th:last-child, td:last-child { padding-right: 0; }
+thead th { color: var(--soft); font-weight: 500; font-size: .82rem; }
+tbody tr:last-child > * { border-bottom: 0; }
+tbody th small { display: block; color: var(--soft); font-weight: 400; font-size: .78rem; white-space: normal; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem; margin: 1rem 0 0; color: var(--soft);
+  font-size: .85rem; }
+dt { color: var(--ink); } dd { margin: 0; max-width: 52rem; }
+summary b { font-weight: 600; min-width: 0; overflow-wrap: anywhere; }
+.texts { display: grid; grid-template-columns: minmax(6rem, max-content) 1fr; gap: .35rem 1.2rem;
+  margin: .7rem 0 0 1.6rem; font-size: .95rem; }
+.texts dt { color: var(--soft); } .texts dd { color: var(--ink); overflow-wrap: anywhere; max-width: none;
+  min-width: 0; }
+summary { cursor: pointer; display: flex; gap: 1rem; align-items: baseline; }
+summary::before { content: "▸"; color: var(--soft); } details[open] > summary::before { content: "▾"; }
+summary::-webkit-details-marker { display: none; }
+summary .name { flex: 0 0 6.5rem; } summary span { min-width: 0; overflow: hidden; text-overflow: ellipsis;
+  white-space: nowrap; color: var(--soft); }
+summary:focus-visible, .scroll:focus-visible { outline: 2px solid var(--accent); outline-offset: 3px; }
+.scroll { overflow-x: auto; padding-bottom: .6rem; }
+.steps { display: flex; gap: .45rem; margin: 1rem 0 0; padding: 0; list-style: none; width: max-content; }
+.step { width: 8.2rem; font: 12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
+.step ol { margin: 0; padding: 0; list-style: none; }
+.step > div, .step li { display: flex; justify-content: space-between; gap: .4rem; padding: .16rem .45rem;
+  border-radius: 5px; }
+.step span:first-child { overflow: hidden; text-overflow: ellipsis; white-space: pre; }
+.step span:last-child { color: var(--soft); font-variant-numeric: tabular-nums; }
+.step > div { font-weight: 700; border: 1.5px solid var(--line); margin-bottom: .35rem; }
+.step li { margin-bottom: 2px; background: linear-gradient(to right,
+  color-mix(in srgb, var(--accent) 26%, transparent) var(--share), transparent var(--share)); }
+.step li.taken { box-shadow: inset 0 0 0 1.5px var(--accent); }
+.legend { display: flex; flex-wrap: wrap; gap: .4rem 1.3rem; margin: 0 0 1rem; padding: 0; list-style: none;
+  color: var(--soft); font-size: .85rem; }
+.legend i { display: inline-block; width: 1.3rem; height: .8rem; margin-right: .4rem; border-radius: 4px;
+  border: 1px solid var(--soft); vertical-align: -1px; }
+.legend .best { background: var(--accent); border-color: var(--accent); } .legend .dropped { border-style: dashed; }
+.legend .ended { border: 2px solid var(--ink); }
+@media print { details:not([open]) > *:not(summary) { display: block; } }
+"""
+
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<main>
+<header><h1>{title}</h1><p>{caption}</p></header>
+{body}
+</main>
+</body>
+</html>
+"""
+LEGEND = """<ul class="legend"><li><i class="best"></i>on the way to the text found</li><li><i></i>kept</li>
+<li><i class="ended"></i>ended, and kept as a whole text</li><li><i class="dropped"></i>dropped</li></ul>"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Token:
+    """A token that was written: its probability, and the likeliest tokens in its place with theirs."""
+
+    token: str
+    chance: float
+    top: Sequence[tuple[str, float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strategy:
+    """A row of the table, and what was written for every prompt; `tokens` are those of the prompt shown."""
+
+    name: str
+    settings: str
+    scores: Sequence[str]
+    texts: Sequence[str]
+    tokens: Sequence[Token]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """All that the page tells; `measures` are names and explanations of the scores."""
+
+    title: str
+    caption: str
+    prompts: Sequence[str]
+    shown: int
+    measures: Sequence[tuple[str, str]]
+    strategies: Sequence[Strategy]
+    left_out: Sequence[tuple[str, str]]
+    tree: Sequence[Sequence[Branch]]
+
+
+def page(told: Page) -> str:
+    """The whole page: no script, nothing from elsewhere, and every text stays text."""
+    body = "\n".join([_scores(told), _texts(told), _choices(told), _tree(told)])
+    style = STYLE + beam_tree.STYLE
+    return PAGE.format(title=escape(told.title), caption=escape(told.caption), style=style, body=body)
+
+
+def _scores(told: Page) -> str:
+    heads = "".join(f'<th scope="col" title="{escape(why)}">{escape(name)}</th>' for name, why in told.measures)
+    rows = "\n".join(
+        f'<tr><th scope="row">{escape(one.name)}<small>{escape(one.settings)}</small></th>'
+        + "".join(f"<td>{escape(score)}</td>" for score in one.scores)
+        + "</tr>"
+        for one in told.strategies
+    )
+    meant = "".join(f"<dt>{escape(name)}</dt><dd>{escape(why)}</dd>" for name, why in told.measures)
+    gone = "".join(f"<dt>{escape(name)}</dt><dd>{escape(why)}</dd>" for name, why in told.left_out)
+    gone = gone and f"<h3>Left out</h3><dl>{gone}</dl>"
+    return (
+        f'<section><h2>Scores</h2><div class="card"><table><thead><tr><th scope="col">strategy</th>{heads}</tr></thead>'
+        f"<tbody>\n{rows}\n</tbody></table><dl>{meant}</dl>{gone}</div></section>"
+    )
+
+
+def _texts(told: Page) -> str:
+    """What each strategy wrote, prompt by prompt; the one that is looked at stands open."""
+    cards: list[str] = []
+    for number, prompt in enumerate(told.prompts):
+        if number != told.shown and len(cards) >= PROMPTS:
+            continue
+        texts = "\n".join(
+            f"<dt>{escape(one.name)}</dt><dd>{escape(_one_line(one.texts[number]))}</dd>" for one in told.strategies
+        )
+        cards.append(
+            f'<details class="card"{_open(number == told.shown)}><summary><b>{escape(_one_line(prompt))}</b></summary>'
+            f'<dl class="texts">{texts}</dl></details>'
+        )
+    more = f"<p>{len(cards)} of {len(told.prompts)} prompts.</p>" if len(cards) < len(told.prompts) else ""
+    return f"<section><h2>Texts</h2>{more}{''.join(cards)}</section>"
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\n", "⏎") or "∅"
+
+
+def _open(is_open: bool) -> str:
+    return " open" if is_open else ""
+
+
+def _choices(told: Page) -> str:
+    """What each token of a text was chosen from."""
+    cards = "\n".join(
+        f'<details class="card"{_open(number == 0)}><summary><b class="name">{escape(one.name)}</b>'
+        f"<span>{escape(_one_line(one.texts[told.shown]))}</span></summary>"
+        f'<div class="scroll" tabindex="0"><ol class="steps">{"".join(map(_token, one.tokens))}</ol></div></details>'
+        for number, one in enumerate(told.strategies)
+    )
+    return (
+        f"<section><h2>Step by step</h2><p>“{escape(told.prompts[told.shown])}”: each token as it was written, its "
+        f"probability under the model, and the likeliest tokens in its place.</p>{cards}</section>"
+    )
+
+
+def _token(one: Token) -> str:
+    rows = "".join(
+        f'<li{" class=taken" if other == one.token else ""} style="--share:{100 * chance:.1f}%">'
+        f"<span>{escape(visible(other))}</span><span>{_percent(chance)}</span></li>"
+        for other, chance in one.top
+    )
+    chosen = f"<div><span>{escape(visible(one.token))}</span><span>{_percent(one.chance)}</span></div>"
+    return f'<li class="step">{chosen}<ol>{rows}</ol></li>'
+
+
+def _percent(chance: float) -> str:
+    return f"{100 * chance:.0f}%" if chance >= 0.0995 else f"{100 * chance:.1f}%"
+
+
+def _tree(told: Page) -> str:
+    if not told.tree:
+        return ""
+    return (
+        f"<section><h2>Beam search</h2><p>“{escape(told.prompts[told.shown])}”: every candidate of every step, best on "
+        "top, with the log-probability of its text so far.</p>"
+        f'<div class="card">{LEGEND}<div class="scroll" tabindex="0">{beam_tree.svg(told.tree)}</div></div></section>'
+    )
