@@ -81,9 +81,7 @@ def test_a_model_that_learns_or_is_listened_to_is_taken_as_it_is():
 @pytest.mark.parametrize(("model_type", "head"), LAYERED)
 def test_eight_bits_generate_alone_what_they_generate_in_a_batch(model_type, head):
     """Inputs are rounded row by row, so neighbours cannot matter."""
-    model = quantised(
-        random_model(model_type, head, {"vocab_size": 41, "max_position_embeddings": 40} | extra(model_type))
-    )
+    model = quantised(random_model(model_type, head, small(model_type)))
     rows = sequences(3, lengths=(5, 11, 2, 8))
     ids, mask = padded_left(rows)
     request = {"max_new_tokens": 8, "eos_token_id": [10**6], "pad_token_id": 0}
