@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .output import Columns, Json, Name, print_json, print_table
+from .output import Columns, Device, Dtype, Json, Name, Quant, print_json, print_table
 
 
 def evaluate(
@@ -15,7 +15,9 @@ def evaluate(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the task.")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="Where to run: cpu, cuda, mps.")] = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    quant: Quant = None,
     json: Json = False,
 ) -> None:
     """Score a model on labelled data.
@@ -26,7 +28,7 @@ def evaluate(
     from glassformer.jobs.recipe import parsed
 
     options: dict[str, Any] = dict(parsed(one) for one in settings or [])
-    pipe = pipeline(task or task_of(name), name, device=device, **options)
+    pipe = pipeline(task or task_of(name), name, device=device, dtype=dtype, quant=quant, **options)
     read = pipe.read(data, columns=dict(parsed(one) for one in columns) if columns else None, **options)
     for line in read.report.lines():
         typer.echo(line, err=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .output import Json, Name, print_json, print_table
+from .output import Device, Dtype, Json, Name, Quant, print_json, print_table
 
 
 class Strategy(StrEnum):
@@ -71,7 +71,9 @@ def generate(
     seed: Annotated[int | None, typer.Option(help="The same seed draws the same text.")] = None,
     condition: Annotated[str | None, typer.Option(help="A kind of text that the model was trained to tell.")] = None,
     file: Annotated[Path | None, typer.Option(help="A prompt on each line.")] = None,
-    device: Annotated[str, typer.Option(help="Where to run: cpu, cuda, mps.")] = "cpu",
+    device: Device = None,
+    dtype: Dtype = None,
+    quant: Quant = None,
     json: Json = False,
 ) -> None:
     """Generate text with a language model, or with an encoder-decoder from a source text.
@@ -104,7 +106,7 @@ def generate(
         "num_return_sequences": n,
     }
     prompts = _prompts(prompt, file)
-    model, tokenizer = gf.load(name, device=device), gf.load_tokenizer(name)
+    model, tokenizer = gf.load(name, device=device, dtype=dtype, quant=quant), gf.load_tokenizer(name)
     if must:
         request["force_words_ids"] = [_spellings(tokenizer, word) for word in must]
     if draft is not None:

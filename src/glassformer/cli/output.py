@@ -9,6 +9,9 @@ import typer
 
 Json = Annotated[bool, typer.Option("--json", help="One json object on stdout, for machines.")]
 Columns = Annotated[list[str] | None, typer.Option(metavar="ROLE=NAME", help="Which column is what: text=review.")]
+Device = Annotated[str | None, typer.Option(help="Where to run: cpu, cuda, mps.")]
+Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16 or float16; by default the folder's own.")]
+Quant = Annotated[str | None, typer.Option(metavar="int8", help="8-bit weights: faster on a CPU, a little less exact.")]
 Name = Annotated[str, typer.Argument(metavar="MODEL", help="A folder, or a name on the hub.")]
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .output import Columns, Name
+from .output import Columns, Device, Dtype, Name, Quant
 
 ANSWERS = ("label", "tags", "answers", "target")  # what is to be predicted is no input
 CHUNK = 1000  # inputs at a time: any file fits, and results come as they are made
@@ -36,7 +36,9 @@ def predict(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option of the pipeline: top_k=3.")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="Where to run: cpu, cuda, mps.")] = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    quant: Quant = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
 ) -> None:
     """Say what a model makes of texts: a class, entities, an answer, a filled mask, a translation.
@@ -46,7 +48,7 @@ def predict(
     from glassformer.jobs.predict import inputs_of, pipeline, task_of
     from glassformer.jobs.recipe import parsed
 
-    pipe = pipeline(task or task_of(name), name, device=device)
+    pipe = pipeline(task or task_of(name), name, device=device, dtype=dtype, quant=quant)
     options: dict[str, Any] = dict(parsed(one) for one in settings or [])
     write = _Writer(Format.jsonl if json else form)
     named = dict(parsed(one) for one in columns) if columns else None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .lines import lines_of
-from .output import Name
+from .output import Device, Dtype, Name, Quant
 
 if TYPE_CHECKING:
     from glassformer.jobs.align import Aligned
@@ -47,7 +47,9 @@ def translate(
     align: Annotated[bool, typer.Option("--align", help="Show which source words each word was made from.")] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Texts at once; it does not change what is written.")] = 32,
     out: Annotated[Path | None, typer.Option(help="Write to this file.")] = None,
-    device: Annotated[str | None, typer.Option(help="Where to run: cpu, cuda, mps.")] = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    quant: Quant = None,
     json: Annotated[bool, typer.Option("--json", help="One json object a line, for machines.")] = False,
 ) -> None:
     """Translate, or turn text to text in any other way that the model has learnt.
@@ -56,7 +58,7 @@ def translate(
     """
     if text is not None and file is not None:
         raise ValueError("give a text or --file, not both")
-    pipe = _pipeline(name, device, align)
+    pipe = _pipeline(name, align, device=device, dtype=dtype, quant=quant)
     settings = {"length_penalty": length_penalty, "max_new_tokens": max_new_tokens, "num_return_sequences": n}
     settings = {key: value for key, value in settings.items() if value is not None}
     settings["num_beams"] = _beams(pipe, num_beams, n)
@@ -79,7 +81,7 @@ def translate(
         typer.echo(speed, err=True)
 
 
-def _pipeline(name: str, device: str | None, align: bool) -> Any:
+def _pipeline(name: str, align: bool, **how: Any) -> Any:
     from glassformer.inspect.crossing import crossing_names
     from glassformer.jobs.predict import head_of, pipeline
     from glassformer.tasks.translation import Translation
@@ -88,7 +90,7 @@ def _pipeline(name: str, device: str | None, align: bool) -> Any:
         what = "a language model, which goes on from a text" if head == "text-generation" else f"a model for {head}"
         better = "glassformer generate" if head == "text-generation" else "glassformer predict"
         raise ValueError(f"{name} is {what}, not an encoder-decoder that translates; use {better}")
-    pipe = pipeline("translation", name, device=device)
+    pipe = pipeline("translation", name, **how)
     if align:
         crossing_names(pipe.model)  # which it must have
     return pipe

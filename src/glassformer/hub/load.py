@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -32,7 +32,7 @@ def load(
     labels: Sequence[str] | int | None = None,
     dtype: torch.dtype | str | None = None,
     device: torch.device | str | None = None,
-    quant: Literal["int8"] | None = None,
+    quant: str | None = None,
     revision: str | None = None,
 ) -> nn.Module:
     """A model from a folder or hub name, in eval mode; its `load_report` says what was read.

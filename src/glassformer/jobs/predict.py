@@ -75,6 +75,8 @@ def pipeline(
     tokenizer: Tokenizer | None = None,
     *,
     device: str | None = None,
+    dtype: str | None = None,
+    quant: str | None = None,
     **options: Any,
 ) -> Pipeline:
     """A pipeline for a task: pipeline("text-classification", "folder-or-hub-name")(["a text", "another"])."""
@@ -87,7 +89,7 @@ def pipeline(
         return Pipeline(model.eval(), cls.for_model(tokenizer, model, **taken(cls, options)))
     if model is None:
         raise ValueError(f'there is no built-in model for {task} yet; name a folder: pipeline("{task}", "folder")')
-    found = load(model, head=_head(cls, model), device=device)
+    found = load(model, head=_head(cls, model), device=device, dtype=dtype, quant=quant)
     report: Any = getattr(found, "load_report", None)
     if report is not None and report.new:
         raise ValueError(f"{model} was not trained for {task}: it has no {report.new[0]}; train it first")
