@@ -30,7 +30,7 @@ class KVCache:
         layers: int, batch: int, heads: int, room: int, width: int, *, keep: Tensor | None, like: Tensor
     ) -> "KVCache":
         """Room for `room` tokens; `keep` (B, T) marks the padding of the prompt."""
-        keys, values = (like.new_zeros(layers, batch, room, heads, width) for _ in range(2))
+        keys, values = (like.new_empty(layers, batch, room, heads, width) for _ in range(2))
         if keep is not None:
             keep = torch.cat([keep, keep.new_ones(batch, room - keep.shape[1])], dim=1)
         return KVCache(keys, values, keep)
@@ -56,7 +56,7 @@ class KVCache:
             changed = (rows != torch.arange(self.rows, device=rows.device)).nonzero()[:, 0]
             x[:, changed, : self.used] = x[:, rows[changed], : self.used]
             return x
-        fresh = x.new_zeros(x.shape[0], len(rows), *x.shape[2:])
+        fresh = x.new_empty(x.shape[0], len(rows), *x.shape[2:])
         fresh[:, :, : self.used] = x[:, rows, : self.used]
         return fresh
 

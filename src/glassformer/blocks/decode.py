@@ -103,4 +103,4 @@ class Decoder(Generic[S]):
         return self.model.hidden_step(ids, state, layers=self.layers)  # type: ignore[no-any-return]
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return self.model.logits(hidden, output=self.output)  # type: ignore[no-any-return]
+        return self.output(hidden)

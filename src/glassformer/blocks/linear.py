@@ -64,6 +64,16 @@ def quantised(model: nn.Module) -> nn.Module:
     return model
 
 
+def with_bias(linear: nn.Module, bias: Tensor) -> nn.Module:
+    """The same layer, and a bias it did not have."""
+    if isinstance(linear, Int8Linear):
+        return Int8Linear(linear.weight, linear.scale, bias)
+    assert type(linear) is nn.Linear
+    made = nn.Linear(1, 1, device="meta")
+    made.weight, made.bias = linear.weight, nn.Parameter(bias, requires_grad=False)
+    return made
+
+
 def supports_int8() -> bool:
     return "fbgemm" in torch.backends.quantized.supported_engines
 

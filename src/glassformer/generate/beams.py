@@ -35,13 +35,16 @@ def beams(model: Stepper[S], job: Job, *, watch: "Callable[[list[Group]], None] 
     groups = [Group.first(job) for _ in range(settings.num_beam_groups)]
     filters, left = job.filters, list[tuple[Tensor, Done]]()
     for number in range(1, job.room + 1):
-        check(logits)
+        logs = logits.float().log_softmax(-1)
+        check(logs[:, :1])  # one NaN makes all of its row so
+        scores = logs.unflatten(0, (len(texts), -1)).chunk(len(groups), dim=1)
         last = number == job.room or job.stop.late
-        scores = logits.float().log_softmax(-1).unflatten(0, (len(texts), -1)).chunk(len(groups), dim=1)
         taken = torch.zeros_like(scores[0][:, 0])  # (B, V): how often the groups before took each word
         for place, own in enumerate(scores):
             live = groups[place].live
-            own = filters(live.ids.flatten(0, 1), (own - settings.diversity_penalty * taken[:, None]).flatten(0, 1))
+            if settings.diversity_penalty:
+                own = own - settings.diversity_penalty * taken[:, None]
+            own = filters(live.ids.flatten(0, 1), own.flatten(0, 1))
             groups[place] = groups[place].go_on(own.view(*live.scores.shape, -1), number, last, job)
             taken = groups[place].count_into(taken, settings)
         if watch is not None:

@@ -15,7 +15,6 @@ from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.cache import KVCache
 from glassformer.blocks.decode import LayerStep
 from glassformer.blocks.embeddings import Embeddings, check_length
-from glassformer.blocks.linear import Project
 from glassformer.blocks.masks import as_keep, real_positions
 from glassformer.blocks.transformer import FeedForward, Layer, Stack, embed_and_run
 
@@ -134,8 +133,8 @@ class Gpt2(nn.Module):
         hidden, state = self.hidden_step(ids, state)
         return self.logits(hidden), state
 
-    def logits(self, hidden: Tensor, output: Project | None = None) -> Tensor:
-        return (output or self.output_layer)(hidden)
+    def logits(self, hidden: Tensor) -> Tensor:
+        return self.output_layer(hidden)  # type: ignore[no-any-return]
 
     def hidden_step(
         self, ids: Tensor, state: KVCache, layers: Sequence[LayerStep] | None = None

@@ -16,7 +16,7 @@ from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.cache import KVCache
 from glassformer.blocks.decode import LayerStep
 from glassformer.blocks.embeddings import Embeddings, OffsetPositions, Sinusoidal, check_length
-from glassformer.blocks.linear import Project
+from glassformer.blocks.linear import with_bias
 from glassformer.blocks.masks import as_keep, causal, positions
 from glassformer.blocks.packing import Causal, Dense
 from glassformer.blocks.state import in_place
@@ -218,8 +218,8 @@ class OutputHead(nn.Module):
             self.output.weight = embedding.weight
         self.register_buffer("bias", torch.zeros(1, vocabulary))
 
-    def forward(self, hidden: Tensor, output: Project | None = None) -> Tensor:
-        return (output or self.output)(hidden) + self.bias
+    def forward(self, hidden: Tensor) -> Tensor:
+        return self.output(hidden) + self.bias  # type: ignore[no-any-return]
 
 
 class Transformer(nn.Module):
@@ -295,9 +295,9 @@ class Transformer(nn.Module):
         hidden, state = self.hidden_step(ids, state)
         return self.logits(hidden), state
 
-    def logits(self, hidden: Tensor, output: Project | None = None) -> Tensor:
+    def logits(self, hidden: Tensor) -> Tensor:
         assert self.head is not None, "stepping needs the text2text-generation head"
-        return self.head(hidden, output)  # type: ignore[no-any-return]
+        return self.head(hidden)  # type: ignore[no-any-return]
 
     def hidden_step(
         self, ids: Tensor, state: DecoderState, layers: Sequence[LayerStep] | None = None
@@ -312,9 +312,10 @@ class Transformer(nn.Module):
         return self.decoder.layers
 
     @property
-    def output_layer(self) -> nn.Linear:
+    def output_layer(self) -> nn.Module:
+        """The output layer with the bias that Marian keeps beside it."""
         assert self.head is not None, "stepping needs the text2text-generation head"
-        return self.head.output
+        return with_bias(self.head.output, self.head.bias[0])
 
     def state_bytes(self, rows: int, length: int, source: tuple[int, int]) -> int:
         config, like = self.config, self.encoder.embeddings.token.weight
