@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .generate.rerank import rerank
     from .hub.load import load, load_tokenizer, save
     from .hub.registry import build
+    from .inspect.recompute import explain
     from .inspect.record import record
     from .jobs.predict import pipeline
     from .jobs.train import train
@@ -27,6 +28,7 @@ _HOME = {
     "load_tokenizer": "hub.load",
     "build": "hub.registry",
     "record": "inspect.record",
+    "explain": "inspect.recompute",
     "generate": "generate.api",
     "stream": "generate.api",
     "fill_mask": "generate.fill",
@@ -38,6 +40,7 @@ _HOME = {
 __all__ = [
     "__version__",
     "build",
+    "explain",
     "fill_mask",
     "generate",
     "infill",

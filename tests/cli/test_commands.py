@@ -13,20 +13,6 @@ from glassformer.text.train import train
 
 
 @pytest.fixture
-def glassformer(monkeypatch, capsys):
-    """Run the command line in this process: (exit code, stdout, stderr)."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["glassformer", *map(str, words)])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        out, err = capsys.readouterr()
-        return caught.value.code or 0, out, err
-
-    return run
-
-
-@pytest.fixture
 def folder(tmp_path):
     return gf.save(random_model("bert", "fill-mask", SMALL_BERT), tmp_path / "model")
 

@@ -1,29 +1,12 @@
 """What the tests of jobs share: the command line, and a run folder of every task."""
 
-import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 import glassformer as gf
-from glassformer.cli.main import main
 from tasks.cases import WHERE, recipe_of
-
-
-@pytest.fixture
-def glassformer(monkeypatch, capsys):
-    """Run the command line in this process: (exit code, stdout, stderr)."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["glassformer", *map(str, words)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            main()
-        out, err = capsys.readouterr()
-        return caught.value.code or 0, out, err
-
-    return run
 
 
 @pytest.fixture(scope="session")
