@@ -1,5 +1,6 @@
 """Small models and inputs that the tests of looking inside share."""
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -12,7 +13,12 @@ from glassformer.inspect.laws import is_encoder_decoder, pad, some_target
 
 def small(model_type: str, head: str | None, **more: Any) -> nn.Module:
     """The plainest model of a family."""
-    return random_model(model_type, head, find(settings_of(model_type), lambda _: True) | more)
+    return random_model(model_type, head, plainest(model_type) | more)
+
+
+@cache
+def plainest(model_type: str) -> dict[str, Any]:
+    return find(settings_of(model_type), lambda _: True)
 
 
 def inputs_of(model: nn.Module, *, lengths: tuple[int, ...] = (5, 7, 2), side: str = "right", seed: int = 0) -> Any:

@@ -109,7 +109,7 @@ def one_head(number: int, width: int) -> Formula:
     """A projection, of which a head has its own rows."""
     part = slice(number * width, (number + 1) * width)
     return Formula(
-        "x Wₕᵀ + bₕ", r"x W_h^\top + b_h", lambda x, weight, *bias: sum((b[part] for b in bias), x @ weight[part].mT)
+        "x W_hᵀ + b_h", r"x W_h^\top + b_h", lambda x, weight, *bias: sum((b[part] for b in bias), x @ weight[part].mT)
     )
 
 
@@ -160,7 +160,8 @@ def gate(symbol: str, row: int, width: int, squash: Callable[[Tensor], Tensor], 
     def compute(x: Tensor, h: Tensor, w: Tensor, b: Tensor, u: Tensor, c: Tensor) -> Tensor:
         return squash(x @ w[part].mT + b[part] + h @ u[part].mT + c[part])
 
-    text = f"{called}(x W{symbol}ᵀ + b{symbol} + h U{symbol}ᵀ + c{symbol})"
+    at = f"_{symbol}" if symbol else ""
+    text = f"{called}(x W{at}ᵀ + b{at} + h U{at}ᵀ + c{at})"
     return Formula(text, _latex_gate(symbol, called), compute)
 
 
@@ -178,7 +179,7 @@ def gru_candidate(width: int) -> Formula:
         return (x @ w.mT + b + r * (h @ u.mT + c)).tanh()
 
     return Formula(
-        "tanh(x Wₙᵀ + bₙ + r · (h Uₙᵀ + cₙ))",
+        "tanh(x W_nᵀ + b_n + r · (h U_nᵀ + c_n))",
         r"\tanh\left(x W_n^\top + b_n + r \odot (h U_n^\top + c_n)\right)",
         compute,
     )

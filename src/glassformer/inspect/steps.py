@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .formulas import LINEAR, Formula, as_float64, norm
-from .record import _plain, record
+from .record import modules_of, plain, record
 
 Values = dict[str, Tensor]
 
@@ -54,13 +54,6 @@ def listen(model: nn.Module, inputs: Mapping[str, Any]) -> tuple[Calls, dict[str
     return calls, outputs._asdict()
 
 
-def modules_of(model: nn.Module) -> dict[str, nn.Module]:
-    """Every module below the model, by the name it has without a compiler."""
-    found = {_plain(name): part for name, part in model.named_modules(remove_duplicate=False)}
-    found.pop("", None)
-    return found
-
-
 class Walk:
     """A list of steps in the making. Adding one gives its name back, for the next to be made from."""
 
@@ -70,7 +63,7 @@ class Walk:
         self.steps: list[Step] = []
         self.given: Values = {}
         for tensors in (model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False)):
-            self.given |= {_plain(name): tensor.detach().cpu() for name, tensor in tensors}
+            self.given |= {plain(name): tensor.detach().cpu() for name, tensor in tensors}
 
     def give(self, name: str, value: Tensor) -> str:
         """Something that no formula makes: ids, masks, a state of zeros."""
@@ -132,6 +125,6 @@ def at(values: Values, name: str) -> Tensor:
 def unused(walk: Walk, model: nn.Module) -> Iterator[str]:
     """Weights that no step was made from, so that nothing is passed over in silence."""
     used = {name for step in walk.steps for name in step.operands.values()}
-    tensors = {_plain(name): tensor for name, tensor in model.named_parameters(remove_duplicate=False)}
+    tensors = {plain(name): tensor for name, tensor in model.named_parameters(remove_duplicate=False)}
     places = {tensors[name].data_ptr() for name in used if name in tensors}
     yield from (name for name, tensor in tensors.items() if tensor.data_ptr() not in places)
