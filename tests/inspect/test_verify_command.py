@@ -52,11 +52,12 @@ EXPECTED = {
 @pytest.mark.parametrize("kind", EXPECTED)
 def test_every_kind_of_model_has_its_rows(glassformer, folder, kind):
     where = folder(kind)
-    code, out, err = glassformer("verify", where, "the cat sat.", "--pair", "a dog ran")
+    second = "--target" if kind in ("seq2seq", "transformer") else "--pair"
+    code, out, err = glassformer("verify", where, "the cat sat.", second, "a dog ran")
     assert (code, err) == (0, "")
     shown = {line.split()[0]: line for line in out.splitlines() if line.rstrip().endswith("holds")}
     assert set(EXPECTED[kind]) <= set(shown)
-    code, out, _ = glassformer("verify", where, "the cat sat.", "--pair", "a dog ran", "--json")
+    code, out, _ = glassformer("verify", where, "the cat sat.", second, "a dog ran", "--json")
     report = json.loads(out)
     assert code == 0
     assert report["holds"]
@@ -119,11 +120,35 @@ def test_wrong_input_is_told_in_one_line(glassformer, folder):
         (("the cat", "--step", "layers.1.attention.head.2", "--cell", "x"), "--cell 'x' must be a query and a key"),
         (("the cat", "--step", "layers.1.attention.head.2", "--cell", "99,0"), "the cell 99,0 is outside"),
         (("--layer", 1), "--layer is for one text"),
+        (("the cat", "--target", "a dog"), "--target is not for this model; leave it out, or use --pair"),
     ):
         code, _, err = glassformer("verify", where, *words)
         assert code == 1
         assert reason in err
         assert err.count("\n") == 1
+
+
+def test_a_folder_without_a_tokenizer_reads_ids(glassformer, tmp_path):
+    where = gf.save(
+        random_model("glassformer-seq2seq", "text2text-generation", KINDS["seq2seq"][2] | {"vocab_size": 20}), tmp_path
+    )
+    code, out, _ = glassformer("verify", where, "5 17 3", "--target", "4 6", "--json")
+    report = json.loads(out)
+    assert code == 0
+    assert (report["tokens"], report["target"]) == (["5", "17", "3"], ["2", "4"])
+    for text, reason in (("a cat", "has no tokenizer: give ids, such as '5 17 3'"), ("5 20", "the id 20 is outside")):
+        code, _, err = glassformer("verify", where, text)
+        assert code == 1
+        assert reason in err
+
+
+@pytest.mark.parametrize(("name", "text"), [("gpt-nano-sort", "0 2 1"), ("bart-g2p-en-us", "10 20 30")])
+def test_real_weights(glassformer, data, name, text):
+    code, out, _ = glassformer("verify", data.parent / "weights" / name, text, "--json")
+    report = json.loads(out)
+    assert code == 0
+    assert report["holds"]
+    assert max(row["error"] for row in report["steps"] if row["error"] is not None) < 1e-5
 
 
 def test_a_faulty_module_is_a_breach(glassformer, folder, monkeypatch):

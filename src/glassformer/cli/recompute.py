@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from .output import print_json, print_table
-from .typed import Typed, typed
+from .typed import Asked, Typed, typed
 
 if TYPE_CHECKING:
     from glassformer.inspect.recompute import Explanation, Recomputed, Row
@@ -18,17 +18,17 @@ NUMBERS = 8  # shown of a long operand
 def verify_text(
     name: str,
     model: Any,
-    texts: tuple[str, str | None, str | None],
+    texts: Asked,
     *,
     chosen: tuple[int | None, int | None, bool],
     step: tuple[str | None, str | None],
     tolerance: float,
     json: bool,
 ) -> None:
-    """`texts`: text, pair and label; `chosen`: layer, head, and all rows or not; `step`: its name and cell."""
+    """`chosen`: layer, head, and whether all rows are shown; `step`: its name and cell."""
     from glassformer.inspect.recompute import folded, recompute
 
-    asked = typed(name, model, *texts)
+    asked = typed(name, model, texts)
     found = recompute(model, asked.inputs)
     if step[0] is not None:
         _show_step(name, found, asked, step[0], step[1], json)

@@ -6,6 +6,7 @@ import typer
 
 from .output import Json, Name, print_json, print_table
 from .recompute import verify_text
+from .typed import Asked
 
 if TYPE_CHECKING:
     from torch import nn
@@ -20,8 +21,11 @@ TEXTS = (
 
 def verify(
     name: Name,
-    text: Annotated[str | None, typer.Argument(help="Recompute the forward pass of this text.")] = None,
-    pair: Annotated[str | None, typer.Option(help="A second text; of an encoder-decoder, the target.")] = None,
+    text: Annotated[
+        str | None, typer.Argument(help="Recompute the forward pass of this text; without a tokenizer, of ids.")
+    ] = None,
+    pair: Annotated[str | None, typer.Option(help="A second text, for models that read two.")] = None,
+    target: Annotated[str | None, typer.Option(help="What an encoder-decoder writes; else its own choice.")] = None,
     label: Annotated[str | None, typer.Option(help="For a loss: a class, the masked word, or an answer's 5,7.")] = None,
     layer: Annotated[int | None, typer.Option(help="Only the steps of this layer.")] = None,
     head: Annotated[int | None, typer.Option(help="Only the steps of this head, one by one.")] = None,
@@ -45,7 +49,15 @@ def verify(
 
     torch.backends.cudnn.allow_tf32 = False  # float32 means float32, in recurrent kernels too
     if text is None:
-        given = {"pair": pair, "label": label, "layer": layer, "head": head, "step": step, "cell": cell}
+        given: dict[str, Any] = {
+            "pair": pair,
+            "target": target,
+            "label": label,
+            "layer": layer,
+            "head": head,
+            "step": step,
+            "cell": cell,
+        }
         given["full"] = full or None
         if wrong := [option for option, value in given.items() if value is not None]:
             raise ValueError(f'--{wrong[0]} is for one text: glassformer verify {name} "a text" --{wrong[0]} …')
@@ -54,7 +66,9 @@ def verify(
         _verify_laws(name, model, tolerance, json)
         return
     chosen = (layer, head, full)
-    verify_text(name, model, (text, pair, label), chosen=chosen, step=(step, cell), tolerance=tolerance, json=json)
+    verify_text(
+        name, model, Asked(text, pair, target, label), chosen=chosen, step=(step, cell), tolerance=tolerance, json=json
+    )
 
 
 def _verify_laws(name: str, model: "nn.Module", tolerance: float, json: bool) -> None:
