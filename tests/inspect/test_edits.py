@@ -103,6 +103,16 @@ def test_a_position_is_replaced(bert):
     assert_close(seen["layers.0"][:, 1], value.expand(3, 12))
 
 
+def test_a_layer_is_replaced(bert):
+    inputs = inputs_of(bert)
+    value = torch.randn(3, 7, 12, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad(), gf.record(bert, "layers.*", edit=edits.layer("layers.0", value)) as seen:
+        bert(**inputs)
+    assert_close(seen["layers.0"], value, atol=0, rtol=0)
+    with torch.no_grad():
+        assert_close(seen["layers.1.attention.query"], bert.layers[1].attention.query(value))
+
+
 def test_a_patched_layer_gives_the_other_run(bert):
     """Post-norm layers pass on all they know, so what follows a patched layer is the other run's."""
     one, other = inputs_of(bert, lengths=(6,), seed=1), inputs_of(bert, lengths=(6,), seed=2)

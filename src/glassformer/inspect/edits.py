@@ -32,8 +32,13 @@ def neuron(where: str, number: int, to: To = "zero", *, keep: Tensor | None = No
 
 
 def layer(name: str, to: To = "zero", *, keep: Tensor | None = None) -> Edits:
-    """What a layer adds to the stream that passes it: its attention's and its feed-forward's share."""
+    """What a layer adds to the stream that passes it: its attentions' and its feed-forward's share.
+
+    A tensor takes the place of all that the layer gives.
+    """
     change = _at((...,), to, keep)
+    if isinstance(to, Tensor):
+        return {name: change}
     return {f"{name}.*attention": change, f"{name}.feed_forward": change}  # cross-attention as well
 
 
