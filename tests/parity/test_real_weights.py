@@ -11,6 +11,7 @@ from scipy.stats import spearmanr
 from torch.testing import assert_close
 
 import glassformer as gf
+from glassformer.inspect.recompute import recompute
 
 transformers.logging.set_verbosity_error()
 TEXTS = [
@@ -106,3 +107,13 @@ def test_a_bart_that_spells_sounds(weights):
             found.append(int(token))
     assert found == expected
     assert "".join(spelled["phoneme_chars"][number] for number in found).strip("_") == "hˈɛlO"
+
+
+@pytest.mark.parametrize(("name", "target"), [("gpt-nano-sort", None), ("bart-g2p-en-us", [[2, 11, 12, 13]])])
+def test_every_step_of_real_weights_is_the_textbooks(weights, name, target):
+    inputs = {"input_ids": torch.tensor([[0, 2, 1, 1, 0]])}
+    if target is not None:
+        inputs["decoder_input_ids"] = torch.tensor(target)
+    rows = recompute(gf.load(weights / name), inputs).rows()
+    assert len(rows) > 50
+    assert max(row.error for row in rows if row.error is not None) < 1e-5

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from . import compare, doctor, evaluate, generate, models, predict, show, tokenizer, train, translate, verify
+from . import compare, doctor, evaluate, generate, heads, models, predict, show, tokenizer, train, translate, verify
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -22,6 +22,7 @@ app.command("generate")(generate.generate)
 app.command("translate")(translate.translate)
 app.command("show")(show.show)
 app.command("verify")(verify.verify)
+app.command("heads")(heads.heads)
 app.command("models")(models.models)
 app.command("doctor")(doctor.doctor)
 

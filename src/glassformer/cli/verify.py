@@ -1,10 +1,12 @@
-"""`glassformer verify`: the laws, on the user's own model."""
+"""`glassformer verify`: the laws, on the user's own model; or, with a text, every step of its forward pass."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .output import Json, Name, print_json, print_table
+from .recompute import verify_text
+from .typed import Asked
 
 if TYPE_CHECKING:
     from torch import nn
@@ -19,6 +21,17 @@ TEXTS = (
 
 def verify(
     name: Name,
+    text: Annotated[
+        str | None, typer.Argument(help="Recompute the forward pass of this text; without a tokenizer, of ids.")
+    ] = None,
+    pair: Annotated[str | None, typer.Option(help="A second text, for models that read two.")] = None,
+    target: Annotated[str | None, typer.Option(help="What an encoder-decoder writes; else its own choice.")] = None,
+    label: Annotated[str | None, typer.Option(help="For a loss: a class, the masked word, or an answer's 5,7.")] = None,
+    layer: Annotated[int | None, typer.Option(help="Only the steps of this layer.")] = None,
+    head: Annotated[int | None, typer.Option(help="Only the steps of this head, one by one.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="A row for every head and every time step.")] = False,
+    step: Annotated[str | None, typer.Option(help="The operands of one step, e.g. layers.3.attention.head.5.")] = None,
+    cell: Annotated[str | None, typer.Option(help="Of a head: query and key position, e.g. 4,2.")] = None,
     tolerance: Annotated[float, typer.Option(help="The largest error that passes.")] = 1e-4,
     device: Annotated[str, typer.Option(help="Where to run: cpu, cuda, mps.")] = "cpu",
     json: Json = False,
@@ -26,17 +39,43 @@ def verify(
     """Check the laws that apply to a model, on texts through its own tokenizer, in float32.
 
     Where `transformers` is installed and knows the model, its outputs are compared too. Exit code 1 on a breach.
+    With a text, every step of its forward pass is recomputed from the weights in float64 and compared.
 
-    Example: glassformer verify ./my-model
+    Example: glassformer verify ./my-model "A cat sat." --step layers.0.attention.head.2
     """
     import torch
-    from rich.progress import Progress
 
     import glassformer as gf
-    from glassformer.inspect.laws import LAWS
 
     torch.backends.cudnn.allow_tf32 = False  # float32 means float32, in recurrent kernels too
+    if text is None:
+        given: dict[str, Any] = {
+            "pair": pair,
+            "target": target,
+            "label": label,
+            "layer": layer,
+            "head": head,
+            "step": step,
+            "cell": cell,
+        }
+        given["full"] = full or None
+        if wrong := [option for option, value in given.items() if value is not None]:
+            raise ValueError(f'--{wrong[0]} is for one text: glassformer verify {name} "a text" --{wrong[0]} …')
     model = gf.load(name, dtype="float32", device=device)
+    if text is None:
+        _verify_laws(name, model, tolerance, json)
+        return
+    chosen = (layer, head, full)
+    verify_text(
+        name, model, Asked(text, pair, target, label), chosen=chosen, step=(step, cell), tolerance=tolerance, json=json
+    )
+
+
+def _verify_laws(name: str, model: "nn.Module", tolerance: float, json: bool) -> None:
+    from rich.progress import Progress
+
+    from glassformer.inspect.laws import LAWS
+
     sequences, spoken = _sequences(name, model)
     checks: dict[str, Any] = {law.name: law.check for law in LAWS if law.applies(model)}
     checks["saved and loaded again"] = _round_trip

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,35 +13,59 @@ from torch import Tensor, nn
 
 from glassformer.blocks.point import StepPoint
 
+from .borders import Borders, Later
+from .export import save_tensors
+
 Edit = Callable[[Tensor], Tensor]
 
 
 class Seen(Mapping[str, Tensor]):
-    """What was recorded, by module name. A second call of the model starts afresh: the last call is kept."""
+    """What was recorded, by module name. A second call of the model starts afresh, unless every call is kept."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        """`names` are those of all the model's modules."""
+    def __init__(self, names: Sequence[str], *, every_call: bool = False, budget: int | None = None) -> None:
+        """`names` are those of all the model's modules; `budget` is in bytes."""
         self._names = names
-        self._values: dict[str, Tensor] = {}
-        self._steps: dict[str, list[Tensor]] = {}
-        self._reversed: set[str] = set()
+        self._every_call = every_call
+        self._budget = self._room = budget
+        self._found: dict[str, list[Tensor | Later]] = {}
+        self._loops: dict[
+            str, bool
+        ] = {}  # which of them fire once a step, and whether from the last token to the first
 
     def __getitem__(self, name: str) -> Tensor:
-        if name in self._steps:  # joined along time, in reading order
-            steps = torch.stack(self._steps[name], dim=1)
-            return steps.flip(1) if name in self._reversed else steps
-        try:
-            return self._values[name]
-        except KeyError:
+        if name in self._loops and not self._every_call:  # joined along time, in reading order
+            steps = torch.stack(self.calls(name), dim=1)
+            return steps.flip(1) if self._loops[name] else steps
+        return self.calls(name)[-1]
+
+    def calls(self, name: str) -> list[Tensor]:
+        """Every value kept under a name, in the order of computation: of a time loop, one a step."""
+        if name not in self._found:
             near = get_close_matches(name, list(self), n=3, cutoff=0.4)
-            raise KeyError(f"{name!r} was not recorded; near it: {', '.join(near) or 'nothing'}") from None
+            raise KeyError(f"{name!r} was not recorded; near it: {', '.join(near) or 'nothing'}")
+        return [value if isinstance(value, Tensor) else value.recomputed() for value in self._found[name]]
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._values
-        yield from self._steps
+        return iter(self._found)
 
     def __len__(self) -> int:
-        return len(self._values) + len(self._steps)
+        return len(self._found)
+
+    @property
+    def recomputed(self) -> list[str]:
+        """Names of which something did not fit into the budget, and is computed again whenever it is asked for."""
+        return [name for name, values in self._found.items() if any(isinstance(one, Later) for one in values)]
+
+    def save(self, path: str | Path) -> None:
+        """All values in one .npz or .safetensors file; where every call was kept, as name/0, name/1 and so on."""
+        save_tensors(path, dict(self._named()))
+
+    def _named(self) -> Iterator[tuple[str, Tensor]]:
+        for name in self:
+            if self._every_call:
+                yield from ((f"{name}/{number}", value) for number, value in enumerate(self.calls(name)))
+            else:
+                yield name, self[name]
 
     @property
     def hidden_states(self) -> list[Tensor]:
@@ -65,48 +90,74 @@ class Seen(Mapping[str, Tensor]):
         return [self[name] for name in self if name.endswith("attention.pattern")]
 
     def _clear(self) -> None:
-        self._values.clear()
-        self._steps.clear()
+        if not self._every_call:
+            self._found.clear()
+            self._room = self._budget
 
-    def _keep(self, name: str, module: nn.Module, value: Tensor) -> None:
+    def _keep(self, name: str, module: nn.Module, value: Tensor, again: Callable[[], Later] | None) -> None:
+        kept: Tensor | Later = value
+        if again is not None and self._room is not None:
+            later = again()  # counts this value, kept or not
+            if value.nbytes <= self._room:
+                self._room -= value.nbytes
+            else:
+                kept = later
         if isinstance(module, StepPoint):
-            self._steps.setdefault(name, []).append(value)
-            if module.reverse:
-                self._reversed.add(name)
+            self._loops[name] = module.reverse
+        if name in self._loops or self._every_call:
+            self._found.setdefault(name, []).append(kept)
         else:
-            self._values[name] = value
+            self._found[name] = [kept]
 
 
 @contextmanager
 def record(
-    model: nn.Module, patterns: str | Iterable[str] = (), *, edit: Mapping[str, Edit] | None = None
+    model: nn.Module,
+    patterns: str | Iterable[str] = (),
+    *,
+    edit: Mapping[str, Edit] | None = None,
+    every_call: bool = False,
+    budget: int | None = None,
 ) -> Iterator[Seen]:
     """Within the block, keep what every module whose name fits a pattern gives (`*` spans dots).
 
     `edit` maps names or patterns to functions; what a function returns takes the place of the value
-    for all that follows. A compiled model runs eagerly inside the block, because hooks added after
-    compilation would silently not fire.
+    for all that follows. `every_call` keeps what every call gave, as a generation makes many: see Seen.calls.
+    `budget` is a number of bytes: what does not fit is computed again when it is asked for, from what entered
+    its layer. A compiled model runs eagerly inside the block, because hooks added after compilation would
+    silently not fire.
     """
     wanted = [patterns] if isinstance(patterns, str) else list(patterns)
     edits = dict(edit or {})
-    modules = {_plain(name): part for name, part in model.named_modules(remove_duplicate=False)}
-    modules.pop("", None)
+    if edits and budget is not None:
+        raise ValueError("an edited run cannot be computed again; leave the budget or the edits out")
+    modules = modules_of(model)
     _require_matches(list(modules), [*wanted, *edits])
-    seen = Seen(list(modules))
+    seen = Seen(list(modules), every_call=every_call, budget=budget)
     with ExitStack() as stack:
         if "torch._dynamo" in sys.modules:  # else nothing can have been compiled, and importing it takes a second
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.callback(model.register_forward_pre_hook(lambda *_: seen._clear()).remove)
+        listened = [name for name in modules if any(fnmatchcase(name, pattern) for pattern in wanted)]
+        borders = Borders(modules, listened if budget is not None else [], stack)
         for name, part in modules.items():
             for pattern, change in edits.items():
                 if fnmatchcase(name, pattern):
                     stack.callback(part.register_forward_hook(_editing(name, change)).remove)
-            if any(fnmatchcase(name, pattern) for pattern in wanted):
-                stack.callback(part.register_forward_hook(_keeping(name, seen)).remove)
+        for name in listened:
+            hook = _keeping(name, seen, borders.later(name))
+            stack.callback(modules[name].register_forward_hook(hook).remove)
         yield seen
 
 
-def _plain(name: str) -> str:
+def modules_of(model: nn.Module) -> dict[str, nn.Module]:
+    """Every module below the model, by the name it has without a compiler."""
+    found = {plain(name): part for name, part in model.named_modules(remove_duplicate=False)}
+    found.pop("", None)
+    return found
+
+
+def plain(name: str) -> str:
     """The module's name without what torch.compile wraps around it."""
     return ".".join(part for part in name.split(".") if part != "_orig_mod")
 
@@ -121,10 +172,10 @@ def _require_matches(names: list[str], patterns: list[str]) -> None:
             )
 
 
-def _keeping(name: str, seen: Seen) -> Callable[[nn.Module, Any, Any], None]:
+def _keeping(name: str, seen: Seen, again: Callable[[], Later] | None) -> Callable[[nn.Module, Any, Any], None]:
     def hook(module: nn.Module, _: Any, output: Any) -> None:
         if isinstance(output, Tensor):  # a block that returns several values has its parts recorded instead
-            seen._keep(name, module, output)
+            seen._keep(name, module, output, again)
 
     return hook
 

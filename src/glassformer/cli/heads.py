@@ -1,0 +1,77 @@
+"""`glassformer heads`: what every attention head is worth on a data file, how many can go, and what each looks at."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .output import Columns, Json, Name, print_json, print_table
+
+if TYPE_CHECKING:
+    from glassformer.inspect.heads import Cut, Head
+
+LOOKS = ("entropy", "distance", "previous", "next", "first", "sink", "induction")
+
+
+def heads(
+    name: Name,
+    data: Annotated[list[str], typer.Option(metavar="FILE", help="Files, globs, - for stdin, or microworld.")],
+    task: Annotated[str | None, typer.Option(help="The task; by default what the model's head is for.")] = None,
+    columns: Columns = None,
+    limit: Annotated[int, typer.Option(help="Examples read; every head costs one reading of them.", min=1)] = 200,
+    device: Annotated[str | None, typer.Option(help="Where to run: cpu, cuda, mps.")] = None,
+    json: Json = False,
+) -> None:
+    """Put out every attention head by itself, and then more and more of them, and tell how the loss rises.
+
+    Example: glassformer heads runs/reviews --data test.csv
+    """
+    from glassformer.jobs.heads import measure
+    from glassformer.jobs.predict import pipeline, task_of
+    from glassformer.jobs.recipe import parsed
+
+    pipe = pipeline(task or task_of(name), name, device=device)
+    read = pipe.read(data, columns=dict(parsed(one) for one in columns) if columns else None)
+    for line in read.report.lines():
+        typer.echo(line, err=True)
+    found = measure(pipe, read.examples, limit=limit)
+    looks = {(one.attention, one.number): one for one in found.looks}
+    if json:
+        rows = [{**vars(head), **_looks(looks[head.attention, head.number])} for head in found.heads]
+        cuts = [vars(cut) for cut in found.cuts]
+        print_json({"model": name, "examples": found.examples, "loss": found.loss, "heads": rows, "pruning": cuts})
+        return
+    typer.echo(f"{name}: loss {found.loss:.4f} on {found.examples} examples\n")
+    known = [look for look in LOOKS if any(look in _looks(one) for one in found.looks)]
+    print_table(
+        ("head", "Δ loss", *known),
+        [
+            (
+                f"{head.attention}.head.{head.number}",
+                f"{head.delta:+.5f}",
+                *(_number(_looks(looks[head.attention, head.number]).get(look)) for look in known),
+            )
+            for head in reversed(found.heads)
+        ],
+    )
+    _print_cuts(found.cuts, found.loss, found.heads)
+
+
+def _looks(one: Any) -> dict[str, float]:
+    """What could be measured: a look across has no distance, and only a reader from left to right induces."""
+    return {look: value for look in LOOKS if (value := getattr(one, look)) is not None and value == value}
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _print_cuts(cuts: "list[Cut]", base: float, ranked: "list[Head]") -> None:
+    """The pruning report: how far one can go."""
+    typer.echo("\nwithout the least important heads, all at once:")
+    print_table(
+        ("heads out", "of", "parameters", "loss", "Δ loss"),
+        [(cut.heads, len(ranked), f"{cut.parameters:,}", f"{cut.loss:.4f}", f"{cut.loss - base:+.4f}") for cut in cuts],
+    )
+    for share in (0.01, 0.05):
+        best = max((cut for cut in cuts if cut.loss <= base * (1 + share)), key=lambda cut: cut.heads, default=cuts[0])
+        typer.echo(f"{best.heads} of {len(ranked)} heads can go for at most {share:.0%} more loss, as measured")

@@ -1,0 +1,320 @@
+"""A forward pass from scratch: equal for every family, whatever its config; and a fault is found, and where it is."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.testing import assert_close
+
+import glassformer as gf
+from families import CASES, SMALL_BERT, SMALL_GPT, random_model, settings_of
+from glassformer.blocks.packing import Causal, Dense, Packed
+from glassformer.blocks.recurrent import LstmGates
+from glassformer.inspect.recompute import explained, folded, recompute
+from inspect_cases import hooked, inputs_of, small
+
+WITHIN = 1e-5
+
+
+def verdicts(found):
+    return {row.name: row.verdict for row in found.rows(WITHIN)}
+
+
+def worst(found):
+    return max(row.error for row in found.rows() if row.error is not None)
+
+
+@pytest.mark.parametrize(("model_type", "head"), CASES)
+@settings(max_examples=5)
+@given(data=st.data())
+def test_every_family_equals_the_textbook(model_type, head, data):
+    model = random_model(model_type, head, data.draw(settings_of(model_type)), data.draw(st.integers(0, 3)))
+    inputs = inputs_of(model, side=data.draw(st.sampled_from(["left", "right"])), seed=data.draw(st.integers(0, 3)))
+    found = recompute(model, inputs)
+    assert worst(found) <= WITHIN, [row for row in found.rows(WITHIN) if row.verdict not in ("holds", "-")]
+    assert set(model(**inputs)._asdict()) <= set(found.names)
+    idle = {"head.bias", "head.words.bias"}  # an untied BERT names its output bias twice, and uses one of them
+    assert set(found.unused) <= idle
+    assert not hooked(model)
+
+
+@pytest.mark.parametrize("lengths", [(6,), (4, 4), (1, 3)])
+@pytest.mark.parametrize(
+    "model_type", ["bert", "gpt2", "glassformer-transformer", "glassformer-rnn", "glassformer-seq2seq"]
+)
+def test_alone_without_padding_and_one_token_long(model_type, lengths):
+    head = next(head for name, head in CASES if name == model_type and head)
+    model = small(model_type, head)
+    assert worst(recompute(model, inputs_of(model, lengths=lengths))) <= WITHIN
+
+
+@pytest.mark.parametrize("model_type", ["bert", "gpt2", "distilbert", "marian", "bart"])
+def test_patterns_from_scratch_are_those_of_transformers(model_type, tmp_path):
+    head = "text-generation" if model_type == "gpt2" else None
+    model = small(model_type, head)
+    folder = gf.save(model, tmp_path)
+    transformers.logging.disable_progress_bar()
+    peer_class = getattr(transformers, type_name(model_type, head))
+    peer = peer_class.from_pretrained(folder, attn_implementation="eager").eval()
+    inputs = inputs_of(model, lengths=(6, 6))
+    with torch.no_grad():
+        theirs = peer(**inputs, output_attentions=True, output_hidden_states=True)
+    found = recompute(model, inputs)
+    stacks = {"layers.*.attention": "attentions"}
+    if model_type in ("marian", "bart"):
+        stacks = {
+            "encoder.layers.*.attention": "encoder_attentions",
+            "decoder.layers.*.attention": "decoder_attentions",
+            "decoder.layers.*.cross_attention": "cross_attentions",
+        }
+    for stack, field in stacks.items():
+        for layer, patterns in enumerate(theirs[field]):
+            for number in range(patterns.shape[1]):
+                name = f"{stack.replace('*', str(layer))}.head.{number}.pattern"
+                assert_close(found.scratch[name].float(), patterns[:, number], atol=1e-5, rtol=1e-5)
+    hidden = theirs["encoder_last_hidden_state" if "encoder_attentions" in theirs else "hidden_states"]
+    last = hidden if isinstance(hidden, torch.Tensor) else hidden[-1]
+    ours = "encoder_last_hidden_state" if isinstance(hidden, torch.Tensor) else "last_hidden_state"
+    ours = ours if ours in found.names else "final_norm"
+    assert_close(found.scratch[ours].float(), last, atol=1e-5, rtol=1e-5)
+
+
+def type_name(model_type, head):
+    from glassformer.hub.registry import ARCHITECTURES
+
+    return ARCHITECTURES[model_type].heads[head].hf_class
+
+
+def by_hand(kind, kernel, x):
+    """One row of text through one layer of torch's weights: every gate of every step."""
+    w, u, b, c = kernel.weight_ih_l0, kernel.weight_hh_l0, kernel.bias_ih_l0, kernel.bias_hh_l0
+    hidden = cell = torch.zeros(1, kernel.hidden_size)
+    for token in x:
+        given, recalled = F.linear(token[None], w, b), F.linear(hidden, u, c)
+        if kind == "gru":
+            (rx, zx, nx), (rh, zh, nh) = given.chunk(3, -1), recalled.chunk(3, -1)
+            r, z = torch.sigmoid(rx + rh), torch.sigmoid(zx + zh)
+            n = torch.tanh(nx + r * nh)
+            hidden = (1 - z) * n + z * hidden
+            yield {"reset": r, "update": z, "candidate": n, "hidden": hidden}
+        else:
+            i, f, g, o = (given + recalled).chunk(4, -1)
+            i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+            cell = f * cell + i * g
+            hidden = o * cell.tanh()
+            yield {"input": i, "forget": f, "candidate": g, "output": o, "cell": cell, "hidden": hidden}
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_every_gate_of_every_step_is_that_of_torch(kind):
+    model = small("glassformer-rnn", "text-generation", kind=kind, num_layers=1)
+    inputs = inputs_of(model, lengths=(6,))
+    found, kernel = recompute(model, inputs), model.recurrent.kernel
+    with torch.no_grad():
+        x = model.embeddings.token(inputs["input_ids"])[0]
+        steps = list(by_hand(kind, kernel, x))
+        own = kernel(x[None])[0][0]
+    assert len(steps) == 6
+    for time, gates in enumerate(steps):
+        for gate, value in gates.items():
+            name = f"recurrent.layers.0.left_to_right.{gate}.step.{time}"
+            assert_close(found.scratch[name].float(), value, atol=1e-6, rtol=1e-5)
+            assert_close(found.step(name).seen, value, atol=1e-6, rtol=1e-5)
+        assert_close(gates["hidden"][0], own[time], atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("how", ["wrapper", "in place"])
+def test_compiled_models(how):
+    model = random_model("bert", "fill-mask", SMALL_BERT)
+    asked = torch.compile(model, backend="eager") if how == "wrapper" else model
+    if how == "in place":
+        model.compile(backend="eager")
+    assert worst(recompute(asked, inputs_of(model))) <= WITHIN
+    assert not hooked(model)
+
+
+# Faults.
+
+
+def break_pooler(model, monkeypatch):
+    monkeypatch.setattr(model.pooler, "forward", lambda first: torch.relu(model.pooler.dense(first)))
+
+
+def break_residual(model, monkeypatch):
+    layer = model.layers[0]
+    monkeypatch.setattr(layer, "around", lambda norm, block, x: norm(0.999 * x + block(x)))
+
+
+def break_norm(model, monkeypatch):
+    norm = model.layers[0].attention_norm
+    monkeypatch.setattr(norm, "forward", lambda x: F.layer_norm(x, x.shape[-1:], norm.weight, norm.bias, eps=0.01))
+
+
+def break_output(model, monkeypatch):
+    linear = model.layers[1].attention.output
+    monkeypatch.setattr(linear, "forward", lambda x: F.linear(x, linear.weight))
+
+
+def break_neurons(model, _):
+    model.layers[0].feed_forward.activation = F.gelu
+    model.layers[0].feed_forward.neurons = nn.ReLU()
+
+
+FAULTS = {
+    "layers.0.attention_residual": break_residual,
+    "layers.0.attention_norm": break_norm,
+    "layers.1.attention.output": break_output,
+    "layers.0.feed_forward.neurons": break_neurons,
+    "pooler": break_pooler,
+}
+
+
+@pytest.mark.parametrize("place", FAULTS)
+def test_a_fault_is_found_where_it_is(place, monkeypatch):
+    model = random_model("bert", "text-classification", SMALL_BERT)
+    inputs = inputs_of(model)
+    assert set(verdicts(recompute(model, inputs)).values()) <= {"holds", "-"}
+    FAULTS[place](model, monkeypatch)
+    told = verdicts(recompute(model, inputs))
+    breaches = [name for name, verdict in told.items() if verdict == "BREACH"]
+    assert breaches[0] == place
+    before = list(told)[: list(told).index(place)]
+    assert {told[name] for name in before} <= {"holds", "-"}
+    assert told["logits"] == "carried on"  # it inherits the fault and adds none
+    same_kind = {place, place.replace("layers.0.attention", "layers.0.feed_forward")}  # around() makes both residuals
+    assert set(breaches) <= same_kind
+
+
+def test_a_mask_that_hides_nothing_is_found(monkeypatch):
+    model = random_model("gpt2", "text-generation", SMALL_GPT)
+    monkeypatch.setattr(Causal, "mask", None)
+    told = verdicts(recompute(model, inputs_of(model, lengths=(5,))))
+    assert told["layers.0.attention.mask"] == "BREACH"
+
+
+@pytest.mark.parametrize(("scope", "lengths"), [(Packed, (5, 7, 2)), (Dense, (5,))])
+def test_a_fault_of_the_fast_path_alone_is_found(monkeypatch, scope, lengths):
+    """What runs when nobody listens is checked as well: packed batches, and the fused kernel."""
+    model = random_model("bert", None, SMALL_BERT)
+    attend = scope.attend
+    monkeypatch.setattr(scope, "attend", lambda *args, **more: 1.01 * attend(*args, **more))
+    told = verdicts(recompute(model, inputs_of(model, lengths=lengths)))
+    assert told.pop("last_hidden_state") == "BREACH"
+    assert told.pop("pooler_output") == "BREACH"
+    assert set(told.values()) <= {"holds", "-"}
+
+
+def test_a_wrong_gate_is_found(monkeypatch):
+    def step(self, given, recalled, past):
+        i, f, g, o = (given + recalled).chunk(4, dim=-1)
+        cell = self.cell(self.forget(f.sigmoid()) * past[1] + self.input(i.sigmoid()) * self.candidate(g.sigmoid()))
+        return self.hidden(self.output(o.sigmoid()) * cell.tanh()), cell
+
+    model = small("glassformer-rnn", "text-generation", kind="lstm", num_layers=1)
+    monkeypatch.setattr(LstmGates, "step", step)
+    rows = recompute(model, inputs_of(model, lengths=(4,))).rows(WITHIN)
+    breaches = [row.name for row in rows if row.verdict == "BREACH"]
+    assert breaches[:4] == [f"recurrent.layers.0.left_to_right.candidate.step.{time}" for time in range(4)]
+
+
+# Explaining.
+
+
+def test_explain_gives_operands_that_make_the_value():
+    model = random_model("bert", "fill-mask", SMALL_BERT)
+    inputs = inputs_of(model)
+    told = gf.explain(model, inputs, "layers.1.feed_forward.up")
+    x, weight, bias = (told.operands[symbol] for symbol in ("x", "W", "b"))
+    assert told.names["x"] == "layers.1.attention_norm"
+    assert_close(told.value, x @ weight.T + bias)
+    assert told.latex == r"x W^\top + b"
+    assert told.error < WITHIN
+    assert told.value.dtype == torch.float64
+    with torch.no_grad(), gf.record(model, "layers.1.feed_forward.up") as seen:
+        model(**inputs)
+    assert_close(told.seen, seen["layers.1.feed_forward.up"])
+
+
+def test_a_cell_of_a_head_by_hand():
+    model = random_model("gpt2", "text-generation", SMALL_GPT)
+    inputs = inputs_of(model, lengths=(6,))
+    told = gf.explain(model, inputs, "layers.1.attention.head.2", cell=(4, 1))
+    with torch.no_grad(), gf.record(model, "*") as seen:
+        model(**inputs)
+    query, key = (seen[f"layers.1.attention.{part}"][0].unflatten(-1, (3, 4))[:, 2] for part in ("query", "key"))
+    scores = (query @ key.T / 2)[4, :5]
+    operands = {symbol: value.float() for symbol, value in told.operands.items()}
+    assert_close(operands["q"], query[4])
+    assert_close(operands["k"], key[1])
+    assert_close(operands["q · k"], query[4] @ key[1])
+    assert_close(operands["score"], scores[1])
+    assert_close(operands["Σ exp"], scores.exp().sum(), rtol=1e-5, atol=1e-5)
+    assert_close(told.value.float(), scores.softmax(-1)[1])
+    assert_close(told.seen, seen["layers.1.attention.pattern"][0, 2, 4, 1])
+    hidden = gf.explain(model, inputs, "layers.1.attention.head.2", cell=(1, 4))
+    assert hidden.value == 0
+    assert not hidden.operands["mask"]
+    with pytest.raises(ValueError, match="the cell 6,0 is outside this head's 6 queries and 6 keys"):
+        gf.explain(model, inputs, "layers.1.attention.head.2", cell=(6, 0))
+
+
+def test_names_of_blocks_and_wrong_names():
+    model = random_model("bert", None, SMALL_BERT)
+    found = recompute(model, inputs_of(model))
+    assert explained(found, "layers.0").step == "layers.0.feed_forward_norm"
+    assert explained(found, "layers.0.attention").step == "layers.0.attention.output"
+    with pytest.raises(ValueError, match=r"there is no step 'layers.0.atention'; near it: layers.0.attention"):
+        found.step("layers.0.atention")
+    with pytest.raises(ValueError, match="a cell is of a head's pattern"):
+        explained(found, "layers.0.attention.output", (0, 0))
+
+
+def test_dropout_is_refused():
+    model = random_model("bert", None, SMALL_BERT).train()
+    with pytest.raises(ValueError, match="call model.eval"):
+        recompute(model, inputs_of(model))
+
+
+def test_folded_rows_keep_the_worst():
+    model = random_model("bert", None, SMALL_BERT)
+    rows = recompute(model, inputs_of(model)).rows()
+    few = {row.name: row for row in folded(rows)}
+    heads = [
+        row.error for row in rows if row.name.startswith("layers.0.attention.head.") and row.name.endswith("scores")
+    ]
+    assert len(heads) == 3
+    assert few["layers.0.attention.head.*.scores"].error == max(heads)
+
+
+# The loss.
+
+
+def test_the_loss_of_each_kind_of_label():
+    gpt = random_model("gpt2", "text-generation", SMALL_GPT)
+    ids = inputs_of(gpt, lengths=(6,))["input_ids"]
+    told = gf.explain(gpt, {"input_ids": ids, "labels": ids}, "loss")
+    with torch.no_grad():
+        logits = gpt(input_ids=ids).logits
+    assert_close(told.value.float(), F.cross_entropy(logits[0, :-1], ids[0, 1:]))
+    assert told.error < WITHIN
+
+    classes = random_model("bert", "text-classification", SMALL_BERT | {"num_labels": 3})
+    inputs = inputs_of(classes)
+    with torch.no_grad():
+        logits = classes(**inputs).logits
+    for labels, expected in (
+        (torch.tensor([2, 0, 1]), F.cross_entropy(logits, torch.tensor([2, 0, 1]))),
+        (torch.eye(3), F.binary_cross_entropy_with_logits(logits, torch.eye(3))),
+    ):
+        assert_close(gf.explain(classes, {**inputs, "labels": labels}, "loss").value.float(), expected)
+
+    spans = random_model("bert", "question-answering", SMALL_BERT)
+    inputs, ends = inputs_of(spans), torch.tensor([1, 2, 0])
+    with torch.no_grad():
+        out = spans(**inputs)
+    told = gf.explain(spans, {**inputs, "start_positions": ends, "end_positions": ends}, "loss")
+    expected = (F.cross_entropy(out.start_logits, ends) + F.cross_entropy(out.end_logits, ends)) / 2
+    assert_close(told.value.float(), expected)
