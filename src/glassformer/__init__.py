@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .hub.load import load, load_tokenizer, save
     from .hub.registry import build
     from .inspect.record import record
+    from .jobs.inspect import inspect
     from .jobs.predict import pipeline
     from .jobs.train import train
 
@@ -32,6 +33,7 @@ _HOME = {
     "fill_mask": "generate.fill",
     "infill": "generate.infill",
     "rerank": "generate.rerank",
+    "inspect": "jobs.inspect",
     "train": "jobs.train",
     "pipeline": "jobs.predict",
 }
@@ -41,6 +43,7 @@ __all__ = [
     "fill_mask",
     "generate",
     "infill",
+    "inspect",
     "load",
     "load_tokenizer",
     "pipeline",

@@ -1,6 +1,8 @@
-"""A heatmap shows exactly its values, escapes whatever it is given, and needs nothing from outside."""
+"""Pictures for papers show exactly their values, escape whatever they are given, and need nothing from outside."""
 
+import io
 import re
+import sys
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -8,108 +10,89 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.view.heatmap import ACCENT, Heatmap, page, svg
+from boards import inspected, made_up
+from glassformer.view.colours import hexadecimal
+from glassformer.view.heatmap import svg
+from glassformer.view.png import png
 
 ATTACK = '<img src=x onerror="alert(1)">&\'</title></svg><script>'
 NS = "{http://www.w3.org/2000/svg}"
 
 
-def shares(rows, columns, seed=0):
-    scores = np.exp(3 * np.random.default_rng(seed).standard_normal((rows, columns)))
-    return scores / scores.sum(axis=1, keepdims=True)
+def painted(group, shape):
+    """The colour of every cell, read back from the paths."""
+    found = np.full(shape, "", dtype="<U7")
+    for path in group:
+        for column, row, wide in re.findall(r"M(\d+) (\d+)h(\d+)v1h-\d+z", path.get("d")):
+            place = int(row), slice(int(column), int(column) + int(wide))
+            assert not found[place].any()
+            found[place] = path.get("fill")
+    return found
 
 
-def cells(text):
-    group = ET.fromstring(text).find(f"{NS}g[@class='cells']")
-    return group, group.findall(f"{NS}rect")
-
-
-def heatmap(rows=("a", "b"), columns=("c", "d", "e"), **more):
-    return Heatmap(matrix=shares(len(rows), len(columns)), rows=rows, columns=columns, title="Title", **more)
+def expected(board, row=0, column=0):
+    colours = board.scales[column].colours(board.values[row, column])
+    return np.array([[hexadecimal(cell) for cell in line] for line in colours])
 
 
 @settings(max_examples=30)
 @given(rows=st.integers(1, 9), columns=st.integers(1, 9), seed=st.integers(0, 99))
-def test_every_cell_shows_its_value(rows, columns, seed):
-    matrix = shares(rows, columns, seed)
-    names = [f"r{n}" for n in range(rows)], [f"c{n}" for n in range(columns)]
-    group, rectangles = cells(svg(matrix, *names))
-    assert group.get("fill") == ACCENT
-    assert len(rectangles) == rows * columns
-    places = set()
-    for (row, column), value in np.ndenumerate(matrix):
-        rectangle = rectangles[row * columns + column]
-        assert rectangle.get("fill-opacity") == f"{value:.3f}"
-        assert rectangle.findtext(f"{NS}title") == f"r{row} → c{column}: {value:.3f}"
-        places.add((float(rectangle.get("x")), float(rectangle.get("y"))))
-    assert len(places) == rows * columns
-    xs, ys = sorted({x for x, _ in places}), sorted({y for _, y in places})
-    assert places == {(x, y) for x in xs for y in ys}
-    first = (float(rectangles[0].get("x")), float(rectangles[0].get("y")))
-    assert first == (xs[0], ys[0])
+def test_every_cell_has_the_colour_of_its_value(rows, columns, seed):
+    board = made_up(1, 1, rows, columns, seed=seed)
+    (group,) = ET.fromstring(svg(board)).findall(f"{NS}g[@class='cells']")
+    np.testing.assert_array_equal(painted(group, (rows, columns)), expected(board))
+
+
+@pytest.mark.parametrize("name", ["bert", "lstm"])
+def test_a_mosaic_has_every_matrix_in_its_place(name):
+    (board,) = inspected(name).boards
+    groups = ET.fromstring(svg(board)).findall(f"{NS}g[@class='cells']")
+    assert len(groups) == board.values.shape[0] * board.values.shape[1]
+    wide = len(board.columns)
+    places = [
+        tuple(map(float, re.findall(r"translate\(([\d.]+) ([\d.]+)\)", group.get("transform"))[0])) for group in groups
+    ]
+    assert len({x for x, _ in places}) == wide
+    assert places == sorted(places, key=lambda place: (place[1], place[0]))
+    for number, group in enumerate(groups):
+        row, column = divmod(number, wide)
+        np.testing.assert_array_equal(painted(group, board.values.shape[-2:]), expected(board, row, column))
 
 
 @settings(max_examples=60)
 @given(tokens=st.lists(st.text(max_size=30), min_size=1, max_size=4))
-def test_any_token_can_be_shown_and_none_overflows(tokens):
-    text = svg(shares(len(tokens), len(tokens)), tokens, tokens)
-    root = ET.fromstring(text)  # well formed, whatever the tokens are
-    width, height = (float(root.get(side)) for side in ("width", "height"))
-    for rectangle in cells(text)[1]:
-        assert 0 < float(rectangle.get("x")) <= width - float(rectangle.get("width"))
-        assert 0 < float(rectangle.get("y")) <= height - float(rectangle.get("height"))
+def test_any_token_can_be_shown(tokens):
+    text = svg(made_up(1, 1, len(tokens), texts=tokens))
+    assert ET.fromstring(text).tag == f"{NS}svg"  # well formed, whatever the tokens are
 
 
-def test_tokens_titles_and_axes_are_escaped():
-    attacked = heatmap((ATTACK, "b"), (ATTACK, "d", "e"), caption=ATTACK, row_axis=ATTACK, column_axis=ATTACK)
-    text = page([attacked], title=ATTACK, caption=ATTACK)
+def test_tokens_are_escaped_and_nothing_comes_from_outside():
+    text = svg(made_up(1, 1, 2, texts=[ATTACK, "b"]))
     assert "<img" not in text
     assert "<script" not in text
-    assert text.count("</title>") == 1 + 6  # the page's and the cells'
-    tooltip = cells(attacked.svg())[1][0].findtext(f"{NS}title")
-    assert ATTACK.replace(" ", "␣") in tooltip  # the token is all there
-
-
-def test_braces_in_a_title_are_only_text():
-    assert "{figures}" in page([heatmap()], title="{figures}", caption="{0}")
-
-
-def test_a_page_needs_nothing_from_outside():
-    text = page([heatmap(), heatmap()], title="Two", caption="One sentence.")
     assert set(re.findall(r"\w+://[^\"' ]*", text)) == {"http://www.w3.org/2000/svg"}
-    for outside in ("url(", "@import", "src=", "href=", "<script", "<link", "//cdn"):
-        assert outside not in text
-    assert text.count("<figure>") == text.count("<svg") == 2
-    assert "prefers-color-scheme: dark" in text
-
-
-def test_blanks_and_control_characters_are_visible():
-    _, rectangles = cells(svg(shares(1, 3), ["\n"], [" the", "", "\x00"]))
-    assert [r.findtext(f"{NS}title").split(":")[0] for r in rectangles] == [
-        "\\n → ␣the",
-        "\\n → ∅",
-        "\\n → \\x00",
-    ]
+    assert "url(" not in text.replace("url(#ramp)", "")
 
 
 def test_a_large_matrix_shrinks_its_cells():
-    root = ET.fromstring(svg(np.full((100, 100), 0.01), ["x"] * 100, ["y"] * 100))
+    root = ET.fromstring(svg(made_up(1, 1, 100)))
     assert float(root.get("width")) < 800
+    labels = root.findall(f"{NS}g/{NS}text")
+    assert 40 < len(labels) < 200  # those that would lie on one another are left out
 
 
-@pytest.mark.parametrize(
-    ("matrix", "message"),
-    [
-        (np.ones((2, 2)), r"shape \(2, 2\).*2 rows and 3 columns"),
-        (np.ones(3), r"shape \(3,\)"),
-        (np.array([[0, 1, 0], [0, np.nan, 1]]), "nan at row 1, column 1"),
-        (np.array([[0, 1, 0], [0, 1, np.inf]]), "inf at row 1, column 2"),
-        (np.array([[0, 1, 0], [0, 1, 7]]), "0 to 7.*between 0 and 1"),
-        (np.array([[0, 1, 0], [-2, 1, 0]]), "-2 to 1.*between 0 and 1"),
-    ],
-)
-def test_what_cannot_be_shown_is_named(matrix, message):
-    with pytest.raises(ValueError, match=message):
-        svg(matrix, ["a", "b"], ["c", "d", "e"])
-    with pytest.raises(ValueError, match="nothing to show"):
-        svg(np.ones((0, 0)), [], [])
+@pytest.mark.parametrize(("layer", "head"), [(1, 2), (None, None)])
+def test_a_png_has_the_same_colours(layer, head):
+    image = pytest.importorskip("matplotlib.image")
+    board = made_up().cut(layer, head)
+    pixels = (image.imread(io.BytesIO(png(board)))[..., :3] * 255).round().astype(int)
+    weights = np.array([65536, 256, 1])
+    wanted = board.scales[0].colours(board.values) @ weights
+    assert set(np.unique(wanted)) <= set(np.unique(pixels @ weights))
+    assert pixels.shape[1] > 400
+
+
+def test_a_png_without_matplotlib_says_what_to_do(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ValueError, match=r"pip install 'glassformer\[plots\]', or write a .svg"):
+        png(made_up(1, 1))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from . import doctor, evaluate, generate, models, predict, show, tokenizer, train, verify
+from . import doctor, evaluate, generate, inspect, models, predict, show, tokenizer, train, verify
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -20,6 +20,7 @@ app.command("predict")(predict.predict)
 app.command("generate")(generate.generate)
 app.command("show")(show.show)
 app.command("verify")(verify.verify)
+app.command("inspect")(inspect.inspect)
 app.command("models")(models.models)
 app.command("doctor")(doctor.doctor)
 
