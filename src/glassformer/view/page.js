@@ -30,23 +30,21 @@ async function unpack(name, count) {
   return values;
 }
 
-async function load(block) {
-  const count = block.heads.length * block.shape[0] * block.shape[1];
-  block.values ??= await unpack(block.name, count);
-  return block;
+function load(block) { // once, however many ask for it
+  block.values ??= unpack(block.name, block.heads.length * block.shape[0] * block.shape[1]);
+  return block.values;
 }
 
 // The matrix of one place in the grid, as exact as the page has it, and only what the filter shows.
 async function matrix(head, whole) {
   const wanted = whole && board.blocks.find((block, n) => n > 0 && block.heads.includes(head));
-  const block = await load(wanted || board.blocks[0]);
+  const block = wanted || board.blocks[0], all = await load(block);
   const [high, wide] = block.shape, start = block.heads.indexOf(head) * high * wide;
   const rows = kept(high, block.down, board.down, filter[1]);
   const columns = kept(wide, block.across, board.across, filter[2]);
   const values = new Float32Array(rows.length * columns.length);
-  rows.forEach((row, down) => columns.forEach((column, across) => {
-    values[down * columns.length + across] = block.values[start + row * wide + column];
-  }));
+  let place = 0;
+  for (const row of rows) for (const column of columns) values[place++] = all[start + row * wide + column];
   return { values, rows, columns, down: block.down, across: block.across, scale: board.scales[head % board.columns.length] };
 }
 
@@ -89,7 +87,8 @@ function paint(canvas, values, high, wide, scale) {
   const context = canvas.getContext("2d"), image = context.createImageData(wide, high), ramp = colours(scale);
   for (let place = 0; place < values.length; place++) {
     const colour = 3 * step(values[place], scale);
-    image.data.set([ramp[colour], ramp[colour + 1], ramp[colour + 2], 255], 4 * place);
+    for (let channel = 0; channel < 3; channel++) image.data[4 * place + channel] = ramp[colour + channel];
+    image.data[4 * place + 3] = 255;
   }
   context.putImageData(image, 0, 0);
 }
