@@ -6,9 +6,9 @@ from html import escape
 from pathlib import Path
 
 from .board import Board
-from .heatmap import svg
 from .page import page
 from .png import png
+from .svg import svg
 from .terminal import Line, lines
 
 

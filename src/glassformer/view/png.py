@@ -8,7 +8,7 @@ import numpy as np
 
 from .board import Board, pooled, short
 from .colours import Scale, ramp
-from .heatmap import TILE_CELLS, cell_size, ticks
+from .svg import TILE_CELLS, cell_size, ticks
 
 DOTS, POINTS = 300, 72  # an inch
 CELL, LARGEST = 0.28, 7.0  # inches: a cell, and the longest side of all cells

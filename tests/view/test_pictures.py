@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from boards import inspected, made_up
 from glassformer.view.colours import hexadecimal
-from glassformer.view.heatmap import svg
 from glassformer.view.png import png
+from glassformer.view.svg import svg
 
 ATTACK = '<img src=x onerror="alert(1)">&\'</title></svg><script>'
 NS = "{http://www.w3.org/2000/svg}"
