@@ -41,11 +41,10 @@ $(VENV)/.installed-test: $(VENV)/.installed
 
 # Pages are tested in a real browser: one that is here, else Debian's, else Playwright's own.
 $(VENV)/.browser: $(VENV)/.installed-test
-	$(RUN) tests/browser.py \
+	{ $(RUN) tests/browser.py \
 	|| { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } \
-	|| $(RUN) -m playwright install chromium \
+	|| $(RUN) -m playwright install chromium; } && touch $@ \
 	|| echo "there is no browser: the tests of pages will be skipped, and say what is missing"
-	touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed
 	$(PIP) -e ".[bench]"

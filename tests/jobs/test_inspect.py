@@ -2,6 +2,7 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -45,6 +46,13 @@ def test_without_a_target_a_model_writes_what_it_wants():
     _, decoder, cross = gf.inspect(model, None, IDS).boards
     assert list(decoder.down.ids) == written[:-1]
     assert list(cross.down.ids) == written[1:]
+
+
+def test_what_was_seen_says_what_it_is():
+    assert (
+        repr(inspected("bart"))
+        == "Inspection('Transformer': encoder 2 × 3 × 7 × 7, decoder 1 × 2 × 4 × 4, cross 1 × 2 × 4 × 7)"
+    )
 
 
 def test_looking_leaves_the_model_as_it_was():
@@ -155,8 +163,10 @@ def test_what_goes_wrong_is_one_line(glassformer, folders, words, message):
 def test_what_cannot_be_looked_at_is_explained():
     with pytest.raises(ValueError, match="without a tokenizer, give one list of ids"):
         gf.inspect(model_of("bert"), None, "a text")
+    with pytest.raises(ValueError, match="id 41 is not in the vocabulary, whose ids go from 0 to 40"):
+        gf.inspect(model_of("bert"), None, [3, 41])
     opaque = torch.nn.Linear(2, 2)
-    opaque.config = object()
+    opaque.config = SimpleNamespace(vocab_size=50)
     with pytest.raises(ValueError, match="a Linear has no attention and no states to show"):
         gf.inspect(opaque, None, IDS)
 

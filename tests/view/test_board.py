@@ -41,7 +41,7 @@ def test_a_pooled_cell_is_the_value_furthest_from_zero(rows, columns, down, acro
 
 def test_layers_heads_and_gates_are_chosen_by_name():
     (board,) = inspected("lstm").boards
-    assert board.cut(1).rows == ["1 left to right", "1 right to left"]
+    assert board.cut(1).rows == ["1 →", "1 ←"]
     one = board.cut(0, "forget")
     assert one.columns == ["forget"]
     np.testing.assert_array_equal(one.values[:, 0], board.values[:2, board.columns.index("forget")])

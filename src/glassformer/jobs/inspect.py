@@ -28,6 +28,7 @@ PARTS = {  # what a family of patterns is called, and whose tokens look at whose
     ("decoder.", "attention"): ("decoder", "fed", "fed"),
     ("decoder.", "cross_attention"): ("cross", "written", "read"),
 }
+WAYS = {"left_to_right": "→", "right_to_left": "←"}
 GATES = ("input", "forget", "output", "reset", "update")  # between 0 and 1
 
 
@@ -65,6 +66,9 @@ def _inputs(
     if tokenizer is None:
         if isinstance(text, str) or pair is not None:
             raise ValueError("without a tokenizer, give one list of ids instead of texts")
+        config: Any = model.config
+        if wrong := [token for token in text if not 0 <= int(token) < config.vocab_size]:
+            raise ValueError(f"id {wrong[0]} is not in the vocabulary, whose ids go from 0 to {config.vocab_size - 1}")
         return {"input_ids": torch.tensor([list(text)], device=device)}, []
     encoding = tokenizer(text, pair, return_tensors="pt")
     if encoding["input_ids"].shape[1] == 0:
@@ -170,13 +174,13 @@ def _states(seen: Seen, tokens: dict[str, Tokens]) -> list[Board]:
     found: dict[str, dict[str, dict[str, str]]] = {}
     for name in seen:
         if match := STATE.fullmatch(name):
-            place = f"{match[2]} {match[3].replace('_', ' ')}"
+            place = f"{match[2]} {WAYS[match[3]]}"
             found.setdefault(match[1], {}).setdefault(place, {})[match[4]] = name
     boards = []
     for network, rows in found.items():
         gates = sorted(next(iter(rows.values())), key=lambda gate: (gate != "hidden", gate != "cell"))
         values = np.stack([np.stack([_array(seen[row[gate]][0]) for gate in gates]) for row in rows.values()])
-        one_way = all(row.endswith("left to right") for row in rows)
+        one_way = len({row.split()[1] for row in rows}) == 1
         boards.append(
             Board(
                 name=network.replace("recurrent", "states").replace(".", " "),

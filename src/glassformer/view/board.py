@@ -81,7 +81,7 @@ class Board:
         )
 
     def picked(self, names: Sequence[str], asked: int | str | None, what: str) -> list[int]:
-        """The places of the names that are meant; a name's first word counts, so that 0 means `0 left to right`."""
+        """The places of the names that are meant; a name's first word counts, so that 0 means `0 →` and `0 ←`."""
         if asked is None:
             return list(range(len(names)))
         found = [place for place, name in enumerate(names) if name.split()[0] == str(asked)]

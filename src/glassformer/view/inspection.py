@@ -12,7 +12,7 @@ from .svg import svg
 from .terminal import Line, lines
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Inspection:
     """Boards under a title; `part` names one of them, `layer` and `head` (or a gate's name) a place on it."""
 
@@ -73,6 +73,10 @@ class Inspection:
         if part is not None and part not in known:
             raise ValueError(f"there is no part {part!r}; this model has {', '.join(map(repr, known))}")
         return self.boards[0] if part is None else known[part]
+
+    def __repr__(self) -> str:
+        shapes = [f"{board.name} {' × '.join(map(str, board.values.shape))}" for board in self.boards]
+        return f"Inspection({self.title!r}: {', '.join(shapes)})"
 
     def _repr_html_(self) -> str:
         """The page in a frame of its own, for notebooks."""

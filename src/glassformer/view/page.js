@@ -257,7 +257,7 @@ function fit() { // cells as large as there is room for, square where both sides
   const taken = Math.min(LONGEST, 12 + 7.3 * Math.max(...names.map((name) => [...name].length)));
   const below = Math.max(300, innerHeight - find("plot").getBoundingClientRect().top - scrollY - taken - 70);
   let wide = Math.min(40, (room - taken) / columns.length), high = Math.min(34, below / rows.length);
-  if (board.attends) wide = high = Math.max(Math.min(wide, high), Math.min(wide, 4), 3);
+  if (board.attends) wide = high = Math.max(Math.min(wide, high), Math.min(wide, LABEL), 3);
   else [wide, high] = [Math.max(wide, 1.5), Math.max(high, 10)];
   Object.assign(find("matrix").style, { width: wide * columns.length + "px", height: high * rows.length + "px" });
   Object.assign(find("labels-down").style, { width: taken + "px" });
