@@ -1,9 +1,9 @@
-// The page: unpacks its values, paints the mosaic and one matrix, and answers mouse, touch and keys.
+// The page: paints the mosaic and one matrix, and answers mouse, touch and keys. Stands behind values.js.
 // All text goes in through textContent; nothing is fetched.
 const find = (id) => document.getElementById(id);
 const page = JSON.parse(find("page").textContent);
 const night = matchMedia("(prefers-color-scheme: dark)");
-const SMALL = 64; // pixels: a tile of more cells is pooled, so that no strong one is lost
+const SMALL = 64; // cells along a tile; more are pooled
 const LABEL = 13; // pixels that a label needs
 const LONGEST = 118; // pixels of labels
 const UNITS = { entropy: " bits", distance: " tokens" };
@@ -12,26 +12,9 @@ let board, order, filter = FILTERS[0], open = null, cell = [0, 0], tiles = [];
 
 // --- values ---------------------------------------------------------------------------------------------------
 
-const halves = new Float32Array(65536); // what each 16-bit float means
-for (let bits = 0; bits < 65536; bits++) {
-  const exponent = (bits >> 10) & 31, fraction = bits & 1023;
-  const size = exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -24 * fraction;
-  halves[bits] = bits >> 15 ? -size : size;
-}
-
-async function unpack(name, count) {
-  const text = atob(find(name).textContent);
-  const bytes = new Uint8Array(text.length);
-  for (let place = 0; place < text.length; place++) bytes[place] = text.charCodeAt(place);
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const planes = new Uint8Array(await new Response(stream).arrayBuffer());
-  const values = new Float32Array(count);
-  for (let place = 0; place < count; place++) values[place] = halves[(planes[place] << 8) | planes[count + place]];
-  return values;
-}
-
 function load(block) { // once, however many ask for it
-  block.values ??= unpack(block.name, block.heads.length * block.shape[0] * block.shape[1]);
+  const count = block.heads.length * block.shape[0] * block.shape[1];
+  block.values ??= unpack(find(block.name).textContent, count);
   return block.values;
 }
 
@@ -45,7 +28,9 @@ async function matrix(head, whole) {
   const values = new Float32Array(rows.length * columns.length);
   let place = 0;
   for (const row of rows) for (const column of columns) values[place++] = all[start + row * wide + column];
-  return { values, rows, columns, down: block.down, across: block.across, scale: board.scales[head % board.columns.length] };
+  const scale = board.scales[head % board.columns.length];
+  const size = { high: rows.length, wide: columns.length, down: block.down, across: block.across };
+  return { values, rows, columns, scale, ...size };
 }
 
 function kept(count, step, tokens, side) {
@@ -54,62 +39,12 @@ function kept(count, step, tokens, side) {
   return all.filter((place) => tokens.sides.slice(place * step, (place + 1) * step).includes(side));
 }
 
-function pool({ values, rows, columns }) {
-  const [high, wide] = [rows.length, columns.length];
-  const down = Math.ceil(high / SMALL), across = Math.ceil(wide / SMALL);
-  if (down === 1 && across === 1) return { values, high, wide };
-  const size = { high: Math.ceil(high / down), wide: Math.ceil(wide / across) };
-  const found = new Float32Array(size.high * size.wide);
-  for (let row = 0; row < high; row++) {
-    for (let column = 0; column < wide; column++) {
-      const place = Math.floor(row / down) * size.wide + Math.floor(column / across), value = values[row * wide + column];
-      if (Math.abs(value) > Math.abs(found[place])) found[place] = value;
-    }
-  }
-  return { values: found, ...size };
-}
-
-// --- colours --------------------------------------------------------------------------------------------------
-
-function step(value, [low, high, root]) {
-  const share = Math.min(1, Math.max(0, (value - low) / (high - low)));
-  return Math.floor(255 * (root ? Math.sqrt(share) : share) + 0.5);
-}
-
 function colours(scale) {
   const text = page.ramps[night.matches ? "dark" : "light"][scale[0] < 0 ? "signed" : "plain"];
   return Uint8Array.from(text.match(/../g), (pair) => parseInt(pair, 16));
 }
 
-function paint(canvas, values, high, wide, scale) {
-  canvas.width = wide;
-  canvas.height = high;
-  const context = canvas.getContext("2d"), image = context.createImageData(wide, high), ramp = colours(scale);
-  for (let place = 0; place < values.length; place++) {
-    const colour = 3 * step(values[place], scale);
-    for (let channel = 0; channel < 3; channel++) image.data[4 * place + channel] = ramp[colour + channel];
-    image.data[4 * place + 3] = 255;
-  }
-  context.putImageData(image, 0, 0);
-}
-
 // --- small things ---------------------------------------------------------------------------------------------
-
-function make(tag, name = "", text = "") {
-  const made = document.createElement(tag);
-  if (name) made.className = name;
-  made.textContent = text;
-  return made;
-}
-
-function visible(text) {
-  return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (char) => "\\u{" + char.codePointAt(0).toString(16) + "}").replaceAll(" ", "␣") || "∅";
-}
-
-function number(value) {
-  if (value === 0) return "0";
-  return Math.abs(value) < 1e-4 ? value.toExponential(2) : String(Number(value.toPrecision(4)));
-}
 
 function chip(text, note, side = null) {
   const made = make("span", "token" + (side === null ? "" : " side-" + side), visible(text));
@@ -150,7 +85,8 @@ async function showAtlas() {
   find("atlas").hidden = false;
   find("head").hidden = true;
   find("told").textContent = "A tile opens with a click, or with the arrow keys and Enter; Esc comes back.";
-  find("orders").replaceChildren(...choice("order by", ["place", ...Object.keys(board.statistics)], order ?? "place", (name) => {
+  const orders = ["place", ...Object.keys(board.statistics)];
+  find("orders").replaceChildren(...choice("order by", orders, order ?? "place", (name) => {
     order = name === "place" ? null : name;
     showAtlas();
   }));
@@ -161,8 +97,8 @@ async function showAtlas() {
   tiles = grid().map(tile);
   layOut(shape);
   await Promise.all(tiles.map(async (button) => {
-    const found = await matrix(Number(button.dataset.head), false), small = pool(found);
-    paint(button.querySelector("canvas"), small.values, small.high, small.wide, found.scale);
+    const { values, high, wide, scale } = await matrix(Number(button.dataset.head), false);
+    paint(button.querySelector("canvas"), pool(values, high, wide, SMALL), scale, colours(scale));
   }));
   document.body.dataset.painted = "atlas";
 }
@@ -201,17 +137,18 @@ function layOut(shape) {
   }
   mosaic.style.gridTemplateColumns = `auto repeat(${wide}, minmax(${board.attends ? 20 : 46}px, ${side}px))`;
   mosaic.style.width = "";
-  const parts = [make("span", "name row", wide > 1 && board.grid[1] === "head" ? `${board.grid[0]} ↓ ${board.grid[1]} →` : board.grid[0])];
-  parts[0].classList.add("corner");
-  parts.push(...board.columns.map((name) => make("span", "name", name)));
-  board.rows.forEach((name, row) => parts.push(make("span", "name row", name), ...tiles.slice(row * wide, (row + 1) * wide)));
+  const [down, across] = board.grid, corner = across === "head" ? `${down} ↓ ${across} →` : down;
+  const parts = [make("span", "name row corner", corner), ...board.columns.map((name) => make("span", "name", name))];
+  board.rows.forEach((name, row) => {
+    parts.push(make("span", "name row", name), ...tiles.slice(row * wide, (row + 1) * wide));
+  });
   mosaic.replaceChildren(...parts);
 }
 
 find("mosaic").onkeydown = (event) => {
   const now = tiles.indexOf(document.activeElement);
   const wide = order ? getComputedStyle(find("mosaic")).gridTemplateColumns.split(" ").length : board.columns.length;
-  const moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -wide, ArrowDown: wide, Home: -now, End: tiles.length - 1 - now };
+  const moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -wide, ArrowDown: wide, Home: -now };
   const next = tiles[now + moves[event.key]];
   if (now < 0 || !(event.key in moves)) return;
   event.preventDefault();
@@ -234,14 +171,15 @@ async function showHead(head, start = null) {
   document.querySelector(".steps").hidden = alone;
   showFilters();
   shown = await matrix(head, true);
-  const { rows, columns, values, scale } = shown;
+  const { columns, values, scale } = shown;
   showLegends([[scale, ""]]);
   const exact = shown.down === 1 && shown.across === 1;
   find("pooled").hidden = exact;
-  find("pooled").textContent = exact ? "" : `This one is not whole: a cell is the largest of ${shown.down} × ${shown.across} values.`;
+  const cells = `${shown.down} × ${shown.across}`;
+  find("pooled").textContent = exact ? "" : `This one is not whole: a cell is the largest of ${cells} values.`;
   find("facts").replaceChildren(...facts(head).flatMap((fact) => [make("dt", "", fact[0]), make("dd", "", fact[1])]));
   find("source").textContent = board.sources[head] ?? "";
-  paint(find("matrix").querySelector("canvas"), values, rows.length, columns.length, scale);
+  paint(find("matrix").querySelector("canvas"), shown, scale, colours(scale));
   let best = 0;
   values.forEach((value, place) => { if (Math.abs(value) > Math.abs(values[best])) best = place; });
   cell = start ?? [Math.floor(best / columns.length), best % columns.length];
@@ -253,7 +191,8 @@ async function showHead(head, start = null) {
 
 function fit() { // cells as large as there is room for, square where both sides are tokens
   const { rows, columns } = shown, room = find("plot").parentElement.clientWidth - 40;
-  const names = [...rows.map((row) => label(board.down, row, shown.down)), ...columns.map((column) => label(board.across, column, shown.across))];
+  const names = rows.map((row) => label(board.down, row, shown.down));
+  if (board.across) names.push(...columns.map((column) => label(board.across, column, shown.across)));
   const taken = Math.min(LONGEST, 12 + 7.3 * Math.max(...names.map((name) => [...name].length)));
   const below = Math.max(300, innerHeight - find("plot").getBoundingClientRect().top - scrollY - taken - 70);
   let wide = Math.min(40, (room - taken) / columns.length), high = Math.min(34, below / rows.length);
@@ -284,8 +223,8 @@ function labels(id, places, tokens, pooled, size, side) {
 }
 
 function named(tokens, place, pooled, word) {
-  if (!tokens) return make("span", "", pooled > 1 ? `units ${place * pooled}–${place * pooled + pooled - 1}` : `unit ${place}`);
-  const from = place * pooled, to = Math.min(from + pooled, tokens.ids.length) - 1;
+  const from = place * pooled, to = Math.min(from + pooled, tokens?.ids.length ?? Infinity) - 1;
+  if (!tokens) return make("span", "", to === from ? `unit ${from}` : `units from ${from}`);
   if (to === from) return chip(tokens.texts[from], `${word} ${from}, id ${tokens.ids[from]}`, null);
   return chip(tokens.texts.slice(from, to + 1).join(" "), `${word}s ${from}–${to}`, null);
 }
@@ -298,7 +237,8 @@ function point() { // show what is under the cursor
     make("dt", "", board.axes[0]), wrap(named(board.down, rows[row], down, "token")),
     make("dt", "", board.axes[1]), wrap(named(board.across, columns[column], across, "token")),
     make("dt", "", pooled ? "largest" : what), make("dd", "number", number(value)));
-  const line = Array.from(columns, (_, place) => [values[row * columns.length + place], place]).filter(([strength]) => strength);
+  const all = Array.from(columns, (_, place) => [values[row * columns.length + place], place]);
+  const line = all.filter(([strength]) => strength);
   line.sort((one, other) => Math.abs(other[0]) - Math.abs(one[0]));
   find("strongest-of").textContent = line.length ? "strongest in this row" : "";
   find("strongest").replaceChildren(...line.slice(0, 6).map(([strength, place]) => {
@@ -315,12 +255,6 @@ function point() { // show what is under the cursor
   mark("labels-across", column);
 }
 
-function wrap(node) {
-  const made = make("dd");
-  made.append(node);
-  return made;
-}
-
 function mark(id, place) {
   for (const old of find(id).querySelectorAll(".on")) old.classList.remove("on");
   find(id).children[place].classList.add("on");
@@ -329,7 +263,8 @@ function mark(id, place) {
 find("matrix").onpointermove = find("matrix").onpointerdown = (event) => {
   const box = find("matrix").getBoundingClientRect();
   const place = (at, start, size, count) => Math.min(count - 1, Math.max(0, Math.floor((at - start) / size)));
-  cell = [place(event.clientY, box.top, shown.size[0], shown.rows.length), place(event.clientX, box.left, shown.size[1], shown.columns.length)];
+  const [high, wide] = shown.size;
+  cell = [place(event.clientY, box.top, high, shown.high), place(event.clientX, box.left, wide, shown.wide)];
   point();
 };
 
@@ -378,12 +313,16 @@ function showFilters() {
 
 function showLegends(scales) {
   const kinds = new Map();
-  for (const [scale, name] of scales) kinds.set(scale.join(), { scale, names: [...(kinds.get(scale.join())?.names ?? []), name] });
+  for (const [scale, name] of scales) {
+    if (!kinds.has(scale.join())) kinds.set(scale.join(), { scale, names: [] });
+    kinds.get(scale.join()).names.push(name);
+  }
   find("legends").replaceChildren(...Array.from(kinds.values(), ({ scale, names }) => {
     const made = make("div", "legend"), canvas = document.createElement("canvas"), ticks = make("div");
     const [low, high, root] = scale;
     const ends = root ? [0, 0.05, 0.25, 0.5, 1] : low < 0 ? [low, 0, high] : [low, (low + high) / 2, high];
-    paint(canvas, Array.from({ length: 256 }, (_, n) => low + (high - low) * (root ? (n / 255) ** 2 : n / 255)), 1, 256, scale);
+    const values = Array.from({ length: 256 }, (_, n) => low + (high - low) * (n / 255) ** (root ? 2 : 1));
+    paint(canvas, { values, high: 1, wide: 256 }, scale, colours(scale));
     for (const end of ends) {
       const tick = make("span", "", number(Number(end.toPrecision(3))));
       tick.style.left = (100 * step(end, scale)) / 255 + "%";
@@ -396,14 +335,19 @@ function showLegends(scales) {
 }
 
 function showTokens() {
-  const lists = board.across && !board.same ? [[board.axes[0], board.down], [board.axes[1], board.across]] : [["", board.down]];
+  const two = board.across && !board.same;
+  const lists = two ? [[board.axes[0], board.down], [board.axes[1], board.across]] : [["", board.down]];
   const strips = lists.map(([name, tokens]) => {
     const strip = make("div", "strip");
     if (name) strip.append(make("b", "", name));
-    strip.append(...tokens.texts.map((text, place) => chip(text, tokens.ids[place] + ["", " A", " B"][(tokens.sides[place] ?? -1) + 1], tokens.sides[place] ?? null)));
+    strip.append(...tokens.texts.map((text, place) => {
+      const side = tokens.sides[place] ?? null;
+      return chip(text, tokens.ids[place] + (side === null ? "" : [" A", " B"][side]), side);
+    }));
     return strip;
   });
-  find("tokens").querySelector("summary").textContent = lists.map(([name, tokens]) => `${tokens.ids.length} tokens ${name}`.trim()).join(", ") + ", with their ids";
+  const counts = lists.map(([name, tokens]) => `${tokens.ids.length} tokens ${name}`.trim());
+  find("tokens").querySelector("summary").textContent = counts.join(", ") + ", with their ids";
   find("tokens").querySelector(".strips").replaceChildren(...strips);
   find("tokens").open = lists.every(([, tokens]) => tokens.ids.length <= 40) && innerWidth > 860;
 }
@@ -431,7 +375,6 @@ async function show() {
 find("tabs").hidden = page.boards.length < 2;
 page.boards.forEach((each, place) => {
   const tab = make("button", "", each.name);
-  each.scales = each.scales.map(([low, high, root]) => [low, high, root]);
   each.across = each.same ? each.down : each.across;
   each.blocks.forEach((block, n) => { block.name = `block-${place}-${n}`; });
   tab.type = "button";
@@ -442,7 +385,8 @@ page.boards.forEach((each, place) => {
 find("tabs").onkeydown = (event) => {
   const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
   if (!by) return;
-  const tabs = [...find("tabs").children], next = tabs[(tabs.indexOf(document.activeElement) + by + tabs.length) % tabs.length];
+  const tabs = [...find("tabs").children], now = tabs.indexOf(document.activeElement);
+  const next = tabs[(now + by + tabs.length) % tabs.length];
   next.focus();
   next.click();
 };

@@ -17,7 +17,7 @@ from .packed import WORST, Block, Packed, pack
 def page(boards: Sequence[Board], *, title: str, caption: str, first: Sequence[Sequence[int]] | None = None) -> str:
     """The whole page; `first` names the matrices of each board that are kept whole where not all of them fit."""
     packed = pack(boards, first)
-    style, script = _asset("page.css"), _asset("page.js")
+    style, script = _asset("page.css"), _asset("values.js") + _asset("page.js")
     told = zip(boards, packed.blocks, strict=True)
     data = {
         "boards": [_board(board, blocks) for board, blocks in told],
