@@ -71,7 +71,7 @@ def test_tokens_are_escaped_and_nothing_comes_from_outside():
     assert "<img" not in text
     assert "<script" not in text
     assert set(re.findall(r"\w+://[^\"' ]*", text)) == {"http://www.w3.org/2000/svg"}
-    assert "url(" not in text.replace("url(#ramp)", "")
+    assert "url(" not in text.replace("url(#ramp0)", "")
 
 
 def test_a_large_matrix_shrinks_its_cells():
@@ -90,6 +90,14 @@ def test_a_png_has_the_same_colours(layer, head):
     wanted = board.scales[0].colours(board.values) @ weights
     assert set(np.unique(wanted)) <= set(np.unique(pixels @ weights))
     assert pixels.shape[1] > 400
+
+
+def test_a_png_says_where_its_font_ends(caplog):
+    pytest.importorskip("matplotlib")
+    png(made_up(1, 1, 2, texts=["$a$ _b^", "c"]))
+    assert caplog.messages == []
+    png(made_up(1, 1, 2, texts=["猫", "c"]))
+    assert caplog.messages == ["the font of the .png has no signs for some tokens: a .svg shows them all"]
 
 
 def test_a_png_without_matplotlib_says_what_to_do(monkeypatch):

@@ -1,15 +1,18 @@
 """A board as a PNG, drawn by matplotlib, which is an extra: the fonts that labels need are its own."""
 
+import logging
+import warnings
 from io import BytesIO
 from math import ceil
 from typing import Any
 
 import numpy as np
 
-from .board import Board, pooled, short
+from .board import Board, short
 from .colours import Scale, ramp
-from .svg import TILE_CELLS, cell_size, ticks
+from .svg import cell_size, in_tiles, legends, ticks
 
+LOG = logging.getLogger("glassformer")
 DOTS, POINTS = 300, 72  # an inch
 CELL, LARGEST = 0.28, 7.0  # inches: a cell, and the longest side of all cells
 GAP = 2  # cells between the matrices of a mosaic
@@ -32,17 +35,20 @@ def png(board: Board) -> bytes:
     axes.xaxis.set_label_position("top")
     axes.tick_params(length=0)
     _label_tokens(axes, board, cell, tall) if single else _label_grid(axes, board)
-    if len(set(board.scales)) == 1:
-        _legend(figure, board.scales[0], cells.shape[0] * tall)
+    for place, (scale, what) in enumerate(legends(board)):
+        _legend(figure, scale, what, place)
     file = BytesIO()
-    figure.savefig(file, format="png", bbox_inches="tight", pad_inches=0.12, facecolor="white")
+    with warnings.catch_warnings(record=True) as lacking:
+        warnings.filterwarnings("always", "Glyph .* missing")
+        figure.savefig(file, format="png", bbox_inches="tight", pad_inches=0.12, facecolor="white")
+    if lacking:
+        LOG.warning("the font of the .png has no signs for some tokens: a .svg shows them all")
     return file.getvalue()
 
 
 def _mosaic(board: Board) -> Any:
     """All matrices side by side, (height, width, 3), on white."""
-    rows, columns, high, wide = board.values.shape
-    small = pooled(board.values, -(-high // TILE_CELLS), -(-wide // TILE_CELLS))
+    small, (rows, columns) = in_tiles(board), board.values.shape[:2]
     high, wide = (size + GAP for size in small.shape[-2:])
     cells = np.full((rows * high - GAP, columns * wide - GAP, 3), 255, dtype=np.uint8)
     for row in range(rows):
@@ -77,10 +83,12 @@ def _label_grid(axes: Any, board: Board) -> None:
     axes.set_ylabel(f"← {board.grid[0]}", fontsize=8)
 
 
-def _legend(figure: Any, scale: Scale, inches: float) -> None:
-    axes = figure.add_axes((0, -0.22 / inches, min(1.0, 1.8 / figure.get_figwidth()), 0.08 / inches))
+def _legend(figure: Any, scale: Scale, what: str, place: int) -> None:
+    wide, high = figure.get_size_inches()
+    axes = figure.add_axes((place * 2.1 / wide, -0.22 / high, 1.8 / wide, 0.08 / high))
     axes.imshow(ramp(scale.kind, "light")[None], aspect="auto")
     axes.set_yticks([])
     axes.set_xticks([int(scale.steps(np.array(tick))) for tick in ticks(scale)], [f"{tick:g}" for tick in ticks(scale)])
     axes.tick_params(labelsize=6, length=2, width=0.4)
+    axes.set_xlabel(what, fontsize=6)
     axes.spines[:].set_visible(False)

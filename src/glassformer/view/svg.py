@@ -8,14 +8,14 @@ from unicodedata import east_asian_width
 import numpy as np
 from numpy.typing import NDArray
 
-from .board import Board, pooled, short
+from .board import Board, Matrices, pooled, short
 from .colours import BELOW_ZERO, LIGHT, Scale, hexadecimal, ramp
 
 INK, SOFT = "#182022", "#586467"
 CELL, SMALLEST_CELL, WIDEST = 28.0, 4.0, 640.0  # pixels: a cell shrinks until the matrix fits
-TILE, TILE_CELLS, BETWEEN = 54.0, 24, 6.0  # a matrix of a mosaic: its side, its cells at most, the gap after it
+TILE, TILE_CELLS, TILES, BETWEEN = 48.0, 24, 12, 6.0  # a mosaic of so many a row: their side, cells along it, the gap
 MARGIN, GAP, AXIS = 12.0, 8.0, 20.0  # around all; between a label and the matrix; of an axis name
-LEGEND, BAR, BAR_HEIGHT = 52.0, 180.0, 8.0  # the room a legend takes; its bar
+LEGEND, LEGEND_WIDTH, BAR, BAR_HEIGHT = 52.0, 210.0, 180.0, 8.0  # the room a legend takes; its bar
 SMALLEST_FONT = 7.0
 SANS = "system-ui, 'Helvetica Neue', Arial, 'Noto Sans', sans-serif"
 MONO = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
@@ -46,7 +46,7 @@ def _matrix(board: Board) -> str:
         *(_beside(down[n], left - GAP, top + tall * (n + 0.5)) for n in range(0, len(down), every[1])),
         "</g>",
         *_cells(scale.steps(matrix), scale, left, top, cell, tall),
-        *_legend(scale, board.attends, left, top + high + GAP),
+        *_legends(board, left, top + high + GAP),
     ]
     return _drawing(body, max(left + wide, left + BAR) + MARGIN, top + high + LEGEND + MARGIN, board.name)
 
@@ -61,29 +61,40 @@ def cell_size(board: Board, largest: float, smallest: float, room: float) -> tup
 
 
 def _mosaic(board: Board) -> str:
-    rows, columns, high, wide = board.values.shape
-    left = MARGIN + AXIS + max(map(_width, board.rows)) * 11 + GAP
-    top = MARGIN + AXIS + 11 + GAP
-    apart = max(TILE, max(map(_width, board.columns)) * 11) + BETWEEN
-    small = pooled(board.values, -(-high // TILE_CELLS), -(-wide // TILE_CELLS))
-    cells = TILE / small.shape[-1], TILE / small.shape[-2]
+    rows, columns = board.values.shape[:2]
+    left, top = MARGIN + AXIS + max(map(_width, board.rows)) * 11 + GAP, MARGIN + AXIS + 11 + GAP
+    small = in_tiles(board)
+    wide = max(TILE, min(4 * TILE, WIDEST / columns - BETWEEN))
+    high = wide * min(1.0, max(0.4, small.shape[-2] / small.shape[-1]))
+    across, below = left + columns * (wide + BETWEEN) - BETWEEN, top + rows * (high + BETWEEN)
     body = [
         f'<g font-family="{SANS}" font-size="11" fill="{SOFT}" text-anchor="middle">',
-        f'<text x="{left + (columns * apart - BETWEEN) / 2:g}" y="{MARGIN + 9:g}">{escape(board.grid[1])} →</text>',
-        f'<text transform="translate({MARGIN + 9:g} {top + rows * (TILE + BETWEEN) / 2:g}) rotate(-90)">'
+        f'<text x="{(left + across) / 2:g}" y="{MARGIN + 9:g}">{escape(board.grid[1])} →</text>',
+        f'<text transform="translate({MARGIN + 9:g} {(top + below) / 2:g}) rotate(-90)">'
         f"← {escape(board.grid[0])}</text>\n</g>",
         f'<g font-family="{SANS}" font-size="11">',
-        *(_above(name, left + n * apart + TILE / 2, top - GAP, True) for n, name in enumerate(board.columns)),
-        *(_beside(name, left - GAP, top + n * (TILE + BETWEEN) + TILE / 2) for n, name in enumerate(board.rows)),
+        *(
+            _above(name, left + n * (wide + BETWEEN) + wide / 2, top - GAP, True)
+            for n, name in enumerate(board.columns)
+        ),
+        *(_beside(name, left - GAP, top + n * (high + BETWEEN) + high / 2) for n, name in enumerate(board.rows)),
         "</g>",
     ]
-    for (row, column), scale in np.ndenumerate(np.array([board.scales] * rows, dtype=object)):
-        x, y = left + column * apart, top + row * (TILE + BETWEEN)
-        body += _cells(scale.steps(small[row, column]), scale, x, y, *cells)
-    below = top + rows * (TILE + BETWEEN)
-    body += _legend(board.scales[0], board.attends, left, below + GAP) if len(set(board.scales)) == 1 else []
-    across = max(left + columns * apart, left + BAR + BETWEEN) - BETWEEN
+    for row in range(rows):
+        for column, scale in enumerate(board.scales):
+            x, y = left + column * (wide + BETWEEN), top + row * (high + BETWEEN)
+            cells = wide / small.shape[-1], high / small.shape[-2]
+            body += _cells(scale.steps(small[row, column]), scale, x, y, *cells)
+    body += _legends(board, left, below + GAP)
+    across = max(across, left + len(legends(board)) * LEGEND_WIDTH)
     return _drawing(body, across + MARGIN, below + LEGEND + MARGIN, f"{board.name}: {rows} × {columns} matrices")
+
+
+def in_tiles(board: Board) -> Matrices:
+    """The matrices of a mosaic, pooled until their cells can be seen; the fewer they are, the more cells."""
+    most = TILE_CELLS * max(1, min(4, TILES // len(board.columns)))
+    high, wide = board.values.shape[-2:]
+    return pooled(board.values, ceil(high / most), ceil(wide / most))
 
 
 def _drawing(body: Sequence[str], width: float, height: float, what: str) -> str:
@@ -113,17 +124,26 @@ def _cells(steps: NDArray[np.uint8], scale: Scale, left: float, top: float, wide
     yield "</g>"
 
 
-def _legend(scale: Scale, attends: bool, left: float, top: float) -> Iterator[str]:
-    stops = (*BELOW_ZERO["light"], *LIGHT) if scale.kind == "signed" else LIGHT
-    yield f'<linearGradient id="ramp">{"".join(_stop(n / (len(stops) - 1), colour) for n, colour in enumerate(stops))}'
-    yield "</linearGradient>"
-    yield f'<rect x="{left:g}" y="{top:g}" width="{BAR:g}" height="{BAR_HEIGHT:g}" fill="url(#ramp)"/>'
-    yield f'<g font-family="{SANS}" font-size="9" fill="{SOFT}" text-anchor="middle">'
-    for tick in ticks(scale):
-        x = left + BAR * int(scale.steps(np.array(tick))) / 255
-        yield f'<text x="{x:g}" y="{top + BAR_HEIGHT + 11:g}">{tick:g}</text>'
-    what = "attention weight" if attends else "value"
-    yield f'<text x="{left + BAR / 2:g}" y="{top + BAR_HEIGHT + 24:g}">{what}</text>\n</g>'
+def legends(board: Board) -> list[tuple[Scale, str]]:
+    """Every scale of a board, and what has it."""
+    named: dict[Scale, list[str]] = {}
+    for scale, name in zip(board.scales, board.columns, strict=True):
+        named.setdefault(scale, []).append(name)
+    return [(scale, "attention weight" if board.attends else ", ".join(names)) for scale, names in named.items()]
+
+
+def _legends(board: Board, left: float, top: float) -> Iterator[str]:
+    for place, (scale, what) in enumerate(legends(board)):
+        x, stops = left + place * LEGEND_WIDTH, (*BELOW_ZERO["light"], *LIGHT) if scale.kind == "signed" else LIGHT
+        yield f'<linearGradient id="ramp{place}">'
+        yield from (_stop(n / (len(stops) - 1), colour) for n, colour in enumerate(stops))
+        yield "</linearGradient>"
+        yield f'<rect x="{x:g}" y="{top:g}" width="{BAR:g}" height="{BAR_HEIGHT:g}" fill="url(#ramp{place})"/>'
+        yield f'<g font-family="{SANS}" font-size="9" fill="{SOFT}" text-anchor="middle">'
+        for tick in ticks(scale):
+            at = x + BAR * int(scale.steps(np.array(tick))) / 255
+            yield f'<text x="{at:g}" y="{top + BAR_HEIGHT + 11:g}">{tick:g}</text>'
+        yield f'<text x="{x + BAR / 2:g}" y="{top + BAR_HEIGHT + 24:g}">{escape(what)}</text>\n</g>'
 
 
 def ticks(scale: Scale) -> list[float]:
