@@ -9,7 +9,7 @@ RUN    := $(VENV)/bin/python
 demo: $(VENV)/.installed
 	$(RUN) examples/demo.py
 
-test: check
+test: check $(VENV)/.browser
 	$(RUN) -m pytest -n 2
 
 check: $(VENV)/.installed-test
@@ -38,6 +38,13 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 $(VENV)/.installed-test: $(VENV)/.installed
 	$(PIP) -e ".[test]"
 	touch $@
+
+# Pages are tested in a real browser: one that is here, else Debian's, else Playwright's own.
+$(VENV)/.browser: $(VENV)/.installed-test
+	{ $(RUN) tests/browser.py \
+	|| { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } \
+	|| $(RUN) -m playwright install chromium; } && touch $@ \
+	|| echo "there is no browser: the tests of pages will be skipped, and say what is missing"
 
 $(VENV)/.installed-bench: $(VENV)/.installed
 	$(PIP) -e ".[bench]"

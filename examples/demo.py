@@ -7,6 +7,7 @@ import argparse
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -34,13 +35,11 @@ from rich.table import Table
 from torch import Generator, Tensor, nn
 
 import glassformer as gf
-from glassformer.view.heatmap import Heatmap, page
+from glassformer.view.board import Board, Tokens
+from glassformer.view.inspection import Inspection
 
 MODELS = ("GRU", "LSTM", "attention seq2seq", "Transformer")
-ATTENTION = {  # the modules whose output is where the decoder looks
-    "attention seq2seq": "decoder.attention.pattern",
-    "Transformer": "decoder.layers.1.cross_attention.pattern",
-}
+ATTENTION = {"attention seq2seq": "alignment", "Transformer": "cross"}  # the part that shows where the decoder looks
 STEPS, WORD_STEPS = 400, 200  # at most, for every model
 TITLE = "What is right of 1000 unseen sequences, written greedily"
 NOTE = """
@@ -88,6 +87,7 @@ def build(name: str) -> tuple[nn.Module, float]:
             d_model=64,
             dropout=0.0,
             pre_norm=True,
+            decoder_start_token_id=START,
             **{f"encoder_{key}": value for key, value in side.items()},
             **{f"decoder_{key}": value for key, value in side.items()},
         )
@@ -102,6 +102,7 @@ def build(name: str) -> tuple[nn.Module, float]:
         bidirectional=attends,
         embedding_size=32,
         hidden_size=64 if attends else 128,
+        decoder_start_token_id=START,
         initializer_range=0.3 if attends else 0.5,
     )
     return model, 5e-3 if attends else 1e-2
@@ -110,7 +111,7 @@ def build(name: str) -> tuple[nn.Module, float]:
 def write(model: nn.Module, batch: Batch) -> Tensor:
     """What the model writes when left alone, (B, T): the likeliest token, again and again."""
     source, length = (batch["input_ids"], batch["attention_mask"]), batch["labels"].shape[1]
-    request = {"decoder_start_token_id": START, "eos_token_id": [], "max_new_tokens": length}
+    request = {"eos_token_id": [], "max_new_tokens": length}
     ids = gf.generate(model, None, source[0], attention_mask=source[1], **request)
     return ids[:, 1:]
 
@@ -122,22 +123,15 @@ def score(model: nn.Module, task: str, chance: Generator) -> tuple[float, float]
     return right[asked].float().mean().item(), (right | ~asked).all(1).float().mean().item()
 
 
-def look(model: nn.Module, name: str, task: str, chance: Generator) -> Heatmap:
+def look(model: nn.Module, name: str, task: str, chance: Generator) -> Board:
     """Where the decoder looks while it writes one unseen sequence."""
     batch = draw(task, 1, LONGEST[task], LONGEST[task], chance, unseen=True)
-    written, point = write(model, batch), ATTENTION[name]
-    with torch.no_grad(), gf.record(model, point) as seen:
-        model(batch["input_ids"], decoder_input_ids=F.pad(written[:, :-1], (1, 0), value=START))
-    pattern = seen[point][0]  # (T, S), and in a Transformer (H, T, S)
-    return Heatmap(
-        matrix=(pattern.mean(0) if name == "Transformer" else pattern).numpy(),
-        rows=[DIGITS[token] for token in written[0].tolist()],
-        columns=[DIGITS[token] for token in batch["input_ids"][0].tolist()],
-        title=f"{task.capitalize()}: {name}",
-        caption="Last layer, mean of its 2 heads" if name == "Transformer" else "Luong’s “general” attention",
-        row_axis="written",
-        column_axis="read",
+    seen = gf.inspect(model, None, batch["input_ids"][0].tolist(), target=write(model, batch)[0].tolist())
+    board = seen.chosen(ATTENTION[name], None, None)
+    written, read = (
+        Tokens(texts=[DIGITS[token] for token in tokens.ids], ids=tokens.ids) for tokens in (board.down, board.across)
     )
+    return replace(board, name=f"{task}: {name}", down=written, across=read)
 
 
 def build_bert() -> nn.Module:
@@ -189,7 +183,7 @@ class Bar:
         return lambda step, right: self.progress.update(self.task, completed=step, right=right)
 
 
-def digits(bar: Bar, steps: int, seed: int) -> tuple[Table, list[Heatmap]]:
+def digits(bar: Bar, steps: int, seed: int) -> tuple[Table, list[Board]]:
     """Every model on every task: the table, and pictures of those that attend."""
     table, pictures = Table("task", "model", title=TITLE, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)), []
     for column in ("tokens", "sequences", "parameters", "steps", "seconds"):
@@ -231,9 +225,8 @@ def main() -> None:
     console.print(f"\nBERT fills    {masked}\n              {fill(bert, masked)}", markup=False, highlight=False)
     console.print(f"GPT-2 goes on {prompt} … {go_on(gpt2, prompt)}", markup=False, highlight=False)
 
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    title, caption = "Where the decoder looks", "Each row is a token being written, each column a token of the source."
-    options.out.write_text(page(pictures, title=title, caption=caption), encoding="utf-8")
+    caption = "Each row is a token being written, each column a token of the source."
+    Inspection(title="Where the decoder looks", caption=caption, boards=pictures).save(options.out)
     console.print(f"\nCross-attention: {options.out}   ({time.perf_counter() - began:.0f} s in all)", highlight=False)
 
 

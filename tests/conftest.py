@@ -8,12 +8,15 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from browser import MISSING, arguments, chromium
 from glassformer.cli.main import main
 
 torch.set_num_threads(1)
@@ -58,17 +61,14 @@ def minilm() -> Path:
     return Path(package.__file__).parent / "model"
 
 
-@pytest.fixture
-def glassformer(monkeypatch, capsys):
-    """Run the command line in this process: (exit code, stdout, stderr)."""
-    from glassformer.cli.main import main
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["glassformer", *map(str, words)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            main()
-        out, err = capsys.readouterr()
-        return caught.value.code or 0, out, err
-
-    return run
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A headless Chromium, where there is one."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright to test pages")
+    path = chromium()
+    if path is None:
+        pytest.skip(MISSING)
+    with playwright.sync_playwright() as running:
+        started = running.chromium.launch(executable_path=path, args=arguments())
+        yield started
+        started.close()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .inspect.lens import decoder_lens, logit_lens
     from .inspect.recompute import explain
     from .inspect.record import record
+    from .jobs.inspect import inspect
     from .jobs.predict import pipeline
     from .jobs.train import train
 
@@ -41,6 +42,7 @@ _HOME = {
     "fill_mask": "generate.fill",
     "infill": "generate.infill",
     "rerank": "generate.rerank",
+    "inspect": "jobs.inspect",
     "train": "jobs.train",
     "pipeline": "jobs.predict",
 }
@@ -54,6 +56,7 @@ __all__ = [
     "fill_mask",
     "generate",
     "infill",
+    "inspect",
     "load",
     "load_tokenizer",
     "logit_lens",

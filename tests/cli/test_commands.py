@@ -253,7 +253,7 @@ def test_unknown_words_exit_with_2(glassformer):
     assert glassformer("show")[0] == 2
 
 
-@pytest.mark.parametrize("command", ["generate", "translate", "show", "verify", "models", "doctor"])
+@pytest.mark.parametrize("command", ["generate", "translate", "inspect", "heads", "show", "verify", "models", "doctor"])
 def test_every_command_has_an_example(glassformer, command):
     code, out, _ = glassformer(command, "--help")
     assert code == 0

@@ -5,7 +5,21 @@ from typing import Annotated
 
 import typer
 
-from . import compare, doctor, evaluate, generate, heads, models, predict, show, tokenizer, train, translate, verify
+from . import (
+    compare,
+    doctor,
+    evaluate,
+    generate,
+    heads,
+    inspect,
+    models,
+    predict,
+    show,
+    tokenizer,
+    train,
+    translate,
+    verify,
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -23,6 +37,7 @@ app.command("translate")(translate.translate)
 app.command("show")(show.show)
 app.command("verify")(verify.verify)
 app.command("heads")(heads.heads)
+app.command("inspect")(inspect.inspect)
 app.command("models")(models.models)
 app.command("doctor")(doctor.doctor)
 

@@ -1,0 +1,84 @@
+"""`glassformer inspect`: a text through a model, and its attention or states as a page, a picture or here."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .output import Json, Name, print_json, size
+
+if TYPE_CHECKING:
+    from glassformer.view.inspection import Inspection
+
+SHOWN = 100  # columns of a terminal that nobody is looking at
+
+
+def inspect(
+    name: Name,
+    text: Annotated[str, typer.Argument(help="A text; for a model without a tokenizer ids, such as '5 17 3'.")],
+    pair: Annotated[str | None, typer.Option(help="A second text, for models that read two.")] = None,
+    target: Annotated[str | None, typer.Option(help="What an encoder-decoder writes; else its own choice.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A .html page, or a .svg or .png picture.")] = None,
+    terminal: Annotated[bool, typer.Option("--terminal", help="Show it here.")] = False,
+    part: Annotated[str | None, typer.Option(help="Which part: attention, encoder, decoder, cross, states …")] = None,
+    layer: Annotated[int | None, typer.Option(help="Which layer, from 0.")] = None,
+    head: Annotated[str | None, typer.Option(help="Which head, from 0, or which gate, such as forget.")] = None,
+    device: Annotated[str, typer.Option(help="Where to run: cpu, cuda, mps.")] = "cpu",
+    json: Json = False,
+) -> None:
+    """Look at the attention of a text, or at the states of an RNN, in one file that opens anywhere.
+
+    A picture and the terminal show what --part, --layer and --head choose. A page shows all; where that is too much,
+    what they choose is kept whole.
+
+    Example: glassformer inspect ./my-bert "The cat sat." --pair "It slept." --out page.html
+    """
+    if out is None and not terminal:
+        raise ValueError("say where to: --out page.html (or .svg, .png), or --terminal")
+    found, chosen = _inspection(name, text, pair, target, device), {"part": part, "layer": layer, "head": head}
+    saved = None if out is None else found.save(out, **chosen)  # type: ignore[arg-type]
+    if terminal:
+        _print(found, chosen)
+    if json:
+        parts = [{"name": board.name, "shape": list(board.values.shape)} for board in found.boards]
+        print_json({"file": saved and str(saved), "bytes": saved and saved.stat().st_size, "parts": parts})
+    elif saved is not None:
+        typer.echo(f"{saved}: {size(saved.stat().st_size)}")
+
+
+def _inspection(name: str, text: str, pair: str | None, target: str | None, device: str) -> "Inspection":
+    import glassformer as gf
+    from glassformer.hub.fetch import TOKENIZER_FILES, tokenizer_folder
+
+    model, folder = gf.load(name, device=device), tokenizer_folder(name)
+    title = Path(name).resolve().name if Path(name).exists() else name
+    if any((folder / file).is_file() for file in TOKENIZER_FILES):
+        return gf.inspect(model, gf.load_tokenizer(name), text, pair, target=target, name=title)
+    ids = [_ids(words, name) for words in (text, pair, target)]
+    if ids[1] is not None:
+        raise ValueError(f"{name} has no tokenizer, so it reads ids and no pairs; leave --pair out")
+    return gf.inspect(model, None, ids[0] or [], target=ids[2], name=title)
+
+
+def _ids(words: str | None, name: str) -> list[int] | None:
+    if words is None:
+        return None
+    try:
+        return [int(word) for word in words.replace(",", " ").split()]
+    except ValueError:
+        raise ValueError(f"{name} has no tokenizer: give ids, such as '5 17 3', not {words!r}") from None
+
+
+def _print(found: "Inspection", chosen: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.style import Style
+    from rich.text import Text
+
+    console = Console()
+    colour = console.color_system is not None
+    width = console.width if console.is_terminal else SHOWN
+    for line in found.lines(**chosen, width=width, colour=colour):
+        text = Text(no_wrap=True, overflow="ignore", end="")
+        for piece in line:
+            text.append(piece.text, Style(color=piece.front, bgcolor=piece.back))
+        console.print(text, soft_wrap=True)

@@ -1,0 +1,60 @@
+"""The colours of values: scales and ramps that the page, the SVG, the PNG and the terminal share."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.floating]
+Ramp = NDArray[np.uint8]  # (256, 3): red, green, blue of every step
+ACCENT = "#0e8f8b"
+LIGHT = ("#f1f5f5", "#4fb0ac", "#06403f")
+DARK = ("#20282b", "#1c8c88", "#b8fffb")
+BELOW_ZERO = {"light": ("#7a3300", "#e39a5e"), "dark": ("#ffdcbf", "#b9652a")}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From a value to one of 256 steps; `root` spreads the small values, which are most shares of attention."""
+
+    low: float = 0.0
+    high: float = 1.0
+    root: bool = False
+
+    def steps(self, values: Values) -> NDArray[np.uint8]:
+        share = np.clip((np.asarray(values, np.float64) - self.low) / (self.high - self.low), 0, 1)
+        return np.floor(255 * (np.sqrt(share) if self.root else share) + 0.5).astype(np.uint8)
+
+    @property
+    def kind(self) -> str:
+        """The name of its ramp."""
+        return "signed" if self.low < 0 else "plain"
+
+    def colours(self, values: Values, paper: str = "light") -> NDArray[np.uint8]:
+        """(…, 3) for values (…)."""
+        return ramp(self.kind, paper)[self.steps(values)]
+
+
+SHARE = Scale(root=True)
+GATE = Scale()
+
+
+def signed(values: Values) -> Scale:
+    """Zero in the middle; as far as the values go, and at least to -1 and 1."""
+    reach = max(1.0, float(np.abs(values).max(initial=0.0)))
+    return Scale(-reach, reach)
+
+
+def ramp(kind: str, paper: str) -> Ramp:
+    """`plain` from nothing to much, `signed` from below zero to above, on light or dark paper."""
+    stops: tuple[str, ...] = LIGHT if paper == "light" else DARK
+    if kind == "signed":
+        stops = (*BELOW_ZERO[paper], *stops)
+    points = np.array([[int(stop[place : place + 2], 16) for place in (1, 3, 5)] for stop in stops])
+    where = np.linspace(0, len(stops) - 1, 256)
+    mixed = [np.interp(where, range(len(stops)), points[:, channel]) for channel in range(3)]
+    return np.floor(np.stack(mixed, axis=1) + 0.5).astype(np.uint8)
+
+
+def hexadecimal(colour: NDArray[np.uint8]) -> str:
+    return "#" + bytes(colour).hex()

@@ -1,0 +1,35 @@
+"""The browser that pages are tested in: `python tests/browser.py` says which one is here, and fails if none is."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+MISSING = (
+    "no browser to test pages in: install Debian's (apt-get install chromium), or Playwright's own "
+    "(playwright install chromium), or set CHROMIUM to the path of one"
+)
+
+
+def chromium() -> Path | None:
+    """The path of a Chromium: the one that CHROMIUM names, one on the PATH, or Playwright's own."""
+    if given := os.environ.get("CHROMIUM"):
+        return Path(given)
+    if found := next(filter(None, map(shutil.which, NAMES)), None):
+        return Path(found)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        own = Path(playwright.chromium.executable_path)
+    return own if own.exists() else None
+
+
+def arguments() -> list[str]:
+    """Chromium refuses its sandbox to root, and a container has little shared memory."""
+    return ["--disable-dev-shm-usage", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+
+
+if __name__ == "__main__":
+    print(chromium() or MISSING)
+    sys.exit(0 if chromium() else 1)
