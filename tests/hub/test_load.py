@@ -250,6 +250,14 @@ def test_labels_dtypes_and_devices_are_checked(folder):
         gf.load(folder, device="nonsense")
 
 
+def test_settings_of_a_folder_can_be_changed(folder):
+    assert gf.load(folder, config={"hidden_dropout_prob": 0.37}).config.hidden_dropout_prob == 0.37
+    with pytest.raises(ValueError, match="bert has no setting 'dropout'; it has: .*hidden_dropout_prob"):
+        gf.load(folder, config={"dropout": 0.1})
+    with pytest.raises(ValueError, match="shape"):
+        gf.load(folder, config={"hidden_size": 24})
+
+
 def test_more_labels_than_the_file_has_is_a_fresh_head(tmp_path):
     folder = gf.save(random_model("bert", "text-classification", SMALL_BERT), tmp_path)
     assert gf.load(folder, labels=5).head.output.weight.shape == (5, 12)

@@ -33,29 +33,32 @@ def load(
     dtype: torch.dtype | str | None = None,
     device: torch.device | str | None = None,
     quant: str | None = None,
+    config: Mapping[str, Any] | None = None,
     revision: str | None = None,
 ) -> nn.Module:
     """A model from a folder or hub name, in eval mode; its `load_report` says what was read.
 
     The head is the one config.json names. With `head=` (and `labels=`, names or a number) another one is put on,
     fresh where the file does not hold it; `head=None` takes the bare model. `dtype` defaults to the file's.
-    With `quant="int8"` the linear layers have 8-bit weights: faster on a CPU, and for inference alone.
+    With `quant="int8"` the linear layers have 8-bit weights: faster on a CPU, and for inference alone. `config`
+    changes settings of config.json, as {"hidden_dropout_prob": 0.2}.
     """
     where, kind = usable(device), _dtype(dtype)
     _check_quant(quant, where)
     folder = fetch.model_folder(name, revision=revision)
     raw = read_json(folder / CONFIG)
     architecture = architecture_for(raw.get("model_type"))
+    raw |= _known(config or {}, architecture)
     chosen = head != FROM_CONFIG
     head = head if chosen else head_for(architecture, raw.get("architectures"))
     check_head(architecture, head)
-    config = architecture.config.from_hf(_with_labels(raw, labels, head))
     files = WeightFiles(folder)
-    config = architecture.fit_config(config, head, set(files.shapes))
-    model = skeleton(architecture, config, head)
+    settings = architecture.config.from_hf(_with_labels(raw, labels, head))
+    settings = architecture.fit_config(settings, head, set(files.shapes))
+    model = skeleton(architecture, settings, head)
     plan = plan_load(architecture, model, head, files.shapes, fresh_head=chosen or labels is not None)
     _fill(model, plan.reads, files, dtype=kind, device=where)
-    _finish(model, architecture, getattr(config, "initializer_range", 0.02), where)
+    _finish(model, architecture, getattr(settings, "initializer_range", 0.02), where)
     model.load_report = plan.report  # type: ignore[assignment]
     if plan.report.new:
         log.warning("%s: %s", name, plan.report)
@@ -123,6 +126,13 @@ def _dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
         raise ValueError(f"dtype {dtype!r} is not one of float32, bfloat16, float16, float64")
     return found
+
+
+def _known(config: Mapping[str, Any], architecture: Architecture) -> Mapping[str, Any]:
+    known = architecture.config.__dataclass_fields__
+    if wrong := [name for name in config if name not in known]:
+        raise ValueError(f"{architecture.model_type} has no setting {wrong[0]!r}; it has: {', '.join(known)}")
+    return config
 
 
 def _check_quant(quant: str | None, device: torch.device) -> None:

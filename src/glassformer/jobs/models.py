@@ -36,6 +36,11 @@ SMALL: dict[str, dict[str, Any]] = {  # sizes of a fresh model that a laptop tra
 READS_BOTH_WAYS = ("text-classification", "token-classification")
 
 
+def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a recipe as a config has them."""
+    return {name: None if value == NONE else value for name, value in config.items()}
+
+
 def head_for(arch: str | None, task: str) -> str:
     """How a kind of model takes a lesson that can be put in several ways."""
     if task == "parity" and arch in (*RNNS, "bert"):
@@ -73,7 +78,7 @@ def fresh(arch: str, task: Task[Any, Any], config: Mapping[str, Any]) -> nn.Modu
     if labels := wanted.pop("labels", None):
         settings["id2label"] = dict(enumerate(labels))
     settings |= {name: value for name, value in wanted.items() if name in known}
-    settings |= {name: None if value == NONE else value for name, value in config.items()}
+    settings |= _plain(config)
     return build(
         kind, task.head, **{name: value for name, value in settings.items() if name in known or name in config}
     )
@@ -88,7 +93,7 @@ def labels_of(name: str, head: str | None) -> list[str] | None:
     return list(read_labels(raw).values())
 
 
-def loaded(name: str, task: Task[Any, Any]) -> nn.Module:
+def loaded(name: str, task: Task[Any, Any], config: Mapping[str, Any]) -> nn.Module:
     """A model from a folder or the hub, in float32. The labels it was trained for keep their order, if they are those
     of the task; for others it is given a new head."""
     wanted = dict(task.settings())
@@ -96,7 +101,7 @@ def loaded(name: str, task: Task[Any, Any]) -> nn.Module:
     known = labels_of(name, task.head) if labels else None
     if labels and known and set(known) == set(labels):
         task.labels = labels = known  # type: ignore[attr-defined]
-    model: Any = load(name, head=task.head, labels=labels, dtype=torch.float32)
+    model: Any = load(name, head=task.head, labels=labels, dtype=torch.float32, config=_plain(config))
     if labels and known and len(known) > 1 and known != labels:
         log.warning("%s was trained for other labels (%s); its head starts anew", name, ", ".join(known[:5]))
         for tensor in model.head.parameters():

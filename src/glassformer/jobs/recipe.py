@@ -36,7 +36,9 @@ class Recipe:
     limit: int | None = None  # at most so many training examples
     model: str | None = None  # a folder or hub name to start from
     arch: str | None = None  # or a kind of model to start afresh
-    config: Mapping[str, Any] = field(default_factory=dict)  # settings of a fresh model
+    config: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # settings of the model: sizes of a fresh one, dropout of any
     tokenizer: str | None = None  # a folder or name, or the kind of vocabulary to learn
     vocab_size: int | None = None
     lowercase: bool = False

@@ -110,7 +110,7 @@ def assemble(
     task = cls.for_data(tokenizer, [] if isinstance(splits.train, Corpus) else splits.train, **options)
     tokenise(splits, task, processes or Processes())
     torch.manual_seed(int(recipe.plan.get("seed", 0)))
-    model = loaded(recipe.model, task) if recipe.model else fresh(str(recipe.arch), task, recipe.config)
+    model = loaded(recipe.model, task, recipe.config) if recipe.model else fresh(str(recipe.arch), task, recipe.config)
     task.fit_to(model)
     if task.max_length is not None:  # the tokenizer takes it along in the folder
         tokenizer.model_max_length = min(tokenizer.model_max_length, task.max_length)
