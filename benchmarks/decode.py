@@ -1,37 +1,103 @@
-"""Greedy decoding with a GPT-2 of 124M parameters: ours against transformers, the same tokens."""
+"""Decoding: GPT-2 and a Transformer-base, ours against transformers in turns, on a CPU or with --device cuda."""
 
+import argparse
 import tempfile
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import transformers
 
 import glassformer as gf
 
-from .measure import Row, interleaved, row
+from .measure import Row, interleaved, row, row_of_rates
+
+BASE = {"vocab_size": 32000, "d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "pad_token_id": 0}
+BASE |= {"encoder_attention_heads": 8, "decoder_attention_heads": 8, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048}
+BASE |= {"eos_token_id": None, "forced_eos_token_id": None, "decoder_start_token_id": 0, "activation_function": "relu"}
+FREE = {"eos_token_id": None, "bos_token_id": None, "pad_token_id": 0}  # no text ends before its time
 
 
-def run(prompt: int = 32, new: int = 64) -> list[Row]:
-    """A batch of one, and a batch of eight prompts of different lengths."""
-    config = transformers.GPT2Config(eos_token_id=None, bos_token_id=None, pad_token_id=0)
-    peer = transformers.GPT2LMHeadModel(config).eval()
-    with tempfile.TemporaryDirectory() as folder:
-        peer.save_pretrained(folder)
-        ours = gf.load(folder)
+def run(new: int = 64) -> list[Row]:
+    """On this CPU, in float32 and with 8-bit weights."""
+    gpt2 = both(transformers.GPT2LMHeadModel(transformers.GPT2Config(**FREE)))
+    tiny = both(transformers.GPT2LMHeadModel(transformers.GPT2Config(**FREE, n_embd=24, n_head=2, vocab_size=1000)))
+    base = both(transformers.MarianMTModel(transformers.MarianConfig(**BASE)))
     rows = []
     for batch in (1, 8):
-        ids = torch.randint(1, 50000, (batch, prompt), generator=torch.Generator().manual_seed(0))
-        mask = (torch.arange(prompt) >= torch.arange(batch)[:, None] * 3).long()
+        ids, mask = prompts(batch, 32, 1000)
         request = {"attention_mask": mask, "max_new_tokens": new}
-        contestants = {
-            "transformers": lambda ids=ids, request=request: peer.generate(ids, do_sample=False, **request),
-            "ours": lambda ids=ids, request=request: gf.generate(ours, None, ids, **request),
-        }
-        seconds = interleaved(contestants, rounds=3)
-        name = f"GPT-2 124M greedy, fp32, batch {batch}, {prompt}+{new} tokens"
-        rows.append(row(name, seconds["ours"], seconds["transformers"], "transformers"))
+        rows += compared(f"GPT-2 124M greedy, batch {batch}, 32+{new} tokens", gpt2, ids, request, rounds=5)
+    ids, mask = prompts(1, 32, 1000)
+    request = {"attention_mask": mask, "max_new_tokens": 128}
+    rows += compared("12 layers of width 24, batch 1, 32+128 tokens", tiny, ids, request, rounds=5)[:1]
+    for batch in (1, 64):
+        ids, mask = prompts(batch, 16, 1000)
+        request = {"attention_mask": mask, "max_new_tokens": 15, "num_beams": 4, "early_stopping": False}
+        rows += compared(f"Transformer-base, beam 4, {batch} sentences of 16+15 tokens", base, ids, request, rounds=3)
     return rows
 
 
+def run_on_gpu() -> list[Row]:
+    """On one GPU in bf16: tokens or sentences a second."""
+    gpt2 = both(transformers.GPT2LMHeadModel(transformers.GPT2Config(**FREE)), "cuda")
+    base = both(transformers.MarianMTModel(transformers.MarianConfig(**BASE)), "cuda")
+    rows = []
+    for batch in (1, 64):
+        ids, mask = prompts(batch, 32, 1000)
+        request = {"attention_mask": mask.cuda(), "max_new_tokens": 256}
+        times = timed(gpt2, ids.cuda(), request, rounds=3)
+        rates = [batch * 256 / times[name] for name in ("ours", "transformers")]
+        rows.append(row_of_rates(f"GPT-2 124M greedy, bf16, batch {batch}, 32+256 tokens", *rates, PEER, "tokens/s"))
+    ids, mask = prompts(64, 16, 1000)
+    request = {"attention_mask": mask.cuda(), "max_new_tokens": 16, "num_beams": 4, "early_stopping": False}
+    times = timed(base, ids.cuda(), request, rounds=5)
+    rates = [64 / times[name] for name in ("ours", "transformers")]
+    rows.append(row_of_rates("Transformer-base, bf16, beam 4, 64 × 16 tokens", *rates, PEER, "sentences/s"))
+    return rows
+
+
+PEER = "transformers"
+
+
+def both(peer: Any, device: str = "cpu") -> dict[str, Any]:
+    """A peer's model and ours with the same weights; on a CPU also in 8 bits."""
+    dtype = "bfloat16" if device == "cuda" else "float32"
+    with tempfile.TemporaryDirectory() as folder:
+        peer.save_pretrained(folder)
+        models: dict[str, Any] = {PEER: peer.eval().to(device, getattr(torch, dtype))}
+        models["ours"] = gf.load(folder, device=device, dtype=dtype)
+        if device == "cpu":
+            models["ours, int8"] = gf.load(folder, quant="int8")
+    return models
+
+
+def prompts(batch: int, length: int, words: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Prompts of different lengths, padded on the left."""
+    ids = torch.randint(1, words, (batch, length), generator=torch.Generator().manual_seed(0))
+    return ids, (torch.arange(length) >= (torch.arange(batch)[:, None] * 3) % (length // 2)).long()
+
+
+def timed(models: dict[str, Any], ids: torch.Tensor, request: dict[str, Any], rounds: int) -> dict[str, float]:
+    def work(name: str, model: Any) -> Callable[[], object]:
+        if name == PEER:
+            return lambda: model.generate(ids, do_sample=False, **request)
+        return lambda: gf.generate(model, None, ids, **request)
+
+    return interleaved({name: work(name, model) for name, model in models.items()}, rounds)
+
+
+def compared(name: str, models: dict[str, Any], ids: torch.Tensor, request: dict[str, Any], rounds: int) -> list[Row]:
+    times = timed(models, ids, request, rounds)
+    return [
+        row(name + (", int8" if "int8" in ours else ", fp32"), times[ours], times[PEER], PEER)
+        for ours in times
+        if ours != PEER
+    ]
+
+
 if __name__ == "__main__":
-    for line in run():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    for line in run() if parser.parse_args().device == "cpu" else run_on_gpu():
         print(line)

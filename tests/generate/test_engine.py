@@ -13,9 +13,12 @@ import glassformer as gf
 from families import SMALL_GPT, random_model, sequences, settings_of
 from generators import GENERATING, padded_left
 from glassformer.blocks.decode import Decoder
+from glassformer.blocks.graphs import GraphDecoder, StaticCache, cache_of, with_cache
 from glassformer.blocks.linear import joined, quantised
 from glassformer.generate.engine import engine
+from glassformer.generate.job import Job
 
+WAYS = [{}, {"num_beams": 3}, {"penalty_alpha": 0.4, "top_k": 3}]
 LAYERED = [case for case in GENERATING if "rnn" not in case[0] and "seq2seq" not in case[0]]
 
 
@@ -36,6 +39,35 @@ def test_a_decoder_steps_as_its_model_does(model_type, head, packed, data):
         steps = [one.step(fed, state) for one, state in zip((model, ready), states, strict=True)]
         assert_close(steps[1][0], steps[0][0], atol=1e-5, rtol=1e-5)
         states = [state.select(rows) if len(fed) == 4 else state for _, state in steps]
+
+
+@pytest.mark.parametrize(("model_type", "head"), LAYERED)
+@settings(max_examples=10)
+@given(data=st.data())
+@torch.inference_mode()
+def test_a_cache_that_counts_on_its_device_is_the_same_cache(model_type, head, data):
+    """What a CUDA graph records, here step by step: fixed shapes, and as far as the counter says."""
+    model = random_model(model_type, head, data.draw(settings_of(model_type)))
+    ids, mask = padded_left(sequences(0))
+    first = ids[:, :2] if model.config.is_encoder_decoder else ids
+    plain, static = (model.step(first, model.start(ids, mask, length=first.shape[1] + 3))[1] for _ in range(2))
+    static = with_cache(static, StaticCache(cache_of(static)))
+    for number in range(3):
+        new = torch.arange(4)[:, None] + 5 + number
+        expected, plain = model.step(new, plain)
+        logits, static = model.step(new, static)
+        assert_close(logits, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_looking_less_often_changes_nothing(way, monkeypatch):
+    """On a GPU a search asks only now and then what has ended; here it is made to do so on the CPU."""
+    model = random_model("gpt2", "text-generation", SMALL_GPT)
+    ids, mask = padded_left(sequences(2, lengths=(5, 3, 7, 2)))
+    request = {"max_new_tokens": 20, "eos_token_id": [*range(0, 41, 3)], "pad_token_id": 0, **way}
+    often = gf.generate(model, None, ids, attention_mask=mask, **request)
+    monkeypatch.setattr(Job, "patience", 7)
+    assert gf.generate(model, None, ids, attention_mask=mask, **request).tolist() == often.tolist()
 
 
 @settings(max_examples=40)
@@ -63,19 +95,19 @@ def test_weights_that_change_are_seen(rows):
 
 def test_the_same_engine_is_used_again():
     model = random_model("gpt2", "text-generation", SMALL_GPT)
-    assert engine(model, 1) is engine(model, 1)
-    assert engine(model, 2) is not engine(model, 1)
+    assert engine(model, 1, 9) is engine(model, 1, 9)
+    assert engine(model, 2, 9) is not engine(model, 1, 9)
 
 
 def test_a_model_that_learns_or_is_listened_to_is_taken_as_it_is():
     model = random_model("gpt2", "text-generation", SMALL_GPT)
-    assert isinstance(engine(model, 1), Decoder)
-    assert engine(model.train(), 1) is model
+    assert isinstance(engine(model, 1, 9), Decoder)
+    assert engine(model.train(), 1, 9) is model
     model.eval()
     with gf.record(model, "layers.0.attention.pattern") as seen:
         gf.generate(model, None, torch.tensor([[5, 6, 7]]), max_new_tokens=3)
     assert seen["layers.0.attention.pattern"].shape[1] == SMALL_GPT["n_head"]
-    assert isinstance(engine(model, 1), Decoder)
+    assert isinstance(engine(model, 1, 9), Decoder)
 
 
 @pytest.mark.parametrize(("model_type", "head"), LAYERED)
@@ -98,3 +130,21 @@ def small(model_type):
     sizes = {f"{side}_{name}": 2 for side in ("encoder", "decoder") for name in ("layers", "attention_heads")}
     start = {"decoder_start_token_id": 1, "pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 2}
     return {"d_model": 12, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8, **chosen, **sizes, **start}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "way", [{}, {"num_beams": 3}, {"penalty_alpha": 0.4, "top_k": 3}, {"prompt_lookup_num_tokens": 3}]
+)
+@pytest.mark.parametrize(("model_type", "head"), LAYERED)
+def test_a_graph_replays_what_the_model_does(model_type, head, way, dtype, monkeypatch):
+    """Padded prompts, texts that leave, beams that trade places."""
+    wide = {"n_embd": 32, "n_head": 2} if model_type == "gpt2" else {"d_model": 32}
+    model = random_model(model_type, head, small(model_type) | wide).to("cuda", dtype)
+    ids, mask = padded_left(sequences(2, lengths=(5, 3, 7, 2)))
+    request = {"max_new_tokens": 20, "eos_token_id": [5, 9], "pad_token_id": 0, "attention_mask": mask, **way}
+    replayed = gf.generate(model, None, ids, **request)
+    monkeypatch.setattr(GraphDecoder, "can_record", False)
+    monkeypatch.setattr("glassformer.generate.engine._ready", {})
+    assert replayed.tolist() == gf.generate(model, None, ids, **request).tolist()

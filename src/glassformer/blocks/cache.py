@@ -44,7 +44,11 @@ class KVCache:
     def rows(self) -> int:
         return self.keys.shape[1]
 
-    def select(self, rows: Tensor) -> "KVCache":
+    def select(self, rows: Tensor, *, within: int | None = None) -> "KVCache":
+        if within is not None and rows.is_cuda:
+            for x in (self.keys, self.values):
+                x[:, :, : self.used] = x[:, rows, : self.used]
+            return self
         if in_place(rows, self.rows):
             return self
         keep = None if self.keep is None else self.keep[rows]
@@ -72,14 +76,16 @@ class KVCache:
 
     def scope(self, tokens: int) -> Dense:
         """What the next `tokens` tokens may look at: all before them, themselves, and no padding."""
-        room = self.keys.shape[2]
-        if self.used + tokens > room:
-            raise ValueError(
-                f"the cache has room for {room} tokens, and {self.used + tokens} are asked for; start with more length"
-            )
+        self.check_room(tokens)
         everything = self.used + tokens
         order = causal(tokens, everything, self.keys.device) if tokens > 1 else None
         return Dense.over(None if self.keep is None else self.keep[:, :everything], order)
+
+    def check_room(self, tokens: int) -> None:
+        if self.used + tokens > (room := self.keys.shape[2]):
+            raise ValueError(
+                f"the cache has room for {room} tokens, and {self.used + tokens} are asked for; start with more length"
+            )
 
     def positions(self, tokens: int) -> Tensor:
         """(B or 1, T): the position of each new token in its own sequence, padding not counted."""

@@ -93,7 +93,12 @@ class Decoder(Generic[S]):
         self.model = model
         self.layers = [LayerStep(layer, prepare) for layer in model.decoder_layers]
         self.output = prepare([model.output_layer])
-        self.start, self.state_bytes = model.start, model.state_bytes
+
+    def start(self, input_ids: Tensor, attention_mask: Tensor | None = None, *, length: int) -> Any:
+        return self.model.start(input_ids, attention_mask, length=length)
+
+    def state_bytes(self, rows: int, length: int, source: tuple[int, int]) -> int:
+        return self.model.state_bytes(rows, length, source)  # type: ignore[no-any-return]
 
     def step(self, ids: Tensor, state: S) -> tuple[Tensor, S]:
         hidden, state = self.hidden_step(ids, state)

@@ -25,9 +25,9 @@ class RecurrentState(NamedTuple):
     hidden: Tensor  # (L·N, B, W)
     cell: Tensor | None = None  # (L·N, B, W), LSTM only
 
-    def select(self, rows: Tensor) -> "RecurrentState":
+    def select(self, rows: Tensor, *, within: int | None = None) -> "RecurrentState":
         """The state of these rows of the batch, in this order."""
-        if in_place(rows, self.hidden.shape[1]):
+        if within is None and in_place(rows, self.hidden.shape[1]):
             return self
         return RecurrentState(*(part.index_select(1, rows) for part in self.parts))
 

@@ -12,10 +12,11 @@ from torch import Tensor
 class State(Protocol):
     """What a model remembers of the tokens so far; one row a sequence."""
 
-    def select(self, rows: Tensor) -> Self:
+    def select(self, rows: Tensor, *, within: int | None = None) -> Self:
         """The state of these rows, in this order; a row may be named twice or not at all.
 
-        What stays in its place is not copied, so the state selected from is used up.
+        What stays in its place is not copied, so the state selected from is used up. `within` promises that rows
+        trade places only in groups of so many, one text each: nobody then has to look, and no GPU is waited for.
         """
         ...
 

@@ -54,15 +54,16 @@ def stream(model: Any, tokenizer: Any, prompt: str, **settings: Any) -> Iterator
     job = _job(model, tokenizer, [prompt], None, settings)
     if job.settings.num_beams > 1 or job.settings.num_return_sequences > 1:
         raise ValueError("a stream is one text: leave num_beams and num_return_sequences at 1, or use generate")
-    steps = _steps(engine(model, 1), job)
+    steps = _steps(engine(model, 1, job.room), job)
     ids: list[int] = []
-    sent = ""
-    while True:
+    sent, going = "", True
+    while going:
         with torch.inference_mode():  # left at every piece, so that the caller's own work is not in it
             step = next(steps, None)
         if step is None:
             break
         ids.append(int(step[0]))
+        going = bool(step[1])
         text = tokenizer.decode(ids, skip_special_tokens=True)
         if not text.endswith("\ufffd") and len(text) > len(sent):  # else in the middle of a character
             yield text[len(sent) :]
@@ -81,7 +82,7 @@ def _job(model: Any, tokenizer: Any | None, prompts: Any, mask: Tensor | None, g
 
 
 def _search(model: Any, job: Job) -> Found:
-    model = engine(model, len(job.prompt.written) * job.settings.num_beams)
+    model = engine(model, len(job.prompt.written) * job.settings.num_beams, job.room)
     if job.settings.num_beams > 1:
         return beams(model, job)
     if job.settings.strategy != "speculative":

@@ -36,7 +36,9 @@ def beams(model: Stepper[S], job: Job, *, watch: "Callable[[list[Group]], None] 
     filters, left = job.filters, list[tuple[Tensor, Done]]()
     for number in range(1, job.room + 1):
         logs = logits.float().log_softmax(-1)
-        check(logs[:, :1])  # one NaN makes all of its row so
+        due = number % job.patience == 0
+        if due:
+            check(logs[:, :1])  # one NaN makes all of its row so
         scores = logs.unflatten(0, (len(texts), -1)).chunk(len(groups), dim=1)
         last = number == job.room or job.stop.late
         taken = torch.zeros_like(scores[0][:, 0])  # (B, V): how often the groups before took each word
@@ -50,17 +52,19 @@ def beams(model: Stepper[S], job: Job, *, watch: "Callable[[list[Group]], None] 
         if watch is not None:
             watch(groups)
         over = torch.stack([group.done.final(settings) for group in groups]).all(0)  # (B,)
-        if last or bool(over.all()):
+        if last or (due and bool(over.all())):
             break
         parents = torch.cat([group.live.parents + place * group.width for place, group in enumerate(groups)], dim=1)
         rows = parents + torch.arange(len(texts), device=texts.device)[:, None] * settings.num_beams
-        if 2 * int(over.sum()) >= len(texts):  # prompts that are done leave the batch
+        leaving = due and 2 * int(over.sum()) >= len(texts)
+        if leaving:  # prompts that are done
             gone, stay = over.nonzero()[:, 0], (~over).nonzero()[:, 0]
             left.append((texts[gone], Done.joined([group.done.rows(gone) for group in groups])))
             texts, rows, filters = texts[stay], rows[stay], filters.select(stay)
             groups = [group.rows(stay) for group in groups]
         new = torch.cat([group.live.ids[..., -1] for group in groups], dim=1).flatten()
-        hidden, state = model.hidden_step(new[:, None], state.select(rows.flatten()))
+        within = None if leaving else settings.num_beams
+        hidden, state = model.hidden_step(new[:, None], state.select(rows.flatten(), within=within))
         logits = model.logits(hidden[:, -1])
     left.append((texts, Done.joined([group.done for group in groups])))
     done = Done.stacked([part for _, part in left]).rows(torch.cat([places for places, _ in left]).argsort())

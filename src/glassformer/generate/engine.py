@@ -6,26 +6,30 @@ from weakref import WeakKeyDictionary
 from torch import Tensor, nn
 
 from glassformer.blocks.decode import Decoder
+from glassformer.blocks.graphs import GraphDecoder
 from glassformer.blocks.linear import joined
 from glassformer.blocks.point import anyone_listens
 
 from .memory import free_bytes
 
+WORTH_A_GRAPH = 8  # tokens: recording a step takes about as long as taking a few
 _ready: WeakKeyDictionary[nn.Module, tuple[object, Decoder[Any]]] = WeakKeyDictionary()
 
 
-def engine(model: Any, rows: int) -> Any:
-    """The model, or what decodes faster and says the same; `rows` are the sequences it will go on with at once.
+def engine(model: Any, rows: int, tokens: int) -> Any:
+    """The model, or what decodes faster and says the same; it will go on with `rows` sequences for `tokens` tokens.
 
     A model that learns, or to which somebody listens, is taken as it is.
     """
     if not hasattr(model, "decoder_layers") or model.training or anyone_listens(model):
         return model
-    packed = rows > 1 and _fits_twice(model)
-    marks = (packed, *map(_mark, model.parameters()))
+    on_gpu = next(model.parameters()).is_cuda
+    packed = rows > 1 and not on_gpu and _fits_twice(model)
+    kind = GraphDecoder if on_gpu and tokens >= WORTH_A_GRAPH else Decoder
+    marks = (kind, packed, *map(_mark, model.parameters()))
     known = _ready.get(model)
     if known is None or known[0] != marks:
-        known = marks, Decoder(model, lambda linears: joined(linears, packed=packed))
+        known = marks, kind(model, lambda linears: joined(linears, packed=packed))
         _ready[model] = known
     return known[1]
 

@@ -19,6 +19,8 @@ from .memory import check_memory
 from .settings import Settings
 from .stop import Stop
 
+PATIENCE = 8  # tokens
+
 
 @dataclass(frozen=True)
 class Prompt:
@@ -77,6 +79,11 @@ class Job:
     def room(self) -> int:
         """How many tokens may be written."""
         return self.settings.room(self.prompt.written.shape[1])
+
+    @property
+    def patience(self) -> int:
+        """After how many tokens a search looks what has ended: every look waits for all that a GPU has yet to do."""
+        return 1 if self.prompt.written.device.type == "cpu" else PATIENCE
 
     @property
     def length(self) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from glassformer.blocks.state import S, Stepper
 
@@ -20,38 +21,49 @@ class Ledger:
     """What has been written, and which texts are still in the batch."""
 
     def __init__(self, job: Job) -> None:
-        self.job = job
-        self.filters = job.filters
-        self.written = job.prompt.shown  # (B, P + n)
-        self.rows = torch.arange(len(self.written), device=self.written.device)  # the texts in the batch
-        self.running = torch.ones_like(self.rows, dtype=torch.bool)  # (B,)
-        self.count = 0
+        self.job, self.filters, self.count = job, job.filters, 0
+        self.page = pad(job.prompt.shown, (0, job.room), value=job.settings.padding)  # (B, P + N)
+        self.rows: Tensor | None = None  # the texts in the batch, once some have left
+        self.running = torch.ones_like(self.page[:, 0], dtype=torch.bool)  # (B,)
+
+    @property
+    def written(self) -> Tensor:
+        """(B, P + n): all texts so far."""
+        return self.page[:, : self.page.shape[1] - self.job.room + self.count]
 
     @property
     def texts(self) -> Tensor:
         """What the texts in the batch are so far."""
-        return self.written[self.rows]
+        return self.written if self.rows is None else self.written[self.rows]
 
     def write(self, picked: Tensor) -> Token:
         """Add one id to each text in the batch."""
-        token = torch.full_like(self.written[:, 0], self.job.settings.padding)
-        token[self.rows] = torch.where(self.running[self.rows], picked, token[self.rows])
-        self.written = torch.cat([self.written, token[:, None]], dim=1)
-        self.running = self.running & ~self.job.stop(self.written)
+        if self.rows is not None:
+            picked = torch.zeros_like(self.page[:, 0]).index_copy_(0, self.rows, picked)
+        token = picked.where(self.running, self.job.settings.padding)
         self.count += 1
+        self.written[:, -1] = token
+        self.running = self.running & ~self.job.stop(self.written)
         return token, self.running
 
     @property
+    def due(self) -> bool:
+        """Whether it is time to look at what became of the texts."""
+        return self.count % self.job.patience == 0
+
+    @property
     def over(self) -> bool:
-        return self.count == self.job.room or not bool(self.running.any()) or self.job.stop.late
+        return self.count == self.job.room or self.job.stop.late or (self.due and not bool(self.running.any()))
 
     def leaving(self) -> Tensor | None:
         """Which of the batch's rows stay, once at least half of its texts have ended."""
-        stay = self.running[self.rows]
+        if not self.due:
+            return None
+        stay = self.running if self.rows is None else self.running[self.rows]
         if 2 * int(stay.sum()) > len(stay):
             return None
         places = stay.nonzero()[:, 0]
-        self.filters, self.rows = self.filters.select(places), self.rows[places]
+        self.filters, self.rows = self.filters.select(places), places if self.rows is None else self.rows[places]
         return places
 
 
@@ -61,18 +73,19 @@ def tokens(model: Stepper[S], job: Job) -> Iterator[Token]:
     while True:
         hidden, state = model.hidden_step(new, state)
         logits = model.logits(hidden[:, -1])  # (B, V): of a prompt only the end matters
-        check(logits)
+        if ledger.due:
+            check(logits)
         token, running = ledger.write(job.choose(ledger.filters(ledger.texts, logits.float())))
         yield token, running
         if ledger.over:
             return
         if (stay := ledger.leaving()) is not None:
             state = state.select(stay)
-        new = token[ledger.rows, None]
+        new = (token if ledger.rows is None else token[ledger.rows])[:, None]
 
 
 def collect(steps: Iterator[Token], prompt: Tensor) -> Found:
     """All tokens of a search behind their prompts (B, P)."""
     new, going = zip(*steps, strict=True)
     lengths = 1 + torch.stack(going)[:-1].sum(0)  # a text has one token more than it went on after
-    return Found(torch.cat([prompt, torch.stack(new, dim=1)], dim=1), lengths)
+    return Found(torch.cat([prompt, torch.stack(new, dim=1)[:, : int(lengths.max())]], dim=1), lengths)

@@ -44,7 +44,7 @@ def speculative(model: Stepper[S], job: Job) -> Iterator[Token]:
             picked = _verdict(job, job.filters(ledger.written, scores[None]), guess, own)
             token, running = ledger.write(picked)
             yield token, running
-            if ledger.over:
+            if ledger.over or not bool(running):
                 return
             if guess is None or int(token) != int(guess):
                 break
@@ -80,7 +80,7 @@ def _guesser(job: Job) -> Guesser:
     settings = job.settings
     if settings.assistant_model is None:
         return Lookup(settings.max_matching_ngram_size, job.stop.ends)
-    return Draft(engine(settings.assistant_model, 1), job)
+    return Draft(engine(settings.assistant_model, 1, job.room), job)
 
 
 @dataclass

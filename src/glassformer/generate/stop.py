@@ -23,7 +23,7 @@ class Stop:
 
     def __call__(self, ids: Tensor) -> Tensor:
         """(…, L) -> (…): which texts their last token has ended."""
-        over = torch.isin(ids[..., -1], self.ends)
+        over = (ids[..., -1:] == self.ends).any(-1)
         if not self.strings:
             return over
         said = [self.says(row) for row in ids[..., self.start :].flatten(0, -2).tolist()]

@@ -74,8 +74,9 @@ class RnnState(NamedTuple):
     recurrent: RecurrentState
     prompt: Tensor | None  # (B, P) bool; None: all are real
 
-    def select(self, rows: Tensor) -> "RnnState":
-        return RnnState(self.recurrent.select(rows), None if self.prompt is None else self.prompt[rows])
+    def select(self, rows: Tensor, *, within: int | None = None) -> "RnnState":
+        prompt = None if self.prompt is None else self.prompt[rows]
+        return RnnState(self.recurrent.select(rows, within=within), prompt)
 
     def rewind(self, tokens: int) -> "RnnState | None":
         return None if tokens else self

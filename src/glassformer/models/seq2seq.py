@@ -68,9 +68,9 @@ class Seq2SeqState(NamedTuple):
     keep: Tensor | None  # (B, S): which source tokens are real; None: all
     owners: Tensor  # (B,): which of the sources each row has
 
-    def select(self, rows: Tensor) -> "Seq2SeqState":
-        recurrent, owners = self.recurrent.select(rows), self.owners[rows]
-        if torch.equal(owners, self.owners):  # each row has the source it had
+    def select(self, rows: Tensor, *, within: int | None = None) -> "Seq2SeqState":
+        recurrent, owners = self.recurrent.select(rows, within=within), self.owners[rows]
+        if within is not None or torch.equal(owners, self.owners):  # each row has the source it had
             return self._replace(recurrent=recurrent)
         keys, keep = (None if part is None else part[rows] for part in (self.keys, self.keep))
         return Seq2SeqState(recurrent, self.memory[rows], keys, keep, owners)

@@ -142,9 +142,11 @@ class DecoderState:
     sources: list[tuple[Tensor, Tensor]]  # (B, S, H, K) each
     keep: Tensor | None  # (B, S)
 
-    def select(self, rows: Tensor) -> "DecoderState":
+    def select(self, rows: Tensor, *, within: int | None = None) -> "DecoderState":
         count = len(self.sources[0][0])
         sharing = self.cache.rows // count
+        if within is not None and sharing % within == 0:
+            return replace(self, cache=self.cache.select(rows, within=within))
         owners = rows // sharing
         for width in sorted({sharing, max(1, len(rows) // count), 1}, reverse=True):
             chosen = owners[::width]
