@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from glassformer.blocks.attention import MultiHeadAttention, masked_softmax
+from glassformer.blocks.graphs import Reach, StaticLayer
+from glassformer.blocks.kernels import attend_next
 from glassformer.blocks.masks import as_keep, causal, combine, positions, real_positions
 from glassformer.blocks.packing import Dense, Packed
 from glassformer.inspect.record import record
@@ -115,6 +117,20 @@ def test_packed_attention_on_a_gpu(head_width):
         order = causal(30, 30, keep.device) if is_causal else None
         expected = Dense.over(keep, order).attend(query, key, value, scale=0.5, dropout=0.0)
         assert_close(packed.unpack(mixed), expected * keep[..., None, None], atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("width", "used"), [(5, 7), (8, 0), (64, 64), (64, 150)])
+def test_the_kernel_for_the_next_token_is_masked_attention(width, used, dtype):
+    keys, values = torch.randn(2, 3, 160, 2, width, device="cuda", dtype=dtype)
+    query, key, value = torch.randn(3, 1, 3, 2, width, device="cuda", dtype=dtype).unbind(2)
+    padding, counter = torch.tensor([0, used // 2, used], device="cuda").int(), torch.tensor([used], device="cuda")
+    layer, reach = StaticLayer(keys.clone(), values.clone(), counter), Reach(padding, counter, 160)
+    expected = reach.attend(query, *layer.append(key, value), scale=0.5, dropout=0.0)
+    mixed = attend_next(query, key, value, keys, values, used=counter, padding=padding, scale=0.5)
+    assert_close(mixed, expected, atol=2e-2, rtol=2e-2)
+    assert_close((keys, values), (layer.keys, layer.values), atol=0, rtol=0)
 
 
 def test_cross_attention_looks_at_the_source_alone():

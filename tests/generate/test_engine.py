@@ -143,7 +143,7 @@ def test_a_graph_replays_what_the_model_does(model_type, head, way, dtype, monke
     wide = {"n_embd": 32, "n_head": 2} if model_type == "gpt2" else {"d_model": 32}
     model = random_model(model_type, head, small(model_type) | wide).to("cuda", dtype)
     ids, mask = padded_left(sequences(2, lengths=(5, 3, 7, 2)))
-    request = {"max_new_tokens": 20, "eos_token_id": [5, 9], "pad_token_id": 0, "attention_mask": mask, **way}
+    request = {"max_new_tokens": 33, "eos_token_id": [5, 9], "pad_token_id": 0, "attention_mask": mask, **way}
     replayed = gf.generate(model, None, ids, **request)
     monkeypatch.setattr(GraphDecoder, "can_record", False)
     monkeypatch.setattr("glassformer.generate.engine._ready", {})

@@ -105,3 +105,7 @@ class LayerCache:
         self.keys[:, self.used : end] = key
         self.values[:, self.used : end] = value
         return self.keys[:, :end], self.values[:, :end]
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, scope: Dense, *, scale: float) -> Tensor:
+        """The new tokens (B, T, H, K) join the others, and look back."""
+        return scope.attend(query, *self.append(key, value), scale=scale, dropout=0.0)

@@ -9,13 +9,16 @@ from functools import partial
 from typing import Any, Generic
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention import Cache, MultiHeadAttention, Scope
+from .activations import tanh_gelu
+from .attention import MultiHeadAttention, Scope
 from .linear import Project
 from .state import S
 from .transformer import FeedForward, Layer
 
+FUSED = {tanh_gelu: True, F.relu: False}  # activations that a GPU's matrix product takes along; whether it is GELU
 Prepare = Callable[[Sequence[nn.Module]], Project]
 
 
@@ -37,7 +40,7 @@ class LayerStep:
         x: Tensor,
         scope: Scope,
         *,
-        cache: Cache,
+        cache: Any,
         source: tuple[Tensor, Tensor] | None = None,
         source_scope: Scope | None = None,
     ) -> Tensor:
@@ -52,14 +55,13 @@ class LayerStep:
         return self.feed_forward_norm(x + self.feed(x))
 
 
-def self_attention(attention: MultiHeadAttention, prepare: Prepare) -> Callable[[Tensor, Scope, Cache], Tensor]:
+def self_attention(attention: MultiHeadAttention, prepare: Prepare) -> Callable[[Tensor, Scope, Any], Tensor]:
     project, output = prepare([attention.query, attention.key, attention.value]), prepare([attention.output])
     shape, scale = (3, attention.heads, -1), attention.scale
 
-    def attend(x: Tensor, scope: Scope, cache: Cache) -> Tensor:
+    def attend(x: Tensor, scope: Scope, cache: Any) -> Tensor:
         query, key, value = project(x).unflatten(-1, shape).unbind(-3)  # (B, T, H, K)
-        key, value = cache.append(key, value)
-        return output(scope.attend(query, key, value, scale=scale, dropout=0.0).flatten(-2))
+        return output(cache.attend(query, key, value, scope, scale=scale).flatten(-2))
 
     return attend
 
@@ -76,6 +78,10 @@ def cross_attention(attention: MultiHeadAttention, prepare: Prepare) -> Callable
 
 def feed_forward(block: FeedForward, prepare: Prepare) -> Project:
     up, down, activation = prepare([block.up]), prepare([block.down]), block.activation
+    if type(block.up) is nn.Linear and block.up.weight.is_cuda and activation in FUSED:
+        weight, bias = block.up.weight.t(), block.up.bias
+        fused = partial(torch._addmm_activation, bias, mat2=weight, use_gelu=FUSED[activation])
+        return lambda x: down(fused(mat1=x.flatten(0, -2))).view_as(x)
     return lambda x: down(activation(up(x)))
 
 

@@ -5,22 +5,25 @@ says. B batch, N layers, L room, H heads, K head width.
 """
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any, Generic
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from . import kernels
 from .cache import KVCache
-from .decode import Decoder
+from .decode import Decoder, Prepare
+from .linear import rounded_up
 from .masks import first_kept
-from .packing import flash_takes
+from .packing import Dense
 from .state import S
 
 LOG = logging.getLogger("glassformer")
+ROOM = 64  # tokens: rooms are multiples of it
 
 
 class StaticCache:
@@ -66,6 +69,13 @@ class StaticLayer:
         self.values.index_copy_(1, self.used, value)
         return self.keys, self.values
 
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, scope: "Reach", *, scale: float) -> Tensor:
+        """One new token of each row (B, 1, H, K) joins the others, and looks back."""
+        if query.is_cuda and kernels.available():
+            past, places = (self.keys, self.values), {"used": self.used, "padding": scope.padding}
+            return kernels.attend_next(query, key, value, *past, **places, scale=scale)
+        return scope.attend(query, *self.append(key, value), scale=scale, dropout=0.0)
+
 
 @dataclass(frozen=True)
 class Reach:
@@ -80,30 +90,21 @@ class Reach:
         places = torch.arange(self.room, device=self.used.device)
         return ((places >= self.padding[:, None]) & (places <= self.used))[:, None, None]  # (B, 1, 1, L)
 
-    @cached_property
-    def spans(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Of the flat cache (B·L): where each row's tokens begin and how many there are; and of queries, one a row."""
-        rows = torch.arange(len(self.padding) + 1, dtype=torch.int32, device=self.used.device)
-        return F.pad(self.padding, (0, 1)) + rows * self.room, (self.used + 1 - self.padding).int(), rows
-
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, dropout: float) -> Tensor:
         """(B, 1, H, K) queries over (B, L, H, K) keys and values."""
-        if flash_takes(query):
-            starts, lengths, rows = self.spans
-            flat = [x.flatten(0, 1) for x in (query, key, value)]
-            mixed: Tensor = torch.ops.aten._flash_attention_forward(
-                *flat, rows, starts, 1, self.room, dropout, False, False, scale=scale, seqused_k=lengths
-            )[0]
-            return mixed.view_as(query)
-        query, key, value = (x.transpose(1, 2) for x in (query, key, value))
-        return F.scaled_dot_product_attention(query, key, value, self.mask, dropout, scale=scale).transpose(1, 2)
+        return Dense(self.mask).attend(query, key, value, scale=scale, dropout=dropout)
+
+
+class Lease:
+    """Held by the states of one text batch: as long as one of them lives, their memory is theirs."""
 
 
 class Replay:
-    """A step of one token for one state's memory."""
+    """A step of one token for one state's memory, which other states of the same shapes may take over later."""
 
     def __init__(self, step: Callable[[Tensor, Any], tuple[Tensor, Any]], state: Any) -> None:
-        self.step = step
+        self.step, self.memory = step, state
+        self.lease: Callable[[], Lease | None] = _nobody
         self.cache = StaticCache(cache_of(state))
         self.state = with_cache(state, self.cache)
         self.ids = torch.zeros(len(self.cache.padding), 1, dtype=torch.long, device=self.cache.used.device)
@@ -125,6 +126,21 @@ class Replay:
         self.graph.replay()
         return self.hidden.clone()
 
+    def suits(self, state: Any) -> bool:
+        """Whether nobody works here, and a state would find its place."""
+        shapes = [[tensor.shape for tensor in tensors(one)] for one in (self.memory, state)]
+        return self.lease() is None and shapes[0] == shapes[1]
+
+    def take_in(self, state: Any) -> Any:
+        """The same state in this memory."""
+        for here, there in zip(tensors(self.memory), tensors(state), strict=True):
+            here.copy_(there)
+        cache = cache_of(state)
+        if cache.keep is not None:
+            self.cache.padding.copy_(first_kept(cache.keep))
+        self.counted = -1
+        return with_cache(self.memory, replace(cache_of(self.memory), used=cache.used))
+
 
 @dataclass(frozen=True)
 class GraphState(Generic[S]):
@@ -132,11 +148,13 @@ class GraphState(Generic[S]):
 
     state: S
     replay: Replay | None = None
+    lease: Lease = field(default_factory=Lease)
 
     def select(self, rows: Tensor, *, within: int | None = None) -> "GraphState[S]":
         """The recorded step goes on as long as the memory stays where it is."""
         state = self.state.select(rows, within=within)
-        return replace(self, state=state) if within is not None else GraphState(state)
+        stays = [x.data_ptr() for x in tensors(state)] == [x.data_ptr() for x in tensors(self.state)]
+        return replace(self, state=state) if stays else GraphState(state)
 
     def rewind(self, tokens: int) -> "GraphState[S]":
         state = self.state.rewind(tokens)
@@ -148,29 +166,60 @@ class GraphDecoder(Decoder[Any]):
     """A Decoder that replays its steps of one token; prompts and several tokens at once run as they are."""
 
     can_record = True
+    last: Replay | None = None
+
+    def __init__(self, model: Any, prepare: Prepare) -> None:
+        super().__init__(model, prepare)
+        output = model.output_layer
+        self.words = output.out_features
+        self.output = prepare([rounded_up(output, 64)])  # odd sizes cost a GPU half its speed
 
     def start(self, input_ids: Tensor, attention_mask: Tensor | None = None, *, length: int) -> GraphState[Any]:
-        return GraphState(super().start(input_ids, attention_mask, length=length))
+        """Rooms come in few sizes, so that one recording serves many prompts."""
+        config = self.model.config
+        most = getattr(config, "n_positions", None) or config.max_position_embeddings
+        roomy = max(length, min(most, -(-length // ROOM) * ROOM))
+        return GraphState(super().start(input_ids, attention_mask, length=roomy))
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return super().logits(hidden)[..., : self.words]
 
     def hidden_step(self, ids: Tensor, state: GraphState[Any]) -> tuple[Tensor, GraphState[Any]]:
-        cache = cache_of(state.state)
-        replay = state.replay if ids.shape[1] > 1 or cache.used == 0 else state.replay or self._recorded(state.state)
-        if ids.shape[1] > 1 or replay is None:
+        one = ids.shape[1] == 1
+        if one and state.replay is None and cache_of(state.state).used:
+            state = self._recorded(state)
+        if state.replay is None or not one:
             hidden, after = super().hidden_step(ids, state.state)
-            return hidden, GraphState(after, replay)
+            return hidden, replace(state, state=after)
+        cache = cache_of(state.state)
         cache.check_room(1)
-        hidden = replay(ids, cache.used)
-        return hidden, GraphState(with_cache(state.state, cache.advance(1)), replay)
+        hidden = state.replay(ids, cache.used)
+        return hidden, replace(state, state=with_cache(state.state, cache.advance(1)))
 
-    def _recorded(self, state: Any) -> Replay | None:
-        """None where a graph is not possible; that is said once, and steps then run as they are."""
-        if self.can_record:
-            try:
-                return Replay(super().hidden_step, state)
-            except RuntimeError as error:
-                LOG.warning("decoding without a CUDA graph: %s", str(error).splitlines()[0])
-                self.can_record = False
-        return None
+    def _recorded(self, state: GraphState[Any]) -> GraphState[Any]:
+        """With a recorded step, where a graph is possible; where it is not, that is said once."""
+        if not self.can_record:
+            return state
+        try:
+            if self.last is None or not self.last.suits(state.state):
+                self.last = Replay(super().hidden_step, state.state)
+        except RuntimeError as error:
+            LOG.warning("decoding without a CUDA graph: %s", str(error).splitlines()[0])
+            self.can_record = False
+            return state
+        self.last.lease = weakref.ref(state.lease)
+        return replace(state, state=self.last.take_in(state.state), replay=self.last)
+
+
+def tensors(part: Any) -> Iterator[Tensor]:
+    """All tensors of a state, in the order of its fields."""
+    if isinstance(part, Tensor):
+        yield part
+    elif is_dataclass(part):
+        part = [getattr(part, one.name) for one in fields(part)]
+    if isinstance(part, (list, tuple)):
+        for one in part:
+            yield from tensors(one)
 
 
 def cache_of(state: Any) -> KVCache:
@@ -180,3 +229,7 @@ def cache_of(state: Any) -> KVCache:
 
 def with_cache(state: Any, cache: Any) -> Any:
     return replace(state, cache=cache) if hasattr(state, "cache") else cache
+
+
+def _nobody() -> None:
+    return None

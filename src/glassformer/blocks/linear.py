@@ -69,8 +69,20 @@ def with_bias(linear: nn.Module, bias: Tensor) -> nn.Module:
     if isinstance(linear, Int8Linear):
         return Int8Linear(linear.weight, linear.scale, bias)
     assert type(linear) is nn.Linear
-    made = nn.Linear(1, 1, device="meta")
+    made = nn.Linear(linear.in_features, linear.out_features, device="meta")
     made.weight, made.bias = linear.weight, nn.Parameter(bias, requires_grad=False)
+    return made
+
+
+def rounded_up(linear: nn.Module, multiple: int) -> nn.Module:
+    """The same layer with outputs of zero added, up to a multiple of some number."""
+    if type(linear) is not nn.Linear:
+        return linear
+    more = -linear.out_features % multiple
+    made = nn.Linear(1, 1, bias=linear.bias is not None, device="meta")
+    made.weight = nn.Parameter(F.pad(linear.weight.detach(), (0, 0, 0, more)), requires_grad=False)
+    if linear.bias is not None:
+        made.bias = nn.Parameter(F.pad(linear.bias.detach(), (0, more)), requires_grad=False)
     return made
 
 

@@ -92,7 +92,7 @@ class Packed:
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, dropout: float) -> Tensor:
         if not query.is_cuda:
             return self.by_equal_lengths(query, key, value, scale, dropout)
-        if flash_takes(query) and not dropout:
+        if _varlen_kernel_takes(query) and not dropout:
             return self._by_varlen_kernel(query, key, value, scale)
         return self.by_mask(query, key, value, scale, dropout)
 
@@ -139,8 +139,8 @@ class Packed:
         return torch.cat(mixed) if mixed else torch.zeros_like(query)
 
 
-def flash_takes(query: Tensor) -> bool:
+def _varlen_kernel_takes(query: Tensor) -> bool:
     """Flash attention is for half precision on recent GPUs, and heads of 8, 16 … 256."""
     half = query.dtype in (torch.float16, torch.bfloat16)
     fits = query.shape[-1] % 8 == 0 and query.shape[-1] <= 256
-    return query.is_cuda and half and fits and torch.cuda.get_device_capability(query.device) >= (8, 0)
+    return half and fits and torch.cuda.get_device_capability(query.device) >= (8, 0)

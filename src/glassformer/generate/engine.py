@@ -12,7 +12,7 @@ from glassformer.blocks.point import anyone_listens
 
 from .memory import free_bytes
 
-WORTH_A_GRAPH = 8  # tokens: recording a step takes about as long as taking a few
+WORTH_A_GRAPH = 32  # tokens: recording a step takes about as long as taking so many without
 _ready: WeakKeyDictionary[nn.Module, tuple[object, Decoder[Any]]] = WeakKeyDictionary()
 
 
