@@ -83,7 +83,7 @@ def ours(job: Job, batch_size: int) -> Callable[[], float]:
     """An epoch of our loop, in its own words; it is left before it would save."""
     steps = math.ceil(len(job) / batch_size)
     plan = Plan(steps=steps + 1, save_every=steps + 1, batch_size=batch_size)
-    model = loaded(str(job.folder), job.task)
+    model = loaded(str(job.folder), job.task, {})
 
     class Stopwatch(Silent):
         def begin(self, _total: int, _done: int) -> None:
@@ -147,7 +147,7 @@ def fine_tuning(examples: int = 1024, rounds: int = 3, *, tiny: bool = False) ->
         scratch = Path(name)
         folder = model_folder(scratch, labelled, tiny=tiny)
         task = TextClassification.for_data(gf.load_tokenizer(folder), labelled)
-        task.fit_to(loaded(str(folder), task))
+        task.fit_to(loaded(str(folder), task, {}))
         job = Job(folder, task, task.encode(labelled), scratch / "run")
         contestants = {
             "Trainer, its defaults (batches of 8)": trainer(job),

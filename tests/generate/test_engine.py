@@ -133,18 +133,24 @@ def small(model_type):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(
     "way", [{}, {"num_beams": 3}, {"penalty_alpha": 0.4, "top_k": 3}, {"prompt_lookup_num_tokens": 3}]
 )
 @pytest.mark.parametrize(("model_type", "head"), LAYERED)
-def test_a_graph_replays_what_the_model_does(model_type, head, way, dtype, monkeypatch):
-    """Padded prompts, texts that leave, beams that trade places."""
+def test_a_graph_replays_what_the_model_does(model_type, head, way, monkeypatch):
+    """Padded prompts, texts that leave, beams that trade places; twice, since a recording is used again.
+
+    In float32: the kernels round bfloat16 in other places, and a random model has many words that are as good.
+    """
     wide = {"n_embd": 32, "n_head": 2} if model_type == "gpt2" else {"d_model": 32}
-    model = random_model(model_type, head, small(model_type) | wide).to("cuda", dtype)
-    ids, mask = padded_left(sequences(2, lengths=(5, 3, 7, 2)))
-    request = {"max_new_tokens": 33, "eos_token_id": [5, 9], "pad_token_id": 0, "attention_mask": mask, **way}
-    replayed = gf.generate(model, None, ids, **request)
+    model = random_model(model_type, head, small(model_type) | wide).to("cuda")
+    batches = [padded_left(sequences(2, lengths=lengths)) for lengths in ((5, 3, 7, 2), (7, 1, 1, 6))]
+    request = {"max_new_tokens": 33, "eos_token_id": [5, 9], "pad_token_id": 0, **way}
+
+    def texts():
+        return [gf.generate(model, None, ids, attention_mask=mask, **request).tolist() for ids, mask in batches]
+
+    replayed = texts()
     monkeypatch.setattr(GraphDecoder, "can_record", False)
     monkeypatch.setattr("glassformer.generate.engine._ready", {})
-    assert replayed.tolist() == gf.generate(model, None, ids, **request).tolist()
+    assert replayed == texts()

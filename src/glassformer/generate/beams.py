@@ -140,16 +140,7 @@ class Group:
     def go_on(self, scores: Tensor, number: int, last: bool, job: Job) -> "Group":
         """One more word for every beam, by scores (B, K, V)."""
         settings, width = job.settings, self.width
-        total = (self.live.scores[..., None] + scores).flatten(1)  # (B, K·V)
-        wanted = min(max(2, 1 + len(settings.ends)) * width, total.shape[1])
-        if settings.do_sample:
-            place = torch.multinomial(total.softmax(-1), wanted, generator=job.generator)
-            best = total.gather(1, place)
-        elif len(self.phrases):  # the first step's idle beams say nothing new
-            idle = total <= NEVER / 2
-            best, place = self.phrases.spread(self.live.progress, total.masked_fill(idle, -math.inf), wanted)
-        else:
-            best, place = total.topk(wanted)
+        best, place = self.offers_by(scores, max(2, 1 + len(settings.ends)) * width, job)
         offered = self.live.followed(place, best, scores.shape[-1], self.phrases)
         needed = self.phrases.needed(offered.progress)  # (B, offers)
         over = job.stop(offered.ids) | last
@@ -163,6 +154,21 @@ class Group:
         live = going.take(kept)
         done = done.judge(live, number, job.room, settings)
         return Group(live, done, self.phrases, Offers(offered, over, kept))
+
+    def offers_by(self, scores: Tensor, wanted: int, job: Job) -> tuple[Tensor, Tensor]:
+        """The scores of at most so many ways to go on, and their places among all (B, K·V)."""
+        wanted = min(wanted, scores[0].numel())
+        if not job.settings.do_sample and not len(self.phrases):
+            best, words = scores.topk(min(wanted, scores.shape[-1]))  # of each beam, before those of all are added up
+            best, place = (best + self.live.scores[..., None]).flatten(1).topk(wanted)
+            beam = place // words.shape[-1]
+            return best, beam * scores.shape[-1] + words.flatten(1).gather(1, place)
+        total = (self.live.scores[..., None] + scores).flatten(1)  # (B, K·V)
+        if job.settings.do_sample:
+            place = torch.multinomial(total.softmax(-1), wanted, generator=job.generator)
+            return total.gather(1, place), place
+        idle = total <= NEVER / 2  # the first step's idle beams say nothing new
+        return self.phrases.spread(self.live.progress, total.masked_fill(idle, -math.inf), wanted)
 
     def count_into(self, taken: Tensor, settings: Settings) -> Tensor:
         """The words just taken, added up, for the texts that this group still works on."""
