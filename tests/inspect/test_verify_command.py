@@ -120,7 +120,7 @@ def test_wrong_input_is_told_in_one_line(glassformer, folder):
         (("the cat", "--step", "layers.1.attention.head.2", "--cell", "x"), "--cell 'x' must be a query and a key"),
         (("the cat", "--step", "layers.1.attention.head.2", "--cell", "99,0"), "the cell 99,0 is outside"),
         (("--layer", 1), "--layer is for one text"),
-        (("the cat", "--target", "a dog"), "--target is not for this model; leave it out, or use --pair"),
+        (("the cat", "--target", "a dog"), "a target is for an encoder-decoder"),
     ):
         code, _, err = glassformer("verify", where, *words)
         assert code == 1
@@ -136,7 +136,10 @@ def test_a_folder_without_a_tokenizer_reads_ids(glassformer, tmp_path):
     report = json.loads(out)
     assert code == 0
     assert (report["tokens"], report["target"]) == (["5", "17", "3"], ["2", "4"])
-    for text, reason in (("a cat", "has no tokenizer: give ids, such as '5 17 3'"), ("5 20", "the id 20 is outside")):
+    for text, reason in (
+        ("a cat", "has no tokenizer: give ids, such as '5 17 3'"),
+        ("5 20", "id 20 is not in the vocabulary"),
+    ):
         code, _, err = glassformer("verify", where, text)
         assert code == 1
         assert reason in err

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from fnmatch import fnmatchcase
 from types import SimpleNamespace
 
 import numpy as np
@@ -31,6 +32,32 @@ def test_boards_hold_what_their_python_gives(name):
         assert len(board.sources) == len(shown)
         for source, matrix in zip(board.sources, shown, strict=True):
             np.testing.assert_allclose(matrix, eval(source, {"seen": seen}).numpy(), atol=1e-6)
+
+
+def test_statistics_of_attention_are_those_of_its_heads():
+    """A page has the numbers that gf.attention_statistics gives, under the same names."""
+    for name in ("bert", "gpt2", "bart"):
+        model = model_of(name)
+        inputs = {"input_ids": torch.tensor([IDS])}
+        if is_encoder_decoder(model):
+            inputs["decoder_input_ids"] = torch.tensor([[2, *TARGET[:-1]]])
+        expected = gf.attention_statistics(model, inputs)
+        for board in inspected(name).boards:
+            part = {"cross": "decoder.layers.*.cross_attention", "attention": "layers.*.attention"}
+            wanted = part.get(board.name, f"{board.name}.layers.*.attention")
+            heads = [one for one in expected if fnmatchcase(one.attention, wanted)]
+            assert {"entropy", "first", "sink"} <= board.statistics.keys()
+            assert ("distance" in board.statistics) == (board.name != "cross")
+            for kind, values in board.statistics.items():
+                np.testing.assert_allclose(values.ravel(), [getattr(one, kind) for one in heads], atol=1e-6)
+
+
+def test_statistics_of_states():
+    (board,) = inspected("lstm").boards
+    values, found = board.values.astype(float), board.statistics
+    np.testing.assert_allclose(found["mean size"], np.abs(values).mean((-1, -2)))
+    steps = [np.abs(values[..., now, :] - (values[..., now - 1, :] if now else 0)) for now in range(values.shape[-2])]
+    np.testing.assert_allclose(found["change"], np.mean(steps, axis=(0, -1)))
 
 
 def test_both_sides_of_an_encoder_decoder_have_their_tokens():

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.view import beam_tree
-from glassformer.view.beam_tree import COLUMN, WIDTH, Branch, svg, visible
+from glassformer.view.beam_tree import COLUMN, WIDTH, Branch, svg
 from glassformer.view.decoding import PROMPTS, Page, Strategy, Token, page
+from glassformer.view.labels import visible
 
 ATTACK = '<img src=x onerror="alert(1)">&\'</style></title></svg><script>'
 NS = "{http://www.w3.org/2000/svg}"

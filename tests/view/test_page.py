@@ -220,7 +220,7 @@ def test_tabs_take_the_keyboard_too(opened):
 def test_heads_are_sorted_by_a_statistic(opened):
     board = made_up(2, 4, 6)
     page = opened(shown(board))
-    for name, values in board.statistics().items():
+    for name, values in board.statistics.items():
         page.press("#orders button", has_text=name)
         heads = page.tab.evaluate("[...document.querySelectorAll('.tile')].map((tile) => Number(tile.dataset.head))")
         assert heads == np.argsort(values.ravel()).tolist()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .lines import lines_of
-from .output import Json, Name, print_json, print_table
+from .output import Device, Dtype, Json, Name, Quant, print_json, print_table
 
 if TYPE_CHECKING:
     from glassformer.compare.decoding import Comparison
@@ -39,7 +39,9 @@ def decoding(
     seed: Annotated[int, typer.Option(help="The same seed draws the same texts.")] = 0,
     shown: Annotated[int, typer.Option(min=1, help="The number of the prompt that is looked at step by step.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Also write a page: scores, texts, choices, a beam tree.")] = None,
-    device: Annotated[str, typer.Option(help="Where to run: cpu, cuda, mps.")] = "cpu",
+    device: Device = None,
+    dtype: Dtype = None,
+    quant: Quant = None,
     json: Json = False,
 ) -> None:
     """Run strategies of generation on the same prompts: likelihood, variety, repetition, length and speed of each.
@@ -54,7 +56,7 @@ def decoding(
     if not texts:
         raise ValueError(f"{prompts} holds no prompt: write one on each line")
     named = list(STRATEGIES) if strategies is None else [one.strip() for one in strategies.split(",") if one.strip()]
-    model, tokenizer = gf.load(name, device=device), gf.load_tokenizer(name)
+    model, tokenizer = gf.load(name, device=device, dtype=dtype, quant=quant), gf.load_tokenizer(name)
     with progress("comparing") as told:
         found = compare(
             model,

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .output import Columns, Json, Name, print_json, print_table
+from .output import Columns, Device, Json, Name, print_json, print_table
 
 if TYPE_CHECKING:
     from glassformer.inspect.heads import Cut, Head
@@ -18,7 +18,7 @@ def heads(
     task: Annotated[str | None, typer.Option(help="The task; by default what the model's head is for.")] = None,
     columns: Columns = None,
     limit: Annotated[int, typer.Option(help="Examples read; every head costs one reading of them.", min=1)] = 200,
-    device: Annotated[str | None, typer.Option(help="Where to run: cpu, cuda, mps.")] = None,
+    device: Device = None,
     json: Json = False,
 ) -> None:
     """Put out every attention head by itself, and then more and more of them, and tell how the loss rises.
@@ -58,7 +58,7 @@ def heads(
 
 def _looks(one: Any) -> dict[str, float]:
     """What could be measured: a look across has no distance, and only a reader from left to right induces."""
-    return {look: value for look in LOOKS if (value := getattr(one, look)) is not None and value == value}
+    return {look: value for look in LOOKS if (value := getattr(one, look)) is not None}
 
 
 def _number(value: float | None) -> str:

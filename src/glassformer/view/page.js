@@ -6,7 +6,7 @@ const night = matchMedia("(prefers-color-scheme: dark)");
 const SMALL = 64; // cells along a tile; more are pooled
 const LABEL = 13; // pixels that a label needs
 const LONGEST = 118; // pixels of labels
-const UNITS = { entropy: " bits", distance: " tokens" };
+const UNITS = { entropy: " nats", distance: " tokens" };
 const FILTERS = [["all", null, null], ["A → A", 0, 0], ["A → B", 0, 1], ["B → A", 1, 0], ["B → B", 1, 1]];
 let board, order, filter = FILTERS[0], open = null, cell = [0, 0], tiles = [];
 
