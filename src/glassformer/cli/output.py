@@ -28,7 +28,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     listed = [[str(cell) for cell in row] for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
-        numeric = bool(listed) and all(row[number].strip("+-%")[:1].isdigit() for row in listed)
+        cells = [row[number] for row in listed if row[number] not in ("", "-")]  # what is not known is of any kind
+        numeric = bool(cells) and all(cell.strip("+-%")[:1].isdigit() for cell in cells)
         table.add_column(escape(column), justify="right" if numeric else "left", overflow="fold")
     for row in listed:
         table.add_row(*(escape(cell) for cell in row))
