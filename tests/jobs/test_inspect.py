@@ -1,7 +1,6 @@
 """gf.inspect and its command: boards hold what was recorded, for every family, and wrong requests are explained."""
 
 import json
-import sys
 from fnmatch import fnmatchcase
 from types import SimpleNamespace
 
@@ -12,7 +11,6 @@ import torch
 import glassformer as gf
 from boards import IDS, MODELS, TARGET, inspected, model_of
 from families import SMALL_BERT, SMALL_GPT, random_model
-from glassformer.cli.main import main
 from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.text.train import train
 
@@ -108,20 +106,6 @@ def folders(tmp_path):
         made[name] = gf.save(model, tmp_path / name, tokenizer=tokenizer)
     made["bare"] = gf.save(random_model("bert", "fill-mask", SMALL_BERT), tmp_path / "bare")
     return made
-
-
-@pytest.fixture
-def glassformer(monkeypatch, capsys):
-    """Run the command line in this process: (exit code, stdout, stderr)."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["glassformer", *map(str, words)])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        out, err = capsys.readouterr()
-        return caught.value.code or 0, out, err
-
-    return run
 
 
 def test_tokens_are_as_a_person_reads_them(folders):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .lines import lines_of
-from .output import Device, Dtype, Json, Name, Quant, print_json, print_table
+from .output import Device, Dtype, Json, Name, Quant, made_ready, print_json, print_table
 
 if TYPE_CHECKING:
     from glassformer.compare.decoding import Comparison
@@ -55,6 +55,8 @@ def decoding(
     texts = [line for line in lines_of(prompts) if line.strip()]
     if not texts:
         raise ValueError(f"{prompts} holds no prompt: write one on each line")
+    if out is not None:
+        made_ready(out)
     named = list(STRATEGIES) if strategies is None else [one.strip() for one in strategies.split(",") if one.strip()]
     model, tokenizer = gf.load(name, device=device, dtype=dtype, quant=quant), gf.load_tokenizer(name)
     with progress("comparing") as told:

@@ -2,11 +2,12 @@
 
 import sys
 from enum import StrEnum
-from pathlib import Path
+from itertools import chain
 from typing import Annotated, Any
 
 import typer
 
+from .lines import lines_of
 from .output import Device, Dtype, Json, Name, Quant, print_json, print_table
 
 
@@ -70,7 +71,7 @@ def generate(
     logprobs: Annotated[int | None, typer.Option(help="Tell each token's log-probability and k alternatives.")] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed draws the same text.")] = None,
     condition: Annotated[str | None, typer.Option(help="A kind of text that the model was trained to tell.")] = None,
-    file: Annotated[Path | None, typer.Option(help="A prompt on each line.")] = None,
+    file: Annotated[str | None, typer.Option(help="A prompt on each line.")] = None,
     device: Device = None,
     dtype: Dtype = None,
     quant: Quant = None,
@@ -81,6 +82,7 @@ def generate(
     Example: glassformer generate ./my-gpt2 "Once upon a time" --strategy sample --top-p 0.95
     """
     import glassformer as gf
+    from glassformer.inspect.laws import is_encoder_decoder
 
     special = {
         "temperature": temperature,
@@ -120,7 +122,7 @@ def generate(
             )
             _explain(text, found, tokenizer, logprobs is not None, json)
         elif n == 1 and request["num_beams"] == 1:
-            begun = "" if model.config.is_encoder_decoder else text  # type: ignore[union-attr]
+            begun = "" if is_encoder_decoder(model) else text
             _stream(gf.stream(model, tokenizer, prompt, **request), begun)
         else:
             found = gf.generate(model, tokenizer, prompt, **request)
@@ -178,18 +180,17 @@ def _others(top: list[dict[str, Any]]) -> str:
     return "  ".join(f"{other['token']!r} {other['logprob']:.3f}" for other in top)
 
 
-def _prompts(prompt: str | None, file: Path | None) -> list[str]:
+def _prompts(prompt: str | None, file: str | None) -> list[str]:
     if prompt is not None:
         if file is not None:
             raise ValueError("give a prompt or --file, not both")
         return [prompt]
-    lines = sys.stdin.read() if file is None else file.read_text(encoding="utf-8")
-    return [line for line in lines.splitlines() if line.strip()]
+    return [line for line in lines_of(file or "-") if line.strip()]
 
 
 def _stream(pieces: Any, begun: str) -> None:
-    typer.echo(begun, nl=False)
-    for piece in pieces:
+    first = next(pieces, "")  # an error comes before anything is said
+    for piece in chain([begun + first], pieces):
         typer.echo(piece, nl=False)
         sys.stdout.flush()
     typer.echo()

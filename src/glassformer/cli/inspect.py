@@ -52,7 +52,7 @@ def _inspection(name: str, text: str, pair: str | None, target: str | None, devi
 
     model, tokenizer = gf.load(name, device=device), tokenizer_of(name)
     read, written = (typed(name, tokenizer, words) for words in (text, target))
-    title = Path(name).resolve().name if Path(name).exists() else name
+    title = Path(name).absolute().name if Path(name).exists() else name
     return gf.inspect(model, tokenizer, read, pair, target=written, name=title)
 
 

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -34,6 +35,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     for row in listed:
         table.add_row(*(escape(cell) for cell in row))
     Console(width=None if sys.stdout.isatty() else 1000).print(table)  # nothing is wrapped on its way into a file
+
+
+def made_ready(out: Path) -> Path:
+    """A file that can be written, in a folder that is there: found out before the work, not after it."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.open("a").close()
+    return out
 
 
 def size(count: float) -> str:

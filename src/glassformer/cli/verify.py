@@ -52,6 +52,8 @@ def verify(
     shown: dict[str, Any] = {"layer": layer, "head": head, "full": full or None, "step": step, "cell": cell}
     if text is None and (wrong := [option for option, value in {**asked, **shown}.items() if value is not None]):
         raise ValueError(f'--{wrong[0]} is for one text: glassformer verify {name} "a text" --{wrong[0]} …')
+    if cell is not None and step is None:
+        raise ValueError(f"--cell {cell} is a place in a head's pattern; say which: --step layers.0.attention.head.0")
     model = gf.load(name, dtype="float32", device=device)
     if text is None:
         _verify_laws(name, model, tolerance, json)

@@ -84,17 +84,16 @@ def measured(pattern: Tensor, queries: Tensor, keys: Tensor, *, across: bool) ->
     first = torch.zeros_like(keys).scatter(1, keys.int().argmax(1, keepdim=True), value=True)
     received = (pattern * weights[..., None]).sum(2)  # (B, H, S)
     busiest = torch.zeros_like(received, dtype=torch.bool).scatter(2, received.argmax(2, keepdim=True), value=True)
-    found = {
-        "entropy": mean(torch.special.entr(pattern).sum(-1)),
-        "first": mass(first[:, None, None]),
-        "sink": mass(busiest[:, :, None]),
-    }
-    if across:
-        return found
-    return found | {
+    near = {
         "distance": mean((pattern * (places - others).abs()).sum(-1)),
         "previous": mass(others == places - 1),
         "next": mass(others == places + 1),
+    }
+    return {
+        "entropy": mean(torch.special.entr(pattern).sum(-1)),
+        **({} if across else near),
+        "first": mass(first[:, None, None]),
+        "sink": mass(busiest[:, :, None]),
     }
 
 

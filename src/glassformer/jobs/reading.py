@@ -13,6 +13,8 @@ from glassformer.hub.load import takes_segments
 from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.view.board import Tokens
 
+EMPTY = "there is nothing to read: give a text that is not empty"
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -57,6 +59,8 @@ def _read(
         if isinstance(text, str) or pair is not None:
             raise ValueError("without a tokenizer, give one list of ids instead of texts")
         return {"input_ids": _checked(model, text, device)}, []
+    if not str(text).strip():  # though special tokens alone would be some
+        raise ValueError(EMPTY)
     asked = None if takes_segments(model) else False
     encoding = tokenizer(text, pair, return_token_type_ids=asked, return_tensors="pt")
     _checked(model, encoding["input_ids"][0].tolist(), device)
@@ -68,7 +72,7 @@ def _checked(model: Any, ids: Sequence[int], device: torch.device, *, size: int 
     """(1, T) ids that the model knows."""
     known = size or model.config.vocab_size
     if not len(ids):
-        raise ValueError("there is no token to read; give a text that is not empty")
+        raise ValueError(EMPTY)
     if wrong := [token for token in ids if not 0 <= int(token) < known]:
         raise ValueError(f"id {wrong[0]} is not in the vocabulary, whose ids go from 0 to {known - 1}")
     return torch.tensor([list(ids)], device=device)

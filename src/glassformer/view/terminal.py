@@ -63,6 +63,7 @@ def _mosaic(board: Board, width: int, colour: bool) -> Iterator[Line]:
     """Every matrix as a tile; a character shows two cells, one above the other."""
     columns, margin = len(board.columns), max(map(len, board.rows)) + 1
     side = max(2, min(16, (width - margin) // columns - 1) // 2 * 2)
+    yield [Piece(f"{board.name}: {board.grid[0]} ↓  {board.grid[1]} →")]
     yield [Piece(" " * margin), *(Piece(short(name, side).ljust(side + 1)) for name in board.columns)]
     for row, name in enumerate(board.rows):
         tiles = []
