@@ -82,7 +82,6 @@ def generate(
     Example: glassformer generate ./my-gpt2 "Once upon a time" --strategy sample --top-p 0.95
     """
     import glassformer as gf
-    from glassformer.inspect.laws import is_encoder_decoder
 
     special = {
         "temperature": temperature,
@@ -115,18 +114,12 @@ def generate(
         request["assistant_model"] = gf.load(draft, device=device)
     before = "" if condition is None else _prefix(model, tokenizer, condition)
     for text in prompts:
-        prompt = before + text
         if json or logprobs is not None:
-            found = gf.generate(
-                model, tokenizer, [prompt], return_dict_in_generate=True, top_logprobs=logprobs or 0, **request
-            )
+            told = request | {"return_dict_in_generate": True, "top_logprobs": logprobs or 0}
+            found = gf.generate(model, tokenizer, [before + text], **told)
             _explain(text, found, tokenizer, logprobs is not None, json)
-        elif n == 1 and request["num_beams"] == 1:
-            begun = "" if is_encoder_decoder(model) else text
-            _stream(gf.stream(model, tokenizer, prompt, **request), begun)
         else:
-            found = gf.generate(model, tokenizer, prompt, **request)
-            typer.echo(found if n == 1 else "\n---\n".join(found))
+            _write(model, tokenizer, before, text, request)
 
 
 def _request(strategy: Strategy, given: dict[str, Any], n: int) -> dict[str, Any]:
@@ -188,7 +181,17 @@ def _prompts(prompt: str | None, file: str | None) -> list[str]:
     return [line for line in lines_of(file or "-") if line.strip()]
 
 
-def _stream(pieces: Any, begun: str) -> None:
+def _write(model: Any, tokenizer: Any, before: str, text: str, request: dict[str, Any]) -> None:
+    """One text as it is written; several, or what beams have found, at the end."""
+    import glassformer as gf
+    from glassformer.inspect.laws import is_encoder_decoder
+
+    n, prompt = request["num_return_sequences"], before + text
+    if n > 1 or request["num_beams"] > 1:
+        found = gf.generate(model, tokenizer, prompt, **request)
+        typer.echo(found if n == 1 else "\n---\n".join(found))
+        return
+    begun, pieces = "" if is_encoder_decoder(model) else text, gf.stream(model, tokenizer, prompt, **request)
     first = next(pieces, "")  # an error comes before anything is said
     for piece in chain([begun + first], pieces):
         typer.echo(piece, nl=False)
