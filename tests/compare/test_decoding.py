@@ -10,7 +10,8 @@ import torch
 import glassformer as gf
 from families import POSITIONS, SMALL_GPT, random_model
 from generators import logits, sharp, unforced
-from glassformer.compare.decoding import STRATEGIES, compare
+from glassformer.compare.decoding import compare
+from glassformer.generate.strategies import STRATEGIES
 from tasks.language import tokenizer_of
 
 PROMPTS = ["the cat sat", "猫", "on the mat, the cat", "a"]

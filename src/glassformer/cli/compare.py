@@ -51,7 +51,8 @@ def decoding(
     Example: glassformer compare decoding ./my-gpt2 --prompts prompts.txt --strategies greedy,beam,top-p --out page.html
     """
     import glassformer as gf
-    from glassformer.compare.decoding import STRATEGIES, compare
+    from glassformer.compare.decoding import compare
+    from glassformer.generate.strategies import STRATEGIES
     from glassformer.jobs.progress import shown as progress
 
     texts = [line for line in lines_of(prompts) if line.strip()]

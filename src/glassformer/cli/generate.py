@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.generate.strategies import STRATEGIES
+
 from .lines import lines_of
 from .output import Device, Dtype, Json, Name, Quant, print_json, print_table
 
@@ -35,12 +37,6 @@ NEEDS = {  # which strategies an option is for
     "must": ("constrained",),
     "draft": ("speculative",),
     "prompt_lookup_num_tokens": ("speculative",),
-}
-DEFAULTS: dict[str, dict[str, Any]] = {
-    "beam": {"num_beams": 4},
-    "diverse": {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 1.0},
-    "constrained": {"num_beams": 4},
-    "contrastive": {"penalty_alpha": 0.6, "top_k": 4},
 }
 
 
@@ -129,12 +125,13 @@ def _request(strategy: Strategy, given: dict[str, Any], n: int) -> dict[str, Any
         if strategy not in NEEDS[name]:
             option = name.replace("_", "-")
             raise ValueError(f"--{option} is for another strategy; add --strategy {NEEDS[name][0]}")
-    request = {"num_beams": 1, **DEFAULTS.get(strategy, {}), **given}  # whatever a folder's own wish is
+    preset = STRATEGIES["beam" if strategy is Strategy.constrained else strategy]
+    request = {"num_beams": 1, **preset, **given}  # whatever a folder's own wish is
     must, draft = request.pop("must", None), request.pop("draft", None)
     if strategy is Strategy.constrained and not must:
         raise ValueError("the strategy constrained needs words that must be written; add --must WORD")
-    if strategy is Strategy.speculative and draft is None:
-        request.setdefault("prompt_lookup_num_tokens", 10)
+    if draft is not None and "prompt_lookup_num_tokens" not in given:
+        request.pop("prompt_lookup_num_tokens")
     if request["num_beams"] > 1:
         request["num_beams"] = max(request["num_beams"], n)
     drawn = strategy is Strategy.speculative and any(name in given for name in ("temperature", "top_k", "top_p"))
