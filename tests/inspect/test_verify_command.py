@@ -12,6 +12,8 @@ from glassformer.text.train import train
 
 KINDS = {
     "bert": ("bert", "text-classification", SMALL_BERT),
+    "grade": ("bert", "text-classification", SMALL_BERT | {"num_labels": 1, "problem_type": "regression"}),
+    "several": ("bert", "text-classification", SMALL_BERT | {"problem_type": "multi_label_classification"}),
     "words": ("bert", "fill-mask", SMALL_BERT),
     "spans": ("bert", "question-answering", SMALL_BERT),
     "gpt": ("gpt2", "text-generation", SMALL_GPT),
@@ -75,7 +77,8 @@ def test_an_encoder_decoder_without_a_target_writes_its_own(glassformer, folder,
 
 
 @pytest.mark.parametrize(("kind", "text", "label"), [
-    ("bert", "the cat", "LABEL_1"), ("words", "the [MASK] sat", "cat"), ("spans", "the cat sat", "1,2"),
+    ("bert", "the cat", "LABEL_1"), ("grade", "the cat", "2.5"), ("several", "the cat", "LABEL_1,LABEL_0"),
+    ("words", "the [MASK] sat", "cat"), ("spans", "the cat sat", "1,2"),
 ])  # fmt: skip
 def test_a_label_gives_a_loss(glassformer, folder, kind, text, label):
     where = folder(kind)

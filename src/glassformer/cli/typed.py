@@ -47,10 +47,7 @@ def labels_of(model: Any, tokenizer: Any | None, asked: "Reading", label: str | 
         return {}
     match model.head_name:
         case "text-classification":
-            names = list(model.config.id2label.values())
-            if label not in names:
-                raise ValueError(f"the model has no label {label!r}; it has: {', '.join(names)}")
-            return {"labels": torch.tensor([names.index(label)], device=ids.device)}
+            return {"labels": torch.tensor([_class_label(model.config, label)], device=ids.device)}
         case "fill-mask" if tokenizer is not None:
             word = tokenizer(label, add_special_tokens=False)["input_ids"]
             masked = ids == tokenizer.mask_token_id
@@ -65,3 +62,18 @@ def labels_of(model: Any, tokenizer: Any | None, asked: "Reading", label: str | 
             return {"start_positions": first, "end_positions": last}
         case head:
             raise ValueError(f"--label is for classifiers, masked words and answers, not for the head {head!r}")
+
+
+def _class_label(config: Any, label: str) -> int | float | list[float]:
+    """The number of a class; of a model that grades, the grade; of one with several classes at once, 1 for each."""
+    problem, names = getattr(config, "problem_type", None), list(config.id2label.values())
+    if problem == "regression":
+        try:
+            return float(label)
+        except ValueError:
+            raise ValueError(f"the model gives a number, so --label must be one, not {label!r}") from None
+    several = problem == "multi_label_classification"
+    wanted = [one.strip() for one in label.split(",")] if several else [label]
+    if wrong := [one for one in wanted if one not in names]:
+        raise ValueError(f"the model has no label {wrong[0]!r}; it has: {', '.join(names)}")
+    return [float(one in wanted) for one in names] if several else names.index(label)
