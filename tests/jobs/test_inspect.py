@@ -81,10 +81,14 @@ def test_what_was_seen_says_what_it_is():
 
 
 def test_looking_leaves_the_model_as_it_was():
-    model = model_of("gru").train()
-    gf.inspect(model, None, IDS)
-    assert model.training
+    model = model_of("bart").train()
+    model.encoder.embeddings.eval()  # as a part that is frozen
+    before = [part.training for part in model.modules()]
+    learning, resting = (gf.inspect(each, None, IDS).boards for each in (model, model_of("bart")))
+    assert [part.training for part in model.modules()] == before
     assert not any(part._forward_hooks for part in model.modules())
+    for one, other in zip(learning, resting, strict=True):  # no dropout, neither in writing nor in reading
+        np.testing.assert_array_equal(one.values, other.values)
 
 
 def test_a_compiled_model_is_looked_into_as_well():

@@ -4,7 +4,8 @@ B = 1 text, H heads, T target length, S source length, W units.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -48,24 +49,32 @@ def inspect(
     Without a tokenizer, texts are lists of ids. An encoder-decoder writes `target`, or else what it wants to itself.
     The result shows itself in a notebook; `.save("page.html")`, `.svg` or `.png` writes it.
     """
-    asked = reading(model, tokenizer, text, pair, target=target)
+    with _resting(model):
+        asked = reading(model, tokenizer, text, pair, target=target)
+        seen = _recorded(model, asked.inputs)
     tokens = asked.tokens
-    seen = _recorded(model, asked.inputs)
     boards = [*_attentions(seen, tokens), *_alignments(seen, tokens), *_states(seen, tokens)]
     return Inspection(title=name or type(model).__name__, caption=_caption(model, tokens), boards=boards)
+
+
+@contextmanager
+def _resting(model: nn.Module) -> Iterator[None]:
+    """Without dropout; afterwards every part that was learning still is."""
+    learning = [part for part in model.modules() if part.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for part in learning:
+            part.training = True
 
 
 def _recorded(model: nn.Module, inputs: dict[str, Tensor]) -> Seen:
     points = [name for name, part in modules_of(model).items() if isinstance(part, Point) and _shown(name)]
     if not points:
         raise ValueError(f"a {type(model).__name__} has no attention and no states to show")
-    trains = model.training
-    model.eval()
-    try:
-        with torch.inference_mode(), record(model, points) as seen:
-            model(**inputs)
-    finally:
-        model.train(trains)
+    with torch.inference_mode(), record(model, points) as seen:
+        model(**inputs)
     return seen
 
 
