@@ -41,22 +41,25 @@ class Shown:
     cell: str | None
 
 
-def verify_text(name: str, model: "nn.Module", asked: Asked, shown: Shown, *, tolerance: float, json: bool) -> None:
+def verify_text(name: str, model: "nn.Module", asked: Asked, chosen: Shown, *, tolerance: float, json: bool) -> None:
     """Rows or one step on stdout; exit code 1 on a breach."""
     from glassformer.inspect.recompute import folded, recompute
+    from glassformer.jobs.progress import shown
     from glassformer.jobs.reading import reading
 
     tokenizer = tokenizer_of(name)
     text, target = (typed(name, tokenizer, words) for words in (asked.text, asked.target))
     read = reading(model, tokenizer, text, asked.pair, target=target)
-    found = recompute(model, {**read.inputs, **labels_of(model, tokenizer, read, asked.label)})
+    inputs = {**read.inputs, **labels_of(model, tokenizer, read, asked.label)}
+    with shown("recomputing"):
+        found = recompute(model, inputs)
     tokens = {side: [visible(token) for token in listed.texts] for side, listed in read.tokens.items()}
-    if shown.step is not None:
-        _show_step(name, found, tokens, shown.step, shown.cell, json)
+    if chosen.step is not None:
+        _show_step(name, found, tokens, chosen.step, chosen.cell, json)
         return
     rows = found.rows(tolerance)
     broken = [row.name for row in rows if row.verdict == "BREACH"]
-    rows = _of(_of(rows, "layer", "layers", shown.layer), "head", "head", shown.head)
+    rows = _of(_of(rows, "layer", "layers", chosen.layer), "head", "head", chosen.head)
     if json:
         facts = {"model": name, "tokens": list(read.tokens["read"].texts)}
         if "fed" in read.tokens:
@@ -64,7 +67,7 @@ def verify_text(name: str, model: "nn.Module", asked: Asked, shown: Shown, *, to
         steps = [{**asdict(row), "shape": list(row.shape)} for row in rows]
         print_json({**facts, "tolerance": tolerance, "steps": steps, "unused": found.unused, "holds": not broken})
     else:
-        _print_rows(name, tokens, rows if shown.full else folded(rows, keep_heads=shown.head is not None), found)
+        _print_rows(name, tokens, rows if chosen.full else folded(rows, keep_heads=chosen.head is not None), found)
     if broken:
         typer.echo(f"broken: {', '.join(broken[:5])}{' …' if len(broken) > 5 else ''}", err=True)
         raise typer.Exit(1)
