@@ -1,10 +1,12 @@
 """What the tests of pictures share: a small model of every family, and boards of made-up numbers."""
 
 import numpy as np
+import torch
 
 import glassformer as gf
 from families import VOCABULARY, random_model
 from glassformer.inspect.laws import is_encoder_decoder
+from glassformer.jobs.inspect import attention_statistics
 from glassformer.view.board import Board, Tokens
 from glassformer.view.colours import SHARE
 
@@ -79,6 +81,7 @@ def made_up(layers=2, heads=3, rows=5, columns=None, texts=None, seed=0, sides=(
     scores = np.random.default_rng(seed).standard_normal((layers, heads, rows, columns or rows), dtype=np.float32)
     np.exp(3 * scores, out=scores)
     scores /= scores.sum(-1, keepdims=True)
+    patterns = torch.from_numpy(scores)
     down = Tokens(texts=texts or [f"t{n}" for n in range(rows)], ids=range(rows), sides=sides)
     across = Tokens(texts=[f"s{n}" for n in range(columns)], ids=range(columns)) if columns else down
     return Board(
@@ -90,4 +93,5 @@ def made_up(layers=2, heads=3, rows=5, columns=None, texts=None, seed=0, sides=(
         axes=("from", "to"),
         rows=[str(layer) for layer in range(layers)],
         columns=[str(head) for head in range(heads)],
+        statistics=attention_statistics(patterns, across=down is not across),
     )

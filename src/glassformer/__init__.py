@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from .hub.load import load, load_tokenizer, save
     from .hub.registry import build
     from .inspect.attribution import attribute
-    from .inspect.heads import attention_statistics
     from .inspect.lens import decoder_lens, logit_lens
     from .inspect.recompute import explain
     from .inspect.record import record
+    from .inspect.statistics import attention_statistics
     from .jobs.inspect import inspect
     from .jobs.predict import pipeline
     from .jobs.train import train
@@ -33,7 +33,7 @@ _HOME = {
     "build": "hub.registry",
     "record": "inspect.record",
     "explain": "inspect.recompute",
-    "attention_statistics": "inspect.heads",
+    "attention_statistics": "inspect.statistics",
     "attribute": "inspect.attribution",
     "logit_lens": "inspect.lens",
     "decoder_lens": "inspect.lens",

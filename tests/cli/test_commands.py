@@ -200,6 +200,11 @@ def test_generate_explains_what_it_cannot_do(glassformer, speaker, folder):
     assert "add --must WORD" in glassformer("generate", speaker, "the", "--strategy", "constrained")[2]
     assert "not both" in glassformer("generate", speaker, "the", "--file", "x")[2]
     assert "max_new_tokens=" in glassformer("generate", speaker, "the", "--max-new-tokens", 999)[2]
+    assert "there is no file 'nowhere'" in glassformer("generate", speaker, "--file", "nowhere")[2]
+    gf.load_tokenizer(speaker).save(folder)
+    code, out, err = glassformer("generate", folder, "the")
+    assert (code, out) == (1, "")  # the prompt is not begun
+    assert "a model with head 'fill-mask' does not generate" in err
 
 
 def test_models_lists_local_folders(glassformer, folder):

@@ -163,6 +163,7 @@ def test_what_cannot_be_translated_is_said_in_one_line(glassformer, translators,
         (gf.save(reader, tmp_path / "bert", tokenizer=tokenizer), "a"): "use glassformer predict",
         (translators["plain"], "a", "--align"): "no attention from target to source",
         (translators["plain"], "a", "--file", file): "not both",
+        (translators["plain"], " "): "give a text that is not empty",
         (translators["plain"], "--file", "./nowhere"): "there is no file './nowhere'",
         (translators["plain"], "a", "--num-beams", 2, "--n", 3): "num_beams=3",
     }.items():

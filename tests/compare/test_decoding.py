@@ -10,7 +10,8 @@ import torch
 import glassformer as gf
 from families import POSITIONS, SMALL_GPT, random_model
 from generators import logits, sharp, unforced
-from glassformer.compare.decoding import STRATEGIES, compare
+from glassformer.compare.decoding import compare
+from glassformer.generate.strategies import STRATEGIES
 from tasks.language import tokenizer_of
 
 PROMPTS = ["the cat sat", "猫", "on the mat, the cat", "a"]
@@ -148,10 +149,10 @@ def test_the_command_prints_a_table_and_an_example_of_each(glassformer, folder, 
 
 def test_the_command_writes_a_page(glassformer, folder, prompts, tmp_path):
     words = ("--prompts", prompts, "--strategies", "greedy,beam", "--max-new-tokens", 5, "--shown", 5)
-    code, out, _ = glassformer("compare", "decoding", folder, *words, "--out", tmp_path / "page.html")
+    code, out, _ = glassformer("compare", "decoding", folder, *words, "--out", tmp_path / "new" / "page.html")
     assert code == 0
-    assert f"the page is in {tmp_path / 'page.html'}" in out
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert f"the page is in {tmp_path / 'new' / 'page.html'}" in out
+    page = (tmp_path / "new" / "page.html").read_text(encoding="utf-8")
     tags = []
     parser = HTMLParser()
     parser.handle_starttag = lambda tag, attributes: tags.append((tag, dict(attributes)))
@@ -165,11 +166,12 @@ def test_the_command_writes_a_page(glassformer, folder, prompts, tmp_path):
     assert "&lt;img src=x onerror=alert(1)&gt;" in page
 
 
-def test_the_command_says_what_is_wrong(glassformer, folder, tmp_path):
+def test_the_command_says_what_is_wrong(glassformer, folder, prompts, tmp_path):
     (tmp_path / "empty.txt").write_text("\n \n")
     for words, message in (
         (("--prompts", tmp_path / "empty.txt"), "holds no prompt"),
         (("--prompts", tmp_path / "nowhere.txt"), "there is no file"),
+        (("--prompts", prompts, "--out", tmp_path), "Is a directory"),
     ):
         code, out, err = glassformer("compare", "decoding", folder, *words)
         assert (code, out) == (1, "")

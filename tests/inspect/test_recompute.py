@@ -11,6 +11,7 @@ from torch.testing import assert_close
 
 import glassformer as gf
 from families import CASES, SMALL_BERT, SMALL_GPT, random_model, settings_of
+from glassformer.blocks.linear import quantised, supports_int8
 from glassformer.blocks.packing import Causal, Dense, Packed
 from glassformer.blocks.recurrent import LstmGates
 from glassformer.inspect.recompute import explained, folded, recompute
@@ -275,6 +276,13 @@ def test_names_of_blocks_and_wrong_names():
 def test_dropout_is_refused():
     model = random_model("bert", None, SMALL_BERT).train()
     with pytest.raises(ValueError, match="call model.eval"):
+        recompute(model, inputs_of(model))
+
+
+@pytest.mark.skipif(not supports_int8(), reason="this CPU has no 8-bit kernels")
+def test_8_bit_weights_are_refused():
+    model = quantised(random_model("bert", None, SMALL_BERT))
+    with pytest.raises(ValueError, match="load it without quant"):
         recompute(model, inputs_of(model))
 
 

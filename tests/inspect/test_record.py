@@ -7,6 +7,7 @@ from torch.testing import assert_close
 import glassformer as gf
 from families import CASES, SMALL_BERT, random_model, sequences
 from glassformer.inspect.laws import pad, run
+from inspect_cases import small
 
 
 @pytest.fixture
@@ -169,11 +170,3 @@ def test_wrong_names_and_edits_are_explained(bert):
         gf.record(bert, edit={"embeddings": lambda x: x[:, :1]}),
     ):
         bert(input_ids=torch.tensor([[5, 6]]))
-
-
-def small(model_type, head):
-    from hypothesis import find
-
-    from families import settings_of
-
-    return random_model(model_type, head, find(settings_of(model_type), lambda _: True))

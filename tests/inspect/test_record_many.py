@@ -7,7 +7,9 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 import glassformer as gf
+from boards import MODELS, model_of
 from families import CASES, SMALL_BERT, SMALL_GPT, random_model, sequences
+from glassformer.blocks.point import Point
 from glassformer.inspect.laws import pad
 from inspect_cases import hooked, inputs_of, small
 
@@ -50,6 +52,19 @@ def test_recurrent_generations_are_heard_token_by_token(model_type, head):
     tokens = NEW if side else 4 + NEW - 1  # the prompt is read token by token as well
     assert len(seen.calls(name)) == tokens
     assert {tuple(one.shape) for one in seen.calls(name)} == {(2, 12)}
+
+
+@pytest.mark.parametrize("name", [name for name, (_, head, *_) in MODELS.items() if head.endswith("generation")])
+def test_generations_are_heard_in_every_family(name):
+    """Also after decoding was made fast, which passes by the modules while nobody listens; and compiled."""
+    model = model_of(name)
+    expected = write(model)
+    points = {place for place, part in model.named_modules() if isinstance(part, Point)}
+    for listened in (model, torch.compile(model, backend="eager")):
+        with gf.record(listened, "*", every_call=True) as seen:
+            assert_close(write(listened), expected)
+        assert points <= set(seen)
+        assert not hooked(model)
 
 
 @pytest.mark.parametrize(("model_type", "head"), CASES)

@@ -12,6 +12,8 @@ from glassformer.text.train import train
 
 KINDS = {
     "bert": ("bert", "text-classification", SMALL_BERT),
+    "grade": ("bert", "text-classification", SMALL_BERT | {"num_labels": 1, "problem_type": "regression"}),
+    "several": ("bert", "text-classification", SMALL_BERT | {"problem_type": "multi_label_classification"}),
     "words": ("bert", "fill-mask", SMALL_BERT),
     "spans": ("bert", "question-answering", SMALL_BERT),
     "gpt": ("gpt2", "text-generation", SMALL_GPT),
@@ -75,7 +77,8 @@ def test_an_encoder_decoder_without_a_target_writes_its_own(glassformer, folder,
 
 
 @pytest.mark.parametrize(("kind", "text", "label"), [
-    ("bert", "the cat", "LABEL_1"), ("words", "the [MASK] sat", "cat"), ("spans", "the cat sat", "1,2"),
+    ("bert", "the cat", "LABEL_1"), ("grade", "the cat", "2.5"), ("several", "the cat", "LABEL_1,LABEL_0"),
+    ("words", "the [MASK] sat", "cat"), ("spans", "the cat sat", "1,2"),
 ])  # fmt: skip
 def test_a_label_gives_a_loss(glassformer, folder, kind, text, label):
     where = folder(kind)
@@ -119,8 +122,10 @@ def test_wrong_input_is_told_in_one_line(glassformer, folder):
         (("the cat", "--step", "layers.1.atention"), "near it: layers.1.attention"),
         (("the cat", "--step", "layers.1.attention.head.2", "--cell", "x"), "--cell 'x' must be a query and a key"),
         (("the cat", "--step", "layers.1.attention.head.2", "--cell", "99,0"), "the cell 99,0 is outside"),
+        (("the cat", "--cell", "1,1"), "--cell 1,1 is a place in a head's pattern; say which: --step"),
         (("--layer", 1), "--layer is for one text"),
-        (("the cat", "--target", "a dog"), "--target is not for this model; leave it out, or use --pair"),
+        (("",), "give a text that is not empty"),
+        (("the cat", "--target", "a dog"), "a target is for an encoder-decoder"),
     ):
         code, _, err = glassformer("verify", where, *words)
         assert code == 1
@@ -136,7 +141,10 @@ def test_a_folder_without_a_tokenizer_reads_ids(glassformer, tmp_path):
     report = json.loads(out)
     assert code == 0
     assert (report["tokens"], report["target"]) == (["5", "17", "3"], ["2", "4"])
-    for text, reason in (("a cat", "has no tokenizer: give ids, such as '5 17 3'"), ("5 20", "the id 20 is outside")):
+    for text, reason in (
+        ("a cat", "has no tokenizer: give ids, such as '5 17 3'"),
+        ("5 20", "id 20 is not in the vocabulary"),
+    ):
         code, _, err = glassformer("verify", where, text)
         assert code == 1
         assert reason in err

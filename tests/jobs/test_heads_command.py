@@ -29,8 +29,9 @@ def test_every_task_has_a_loss_to_judge_by(glassformer, trained, case):
 
 
 def test_the_table_for_people(glassformer, trained):
-    code, out, _ = glassformer("heads", trained("text-classification/bert"), "--data", "microworld", "--limit", 12)
+    code, out, err = glassformer("heads", trained("text-classification/bert"), "--data", "microworld", "--limit", 12)
     assert code == 0
+    assert err == "read 400 rows from microworld\n"
     assert "layers.1.attention.head.1" in out
     assert "4 heads can go for at most" in out
 
@@ -47,6 +48,13 @@ def test_the_loss_is_that_of_the_task(trained):
             with record(pipe.model, edit=edits.head(head.attention, head.number)):
                 without = float(pipe.task.loss(pipe.model, batch)) / 20
             assert head.delta == pytest.approx(without - found.loss, abs=1e-5)
+
+
+def test_a_file_may_be_called_microworld(glassformer, trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "microworld.csv").write_text("text,label\nthe dog runs,positive\n", encoding="utf-8")
+    words = ("heads", trained("text-classification/bert"), "--data", "microworld.csv", "--json")
+    assert json.loads(glassformer(*words)[1])["examples"] == 1
 
 
 def test_a_model_without_heads_is_refused(glassformer, trained):

@@ -1,7 +1,7 @@
 """gf.inspect and its command: boards hold what was recorded, for every family, and wrong requests are explained."""
 
 import json
-import sys
+from fnmatch import fnmatchcase
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +11,6 @@ import torch
 import glassformer as gf
 from boards import IDS, MODELS, TARGET, inspected, model_of
 from families import SMALL_BERT, SMALL_GPT, random_model
-from glassformer.cli.main import main
 from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.text.train import train
 
@@ -31,6 +30,32 @@ def test_boards_hold_what_their_python_gives(name):
         assert len(board.sources) == len(shown)
         for source, matrix in zip(board.sources, shown, strict=True):
             np.testing.assert_allclose(matrix, eval(source, {"seen": seen}).numpy(), atol=1e-6)
+
+
+def test_statistics_of_attention_are_those_of_its_heads():
+    """A page has the numbers that gf.attention_statistics gives, under the same names."""
+    for name in ("bert", "gpt2", "bart"):
+        model = model_of(name)
+        inputs = {"input_ids": torch.tensor([IDS])}
+        if is_encoder_decoder(model):
+            inputs["decoder_input_ids"] = torch.tensor([[2, *TARGET[:-1]]])
+        expected = gf.attention_statistics(model, inputs)
+        for board in inspected(name).boards:
+            part = {"cross": "decoder.layers.*.cross_attention", "attention": "layers.*.attention"}
+            wanted = part.get(board.name, f"{board.name}.layers.*.attention")
+            heads = [one for one in expected if fnmatchcase(one.attention, wanted)]
+            assert {"entropy", "first", "sink"} <= board.statistics.keys()
+            assert ("distance" in board.statistics) == (board.name != "cross")
+            for kind, values in board.statistics.items():
+                np.testing.assert_allclose(values.ravel(), [getattr(one, kind) for one in heads], atol=1e-6)
+
+
+def test_statistics_of_states():
+    (board,) = inspected("lstm").boards
+    values, found = board.values.astype(float), board.statistics
+    np.testing.assert_allclose(found["mean size"], np.abs(values).mean((-1, -2)))
+    steps = [np.abs(values[..., now, :] - (values[..., now - 1, :] if now else 0)) for now in range(values.shape[-2])]
+    np.testing.assert_allclose(found["change"], np.mean(steps, axis=(0, -1)))
 
 
 def test_both_sides_of_an_encoder_decoder_have_their_tokens():
@@ -56,10 +81,14 @@ def test_what_was_seen_says_what_it_is():
 
 
 def test_looking_leaves_the_model_as_it_was():
-    model = model_of("gru").train()
-    gf.inspect(model, None, IDS)
-    assert model.training
+    model = model_of("bart").train()
+    model.encoder.embeddings.eval()  # as a part that is frozen
+    before = [part.training for part in model.modules()]
+    learning, resting = (gf.inspect(each, None, IDS).boards for each in (model, model_of("bart")))
+    assert [part.training for part in model.modules()] == before
     assert not any(part._forward_hooks for part in model.modules())
+    for one, other in zip(learning, resting, strict=True):  # no dropout, neither in writing nor in reading
+        np.testing.assert_array_equal(one.values, other.values)
 
 
 def test_a_compiled_model_is_looked_into_as_well():
@@ -81,20 +110,6 @@ def folders(tmp_path):
         made[name] = gf.save(model, tmp_path / name, tokenizer=tokenizer)
     made["bare"] = gf.save(random_model("bert", "fill-mask", SMALL_BERT), tmp_path / "bare")
     return made
-
-
-@pytest.fixture
-def glassformer(monkeypatch, capsys):
-    """Run the command line in this process: (exit code, stdout, stderr)."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["glassformer", *map(str, words)])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        out, err = capsys.readouterr()
-        return caught.value.code or 0, out, err
-
-    return run
 
 
 def test_tokens_are_as_a_person_reads_them(folders):

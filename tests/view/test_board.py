@@ -1,4 +1,4 @@
-"""Boards: statistics by their definitions, pooling by brute force, choosing, and what cannot be shown."""
+"""Boards: pooling by brute force, choosing, and what cannot be shown."""
 
 import numpy as np
 import pytest
@@ -6,28 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boards import inspected, made_up
-from glassformer.view.board import pooled, visible
+from glassformer.view.board import pooled
 from glassformer.view.colours import Scale, ramp, signed
-
-
-def test_statistics_are_what_they_say():
-    board = made_up()
-    found = board.statistics()
-    for (row, column), entropy in np.ndenumerate(found["entropy"]):
-        matrix = board.values[row, column].astype(float)
-        assert entropy == pytest.approx(np.mean([-sum(p * np.log2(p) for p in line) for line in matrix]))
-        apart = [sum(p * abs(here - there) for there, p in enumerate(line)) for here, line in enumerate(matrix)]
-        assert found["distance"][row, column] == pytest.approx(np.mean(apart))
-        assert found["first token"][row, column] == pytest.approx(matrix[:, 0].mean())
-    assert "distance" not in made_up(columns=4).statistics()  # between two texts there is none
-
-
-def test_statistics_of_states():
-    (board,) = inspected("lstm").boards
-    values, found = board.values.astype(float), board.statistics()
-    np.testing.assert_allclose(found["mean size"], np.abs(values).mean((-1, -2)))
-    steps = [np.abs(values[..., now, :] - (values[..., now - 1, :] if now else 0)) for now in range(values.shape[-2])]
-    np.testing.assert_allclose(found["change"], np.mean(steps, axis=(0, -1)))
+from glassformer.view.labels import short, text_width, visible
 
 
 @given(rows=st.integers(1, 9), columns=st.integers(1, 9), down=st.integers(1, 4), across=st.integers(1, 4))
@@ -86,3 +67,10 @@ def test_blanks_and_control_characters_are_visible():
         "\\x00",
         "\\u2028",
     ]
+
+
+def test_a_label_is_as_long_as_there_is_room():
+    assert short(" the", 4) == "␣the"
+    assert short("internationalisation", 8) == "interna…"
+    assert short("猫坐在垫子上", 8) == "猫坐在…"  # a Chinese character takes two columns
+    assert text_width("猫a") == 3

@@ -4,12 +4,15 @@ import re
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.view import beam_tree
-from glassformer.view.beam_tree import COLUMN, WIDTH, Branch, svg, visible
+from glassformer.view.beam_tree import COLUMN, WIDTH, Branch, svg
+from glassformer.view.colours import PAPER
 from glassformer.view.decoding import PROMPTS, Page, Strategy, Token, page
+from glassformer.view.labels import visible
 
 ATTACK = '<img src=x onerror="alert(1)">&\'</style></title></svg><script>'
 NS = "{http://www.w3.org/2000/svg}"
@@ -79,6 +82,26 @@ def test_nothing_comes_from_outside_and_dark_pages_are_dark():
     assert "@import" not in written
     assert "prefers-color-scheme: dark" in written
     assert '<meta name="viewport"' in written
+
+
+@pytest.mark.parametrize("paper", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_browser_shows_it_and_has_nothing_to_complain_of(browser, tmp_path, paper, width):
+    path = tmp_path / "page.html"
+    path.write_text(page(told("<img src=x onerror=window.hacked=1>")), encoding="utf-8")
+    tab, complaints, asked = browser.new_page(color_scheme=paper, viewport={"width": width, "height": 800}), [], []
+    tab.on("console", lambda message: complaints.append(message.text))
+    tab.on("pageerror", lambda error: complaints.append(str(error)))
+    tab.on("request", lambda request: asked.append(request.url))
+    tab.goto(path.as_uri())
+    assert (complaints, asked) == ([], [path.as_uri()])
+    assert tab.evaluate("window.hacked") is None
+    colour = PAPER[paper]["paper"]
+    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == f"rgb({red}, {green}, {blue})"
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width  # wide parts scroll by themselves
+    assert tab.locator(".tree").is_visible()
+    tab.close()
 
 
 def test_a_page_has_a_row_for_each_strategy_and_opens_at_once():

@@ -73,6 +73,6 @@ def test_what_does_not_fit_is_pooled_and_the_chosen_come_whole(monkeypatch):
     kept = ", ".join(f"{head // 3}.{head % 3}" for head in sorted(block.heads[0] for block in others[1:]))
     assert f"Kept whole, as layer.head: {kept}. " in told
     assert len(blocks) > 1
-    sharpest = np.argsort(board.statistics()["entropy"].ravel())
+    sharpest = np.argsort(board.statistics["entropy"].ravel())
     assert [block.heads[0] for block in blocks[1:]] == sharpest[: len(blocks) - 1].tolist()
     assert sum(len(block.data) for block in (*blocks, *others)) <= packed.BUDGET

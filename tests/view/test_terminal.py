@@ -43,7 +43,8 @@ def test_nothing_is_wider_than_the_terminal(layer, head, width, tokens):
 
 def test_states_and_alignments_are_shown_too():
     states = list(inspected("lstm").lines(layer=0, colour=False))
-    assert text_of(states[0]).split()[:2] == ["hidden", "cell"]
+    assert text_of(states[0]) == "states: layer ↓  state →"
+    assert text_of(states[1]).split()[:2] == ["hidden", "cell"]
     aligned = [text_of(line) for line in inspected("bahdanau").lines(colour=False)]
     assert aligned[0] == "alignment, layer 0, head 0"
     assert aligned[-1].startswith("read: 0 4  1 17")

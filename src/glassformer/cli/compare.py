@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .lines import lines_of
-from .output import Json, Name, print_json, print_table
+from .output import Device, Dtype, Json, Name, Quant, made_ready, print_json, print_table
 
 if TYPE_CHECKING:
     from glassformer.compare.decoding import Comparison
+    from glassformer.generate.tree import Tree
+    from glassformer.view.beam_tree import Branch
 
 app = typer.Typer(no_args_is_help=True)
 MEASURES = {  # what each score is, and how it is written
@@ -39,7 +41,9 @@ def decoding(
     seed: Annotated[int, typer.Option(help="The same seed draws the same texts.")] = 0,
     shown: Annotated[int, typer.Option(min=1, help="The number of the prompt that is looked at step by step.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Also write a page: scores, texts, choices, a beam tree.")] = None,
-    device: Annotated[str, typer.Option(help="Where to run: cpu, cuda, mps.")] = "cpu",
+    device: Device = None,
+    dtype: Dtype = None,
+    quant: Quant = None,
     json: Json = False,
 ) -> None:
     """Run strategies of generation on the same prompts: likelihood, variety, repetition, length and speed of each.
@@ -47,25 +51,20 @@ def decoding(
     Example: glassformer compare decoding ./my-gpt2 --prompts prompts.txt --strategies greedy,beam,top-p --out page.html
     """
     import glassformer as gf
-    from glassformer.compare.decoding import STRATEGIES, compare
+    from glassformer.compare.decoding import compare
+    from glassformer.generate.strategies import STRATEGIES
     from glassformer.jobs.progress import shown as progress
 
     texts = [line for line in lines_of(prompts) if line.strip()]
     if not texts:
         raise ValueError(f"{prompts} holds no prompt: write one on each line")
+    if out is not None:
+        made_ready(out)
     named = list(STRATEGIES) if strategies is None else [one.strip() for one in strategies.split(",") if one.strip()]
-    model, tokenizer = gf.load(name, device=device), gf.load_tokenizer(name)
+    model, tokenizer = gf.load(name, device=device, dtype=dtype, quant=quant), gf.load_tokenizer(name)
+    asked: dict[str, Any] = {"strategies": named, "max_new_tokens": max_new_tokens, "seed": seed, "shown": shown - 1}
     with progress("comparing") as told:
-        found = compare(
-            model,
-            tokenizer,
-            texts,
-            strategies=named,
-            max_new_tokens=max_new_tokens,
-            seed=seed,
-            shown=shown - 1,
-            progress=told,
-        )
+        found = compare(model, tokenizer, texts, **asked, progress=told)
     if out is not None:
         out.write_text(_page(found, tokenizer, name, seed), encoding="utf-8")
     if json:
@@ -112,11 +111,8 @@ def _told(found: "Comparison") -> dict[str, Any]:
 
 
 def _page(found: "Comparison", tokenizer: Any, name: str, seed: int) -> str:
-    from glassformer.view.beam_tree import Branch
     from glassformer.view.decoding import Page, Strategy, Token, page
 
-    path = found.tree.path() if found.tree is not None else []
-    steps = found.tree.steps if found.tree is not None else []
     strategies = [
         Strategy(
             name=one.strategy,
@@ -136,18 +132,20 @@ def _page(found: "Comparison", tokenizer: Any, name: str, seed: int) -> str:
             measures=[(_title(measure), why) for measure, (why, _) in MEASURES.items()],
             strategies=strategies,
             left_out=list(found.left_out.items()),
-            tree=[
-                [
-                    Branch(
-                        tokenizer.decode([node.token]),
-                        node.score,
-                        node.parent,
-                        node.fate,
-                        best=number < len(path) and path[number] == place,
-                    )
-                    for place, node in enumerate(nodes)
-                ]
-                for number, nodes in enumerate(steps)
-            ],
+            tree=[] if found.tree is None else _branches(found.tree, tokenizer),
         )
     )
+
+
+def _branches(tree: "Tree", tokenizer: Any) -> "list[list[Branch]]":
+    """Every candidate of every step, those on the way to the text found marked."""
+    from glassformer.view.beam_tree import Branch
+
+    best = set(enumerate(tree.path()))
+    return [
+        [
+            Branch(tokenizer.decode([node.token]), node.score, node.parent, node.fate, best=(number, place) in best)
+            for place, node in enumerate(nodes)
+        ]
+        for number, nodes in enumerate(tree.steps)
+    ]

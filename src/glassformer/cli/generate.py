@@ -2,11 +2,14 @@
 
 import sys
 from enum import StrEnum
-from pathlib import Path
+from itertools import chain
 from typing import Annotated, Any
 
 import typer
 
+from glassformer.generate.strategies import STRATEGIES
+
+from .lines import lines_of
 from .output import Device, Dtype, Json, Name, Quant, print_json, print_table
 
 
@@ -34,12 +37,6 @@ NEEDS = {  # which strategies an option is for
     "must": ("constrained",),
     "draft": ("speculative",),
     "prompt_lookup_num_tokens": ("speculative",),
-}
-DEFAULTS: dict[str, dict[str, Any]] = {
-    "beam": {"num_beams": 4},
-    "diverse": {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 1.0},
-    "constrained": {"num_beams": 4},
-    "contrastive": {"penalty_alpha": 0.6, "top_k": 4},
 }
 
 
@@ -70,7 +67,7 @@ def generate(
     logprobs: Annotated[int | None, typer.Option(help="Tell each token's log-probability and k alternatives.")] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed draws the same text.")] = None,
     condition: Annotated[str | None, typer.Option(help="A kind of text that the model was trained to tell.")] = None,
-    file: Annotated[Path | None, typer.Option(help="A prompt on each line.")] = None,
+    file: Annotated[str | None, typer.Option(help="A prompt on each line.")] = None,
     device: Device = None,
     dtype: Dtype = None,
     quant: Quant = None,
@@ -113,18 +110,12 @@ def generate(
         request["assistant_model"] = gf.load(draft, device=device)
     before = "" if condition is None else _prefix(model, tokenizer, condition)
     for text in prompts:
-        prompt = before + text
         if json or logprobs is not None:
-            found = gf.generate(
-                model, tokenizer, [prompt], return_dict_in_generate=True, top_logprobs=logprobs or 0, **request
-            )
+            told = request | {"return_dict_in_generate": True, "top_logprobs": logprobs or 0}
+            found = gf.generate(model, tokenizer, [before + text], **told)
             _explain(text, found, tokenizer, logprobs is not None, json)
-        elif n == 1 and request["num_beams"] == 1:
-            begun = "" if model.config.is_encoder_decoder else text  # type: ignore[union-attr]
-            _stream(gf.stream(model, tokenizer, prompt, **request), begun)
         else:
-            found = gf.generate(model, tokenizer, prompt, **request)
-            typer.echo(found if n == 1 else "\n---\n".join(found))
+            _write(model, tokenizer, before, text, request)
 
 
 def _request(strategy: Strategy, given: dict[str, Any], n: int) -> dict[str, Any]:
@@ -134,12 +125,13 @@ def _request(strategy: Strategy, given: dict[str, Any], n: int) -> dict[str, Any
         if strategy not in NEEDS[name]:
             option = name.replace("_", "-")
             raise ValueError(f"--{option} is for another strategy; add --strategy {NEEDS[name][0]}")
-    request = {"num_beams": 1, **DEFAULTS.get(strategy, {}), **given}  # whatever a folder's own wish is
+    preset = STRATEGIES["beam" if strategy is Strategy.constrained else strategy]
+    request = {"num_beams": 1, **preset, **given}  # whatever a folder's own wish is
     must, draft = request.pop("must", None), request.pop("draft", None)
     if strategy is Strategy.constrained and not must:
         raise ValueError("the strategy constrained needs words that must be written; add --must WORD")
-    if strategy is Strategy.speculative and draft is None:
-        request.setdefault("prompt_lookup_num_tokens", 10)
+    if draft is not None and "prompt_lookup_num_tokens" not in given:
+        request.pop("prompt_lookup_num_tokens")
     if request["num_beams"] > 1:
         request["num_beams"] = max(request["num_beams"], n)
     drawn = strategy is Strategy.speculative and any(name in given for name in ("temperature", "top_k", "top_p"))
@@ -178,18 +170,27 @@ def _others(top: list[dict[str, Any]]) -> str:
     return "  ".join(f"{other['token']!r} {other['logprob']:.3f}" for other in top)
 
 
-def _prompts(prompt: str | None, file: Path | None) -> list[str]:
+def _prompts(prompt: str | None, file: str | None) -> list[str]:
     if prompt is not None:
         if file is not None:
             raise ValueError("give a prompt or --file, not both")
         return [prompt]
-    lines = sys.stdin.read() if file is None else file.read_text(encoding="utf-8")
-    return [line for line in lines.splitlines() if line.strip()]
+    return [line for line in lines_of(file or "-") if line.strip()]
 
 
-def _stream(pieces: Any, begun: str) -> None:
-    typer.echo(begun, nl=False)
-    for piece in pieces:
+def _write(model: Any, tokenizer: Any, before: str, text: str, request: dict[str, Any]) -> None:
+    """One text as it is written; several, or what beams have found, at the end."""
+    import glassformer as gf
+    from glassformer.inspect.laws import is_encoder_decoder
+
+    n, prompt = request["num_return_sequences"], before + text
+    if n > 1 or request["num_beams"] > 1:
+        found = gf.generate(model, tokenizer, prompt, **request)
+        typer.echo(found if n == 1 else "\n---\n".join(found))
+        return
+    begun, pieces = "" if is_encoder_decoder(model) else text, gf.stream(model, tokenizer, prompt, **request)
+    first = next(pieces, "")  # an error comes before anything is said
+    for piece in chain([begun + first], pieces):
         typer.echo(piece, nl=False)
         sys.stdout.flush()
     typer.echo()

@@ -1,13 +1,14 @@
 """`glassformer heads`: what every attention head is worth on a data file, how many can go, and what each looks at."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .output import Columns, Json, Name, print_json, print_table
+from .output import Columns, Device, Json, Name, print_json, print_table
 
 if TYPE_CHECKING:
     from glassformer.inspect.heads import Cut, Head
+    from glassformer.inspect.statistics import Statistics
 
 LOOKS = ("entropy", "distance", "previous", "next", "first", "sink", "induction")
 
@@ -18,7 +19,7 @@ def heads(
     task: Annotated[str | None, typer.Option(help="The task; by default what the model's head is for.")] = None,
     columns: Columns = None,
     limit: Annotated[int, typer.Option(help="Examples read; every head costs one reading of them.", min=1)] = 200,
-    device: Annotated[str | None, typer.Option(help="Where to run: cpu, cuda, mps.")] = None,
+    device: Device = None,
     json: Json = False,
 ) -> None:
     """Put out every attention head by itself, and then more and more of them, and tell how the loss rises.
@@ -41,28 +42,24 @@ def heads(
         print_json({"model": name, "examples": found.examples, "loss": found.loss, "heads": rows, "pruning": cuts})
         return
     typer.echo(f"{name}: loss {found.loss:.4f} on {found.examples} examples\n")
-    known = [look for look in LOOKS if any(look in _looks(one) for one in found.looks)]
-    print_table(
-        ("head", "Δ loss", *known),
-        [
-            (
-                f"{head.attention}.head.{head.number}",
-                f"{head.delta:+.5f}",
-                *(_number(_looks(looks[head.attention, head.number]).get(look)) for look in known),
-            )
-            for head in reversed(found.heads)
-        ],
-    )
+    _print_heads(found.heads, looks)
     _print_cuts(found.cuts, found.loss, found.heads)
 
 
-def _looks(one: Any) -> dict[str, float]:
+def _print_heads(ranked: "list[Head]", looks: "dict[tuple[str, int], Statistics]") -> None:
+    """The most important first, with what each looks at."""
+    known = [look for look in LOOKS if any(look in _looks(one) for one in looks.values())]
+    rows = []
+    for head in reversed(ranked):
+        own = _looks(looks[head.attention, head.number])
+        numbers = [f"{own[look]:.3f}" if look in own else "" for look in known]
+        rows.append((f"{head.attention}.head.{head.number}", f"{head.delta:+.5f}", *numbers))
+    print_table(("head", "Δ loss", *known), rows)
+
+
+def _looks(one: "Statistics") -> dict[str, float]:
     """What could be measured: a look across has no distance, and only a reader from left to right induces."""
-    return {look: value for look in LOOKS if (value := getattr(one, look)) is not None and value == value}
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
+    return {look: value for look in LOOKS if (value := getattr(one, look)) is not None}
 
 
 def _print_cuts(cuts: "list[Cut]", base: float, ranked: "list[Head]") -> None:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .output import Json, Name, print_json, size
+from .output import Device, Json, Name, print_json, size
+from .typed import tokenizer_of, typed
 
 if TYPE_CHECKING:
     from glassformer.view.inspection import Inspection
@@ -23,7 +24,7 @@ def inspect(
     part: Annotated[str | None, typer.Option(help="Which part: attention, encoder, decoder, cross, states …")] = None,
     layer: Annotated[int | None, typer.Option(help="Which layer, from 0.")] = None,
     head: Annotated[str | None, typer.Option(help="Which head, from 0, or which gate, such as forget.")] = None,
-    device: Annotated[str, typer.Option(help="Where to run: cpu, cuda, mps.")] = "cpu",
+    device: Device = None,
     json: Json = False,
 ) -> None:
     """Look at the attention of a text, or at the states of an RNN, in one file that opens anywhere.
@@ -46,27 +47,13 @@ def inspect(
         typer.echo(f"{saved}: {size(saved.stat().st_size)}")
 
 
-def _inspection(name: str, text: str, pair: str | None, target: str | None, device: str) -> "Inspection":
+def _inspection(name: str, text: str, pair: str | None, target: str | None, device: str | None) -> "Inspection":
     import glassformer as gf
-    from glassformer.hub.fetch import TOKENIZER_FILES, tokenizer_folder
 
-    model, folder = gf.load(name, device=device), tokenizer_folder(name)
-    title = Path(name).resolve().name if Path(name).exists() else name
-    if any((folder / file).is_file() for file in TOKENIZER_FILES):
-        return gf.inspect(model, gf.load_tokenizer(name), text, pair, target=target, name=title)
-    ids = [_ids(words, name) for words in (text, pair, target)]
-    if ids[1] is not None:
-        raise ValueError(f"{name} has no tokenizer, so it reads ids and no pairs; leave --pair out")
-    return gf.inspect(model, None, ids[0] or [], target=ids[2], name=title)
-
-
-def _ids(words: str | None, name: str) -> list[int] | None:
-    if words is None:
-        return None
-    try:
-        return [int(word) for word in words.replace(",", " ").split()]
-    except ValueError:
-        raise ValueError(f"{name} has no tokenizer: give ids, such as '5 17 3', not {words!r}") from None
+    model, tokenizer = gf.load(name, device=device), tokenizer_of(name)
+    read, written = (typed(name, tokenizer, words) for words in (text, target))
+    title = Path(name).absolute().name if Path(name).exists() else name
+    return gf.inspect(model, tokenizer, read, pair, target=written, name=title)
 
 
 def _print(found: "Inspection", chosen: dict[str, Any]) -> None:

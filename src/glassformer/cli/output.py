@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -28,11 +29,19 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     listed = [[str(cell) for cell in row] for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
-        numeric = bool(listed) and all(row[number].strip("+-%")[:1].isdigit() for row in listed)
+        cells = [row[number] for row in listed if row[number] not in ("", "-")]  # what is not known is of any kind
+        numeric = bool(cells) and all(cell.strip("+-%")[:1].isdigit() for cell in cells)
         table.add_column(escape(column), justify="right" if numeric else "left", overflow="fold")
     for row in listed:
         table.add_row(*(escape(cell) for cell in row))
     Console(width=None if sys.stdout.isatty() else 1000).print(table)  # nothing is wrapped on its way into a file
+
+
+def made_ready(out: Path) -> Path:
+    """A file that can be written, in a folder that is there: found out before the work, not after it."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.open("a").close()
+    return out
 
 
 def size(count: float) -> str:

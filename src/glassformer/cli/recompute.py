@@ -1,48 +1,73 @@
 """What `glassformer verify` does with a text: the forward pass step by step, recomputed from scratch."""
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from glassformer.view.labels import visible
+
 from .output import print_json, print_table
-from .typed import Asked, Typed, typed
+from .typed import labels_of, tokenizer_of, typed
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from glassformer.inspect.recompute import Explanation, Recomputed, Row
 
 NUMBERS = 8  # shown of a long operand
+Tokens = dict[str, list[str]]  # of what is read and, in an encoder-decoder, of what is fed to the decoder
 
 
-def verify_text(
-    name: str,
-    model: Any,
-    texts: Asked,
-    *,
-    chosen: tuple[int | None, int | None, bool],
-    step: tuple[str | None, str | None],
-    tolerance: float,
-    json: bool,
-) -> None:
-    """`chosen`: layer, head, and whether all rows are shown; `step`: its name and cell."""
+@dataclass(frozen=True)
+class Asked:
+    """What was typed: a text and, where they are wanted, its pair, what is to be written, and a label."""
+
+    text: str
+    pair: str | None
+    target: str | None
+    label: str | None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Which rows are shown: of a layer, of a head, every one; or a single step, and a cell of it."""
+
+    layer: int | None
+    head: int | None
+    full: bool | None
+    step: str | None
+    cell: str | None
+
+
+def verify_text(name: str, model: "nn.Module", asked: Asked, chosen: Shown, *, tolerance: float, json: bool) -> None:
+    """Rows or one step on stdout; exit code 1 on a breach."""
     from glassformer.inspect.recompute import folded, recompute
+    from glassformer.jobs.progress import shown
+    from glassformer.jobs.reading import reading
 
-    asked = typed(name, model, texts)
-    found = recompute(model, asked.inputs)
-    if step[0] is not None:
-        _show_step(name, found, asked, step[0], step[1], json)
+    tokenizer = tokenizer_of(name)
+    text, target = (typed(name, tokenizer, words) for words in (asked.text, asked.target))
+    read = reading(model, tokenizer, text, asked.pair, target=target)
+    inputs = {**read.inputs, **labels_of(model, tokenizer, read, asked.label)}
+    with shown("recomputing"):
+        found = recompute(model, inputs)
+    tokens = {side: [visible(token) for token in listed.texts] for side, listed in read.tokens.items()}
+    if chosen.step is not None:
+        _show_step(name, found, tokens, chosen.step, chosen.cell, json)
         return
     rows = found.rows(tolerance)
     broken = [row.name for row in rows if row.verdict == "BREACH"]
-    layer, head, full = chosen
-    rows = _of(_of(rows, "layer", "layers", layer), "head", "head", head)
+    rows = _of(_of(rows, "layer", "layers", chosen.layer), "head", "head", chosen.head)
     if json:
-        facts = {"model": name, "tokens": asked.tokens, **({"target": asked.target} if asked.target else {})}
+        facts = {"model": name, "tokens": list(read.tokens["read"].texts)}
+        if "fed" in read.tokens:
+            facts["target"] = list(read.tokens["fed"].texts)
         steps = [{**asdict(row), "shape": list(row.shape)} for row in rows]
         print_json({**facts, "tolerance": tolerance, "steps": steps, "unused": found.unused, "holds": not broken})
     else:
-        _print_rows(name, asked, rows if full else folded(rows, keep_heads=head is not None), found)
+        _print_rows(name, tokens, rows if chosen.full else folded(rows, keep_heads=chosen.head is not None), found)
     if broken:
         typer.echo(f"broken: {', '.join(broken[:5])}{' …' if len(broken) > 5 else ''}", err=True)
         raise typer.Exit(1)
@@ -59,11 +84,11 @@ def _of(rows: "list[Row]", what: str, part: str, number: int | None) -> "list[Ro
     return [row for row in rows if re.search(rf"\b{part}\.{number}\.", row.name)]
 
 
-def _print_rows(name: str, asked: Typed, rows: "list[Row]", found: "Recomputed") -> None:
-    typer.echo(f"{name}: {len(asked.tokens)} tokens, {len(found.names)} steps recomputed in float64")
-    typer.echo(" ".join(f"{place}:{token}" for place, token in enumerate(asked.tokens)))
-    if asked.target:
-        typer.echo("-> " + " ".join(f"{place}:{token}" for place, token in enumerate(asked.target)))
+def _print_rows(name: str, tokens: Tokens, rows: "list[Row]", found: "Recomputed") -> None:
+    typer.echo(f"{name}: {len(tokens['read'])} tokens, {len(found.names)} steps recomputed in float64")
+    for side, arrow in (("read", ""), ("fed", "-> ")):
+        if side in tokens:
+            typer.echo(arrow + " ".join(f"{place}:{token}" for place, token in enumerate(tokens[side])))
     typer.echo()
     print_table(
         ("step", "shape", "formula", "largest error", "verdict"),
@@ -82,14 +107,14 @@ def _print_rows(name: str, asked: Typed, rows: "list[Row]", found: "Recomputed")
         typer.echo(f"\nidle weights, used by no step: {', '.join(found.unused)}")
 
 
-def _show_step(name: str, found: "Recomputed", asked: Typed, step: str, cell: str | None, json: bool) -> None:
+def _show_step(name: str, found: "Recomputed", tokens: Tokens, step: str, cell: str | None, json: bool) -> None:
     from glassformer.inspect.recompute import explained
 
     explanation = explained(found, step, _position(cell))
     if json:
         print_json({"model": name, **_as_dict(explanation)})
         return
-    typer.echo(f"{explanation.step}{_spoken(explanation.step, asked)}\n")
+    typer.echo(f"{explanation.step}{_spoken(explanation.step, tokens)}\n")
     rows = [("formula", explanation.formula), ("LaTeX", explanation.latex)]
     for symbol, value in explanation.operands.items():
         called = explanation.names.get(symbol)
@@ -111,14 +136,14 @@ def _position(cell: str | None) -> tuple[int, int] | None:
     return int(found[1]), int(found[2])
 
 
-def _spoken(step: str, asked: Typed) -> str:
+def _spoken(step: str, tokens: Tokens) -> str:
     """Which token looks at which."""
     found = re.search(r"\[(\d+),(\d+)\]$", step)
     if found is None:
         return ""
     decodes, crosses = step.startswith("decoder."), "cross_attention" in step
-    queries = asked.target if decodes else asked.tokens
-    keys = asked.target if decodes and not crosses else asked.tokens
+    queries = tokens["fed" if decodes else "read"]
+    keys = tokens["fed" if decodes and not crosses else "read"]
     return f"   {queries[int(found[1])]!r} looks at {keys[int(found[2])]!r}"
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .lines import lines_of
-from .output import Device, Dtype, Name, Quant
+from .output import Device, Dtype, Name, Quant, made_ready
 
 if TYPE_CHECKING:
     from glassformer.jobs.align import Aligned
@@ -56,8 +56,7 @@ def translate(
 
     Example: glassformer translate runs/en-de --file test.en --num-beams 5 --out test.de
     """
-    if text is not None and file is not None:
-        raise ValueError("give a text or --file, not both")
+    _check(text, file)
     pipe = _pipeline(name, align, device=device, dtype=dtype, quant=quant)
     settings = {"length_penalty": length_penalty, "max_new_tokens": max_new_tokens, "num_return_sequences": n}
     settings = {key: value for key, value in settings.items() if value is not None}
@@ -79,6 +78,13 @@ def translate(
     if text is None:
         speed = f"{sentences:,} sentences in {seconds:,.1f} s: {sentences / max(seconds, 1e-9):,.1f} sentences/s"
         typer.echo(speed, err=True)
+
+
+def _check(text: str | None, file: str | None) -> None:
+    if text is not None and file is not None:
+        raise ValueError("give a text or --file, not both")
+    if text is not None and not text.strip():
+        raise ValueError("there is nothing to translate: give a text that is not empty")
 
 
 def _pipeline(name: str, align: bool, **how: Any) -> Any:
@@ -168,5 +174,5 @@ def _writer(stack: ExitStack, out: Path | None) -> Any:
     """Where lines go: to stdout, or to a file as they come."""
     if out is None:
         return typer.echo
-    file = stack.enter_context(out.open("w", encoding="utf-8"))
+    file = stack.enter_context(made_ready(out).open("w", encoding="utf-8"))
     return lambda line: print(line, file=file)

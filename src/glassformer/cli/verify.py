@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .output import Json, Name, print_json, print_table
-from .recompute import verify_text
-from .typed import Asked
+from .output import Device, Json, Name, print_json, print_table
+from .recompute import Asked, Shown, verify_text
+from .typed import tokenizer_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,7 +33,7 @@ def verify(
     step: Annotated[str | None, typer.Option(help="The operands of one step, e.g. layers.3.attention.head.5.")] = None,
     cell: Annotated[str | None, typer.Option(help="Of a head: query and key position, e.g. 4,2.")] = None,
     tolerance: Annotated[float, typer.Option(help="The largest error that passes.")] = 1e-4,
-    device: Annotated[str, typer.Option(help="Where to run: cpu, cuda, mps.")] = "cpu",
+    device: Device = None,
     json: Json = False,
 ) -> None:
     """Check the laws that apply to a model, on texts through its own tokenizer, in float32.
@@ -48,27 +48,17 @@ def verify(
     import glassformer as gf
 
     torch.backends.cudnn.allow_tf32 = False  # float32 means float32, in recurrent kernels too
-    if text is None:
-        given: dict[str, Any] = {
-            "pair": pair,
-            "target": target,
-            "label": label,
-            "layer": layer,
-            "head": head,
-            "step": step,
-            "cell": cell,
-        }
-        given["full"] = full or None
-        if wrong := [option for option, value in given.items() if value is not None]:
-            raise ValueError(f'--{wrong[0]} is for one text: glassformer verify {name} "a text" --{wrong[0]} …')
+    asked = {"pair": pair, "target": target, "label": label}
+    shown: dict[str, Any] = {"layer": layer, "head": head, "full": full or None, "step": step, "cell": cell}
+    if text is None and (wrong := [option for option, value in {**asked, **shown}.items() if value is not None]):
+        raise ValueError(f'--{wrong[0]} is for one text: glassformer verify {name} "a text" --{wrong[0]} …')
+    if cell is not None and step is None:
+        raise ValueError(f"--cell {cell} is a place in a head's pattern; say which: --step layers.0.attention.head.0")
     model = gf.load(name, dtype="float32", device=device)
     if text is None:
         _verify_laws(name, model, tolerance, json)
-        return
-    chosen = (layer, head, full)
-    verify_text(
-        name, model, Asked(text, pair, target, label), chosen=chosen, step=(step, cell), tolerance=tolerance, json=json
-    )
+    else:
+        verify_text(name, model, Asked(text, **asked), Shown(**shown), tolerance=tolerance, json=json)
 
 
 def _verify_laws(name: str, model: "nn.Module", tolerance: float, json: bool) -> None:
@@ -102,17 +92,12 @@ def _verify_laws(name: str, model: "nn.Module", tolerance: float, json: bool) ->
 
 def _sequences(name: str, model: "nn.Module") -> tuple[list[list[int]], str]:
     """Token sequences from the model's tokenizer, or made up where it has none."""
-    import glassformer as gf
-    from glassformer.hub.fetch import TOKENIZER_FILES, tokenizer_folder
-
     config: Any = model.config
     limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None) or 512
     room = limit - 4  # padding and RoBERTa's first positions take some
     if room < 2:
         raise ValueError(f"a model of {limit} positions is too short for the laws; at least 6 are needed")
-    folder = tokenizer_folder(name)
-    if any((folder / file).is_file() for file in TOKENIZER_FILES):
-        tokenizer = gf.load_tokenizer(name)
+    if (tokenizer := tokenizer_of(name)) is not None:
         found = [ids for text in TEXTS if (ids := tokenizer.encode(text)[:room])]
         if (top := max(map(max, found))) >= config.vocab_size:
             raise ValueError(f"the tokenizer gives id {top}, but the model knows {config.vocab_size} tokens")

@@ -15,22 +15,12 @@ from torch import Tensor
 from glassformer.generate.api import generate
 from glassformer.generate.likelihood import likelihood
 from glassformer.generate.prompts import prompt_of, request_of
+from glassformer.generate.strategies import STRATEGIES
 from glassformer.generate.tree import Tree, beam_tree
 
 from .measures import distinct, repetition, self_bleu
 
 BATCH = 16  # prompts at once
-STRATEGIES: dict[str, dict[str, Any]] = {
-    "greedy": {},
-    "beam": {"num_beams": 4},
-    "diverse": {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 1.0},
-    "sample": {"do_sample": True},
-    "top-k": {"do_sample": True, "top_k": 50},
-    "top-p": {"do_sample": True, "top_p": 0.95},
-    "typical": {"do_sample": True, "typical_p": 0.2},
-    "contrastive": {"penalty_alpha": 0.6, "top_k": 4},
-    "speculative": {"prompt_lookup_num_tokens": 10},
-}
 NEEDS_MORE = {"constrained": "it needs words that must be written: see glassformer generate --must"}
 Progress = Callable[[int, int], None]
 

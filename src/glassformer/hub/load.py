@@ -94,7 +94,7 @@ def save(model: nn.Module, folder: str | Path, *, tokenizer: Tokenizer | None = 
     if generation := getattr(model, "generation_config", None):
         write_json(folder / GENERATION, generation)
     if tokenizer is not None:
-        tokenizer.save(folder, segments=tokenizer.settings.segments and _takes_segments(model))
+        tokenizer.save(folder, segments=tokenizer.settings.segments and takes_segments(model))
     return folder
 
 
@@ -103,7 +103,7 @@ def load_tokenizer(name: str | Path, *, revision: str | None = None) -> Tokenize
     return Tokenizer.from_folder(fetch.tokenizer_folder(name, revision=revision))
 
 
-def _takes_segments(model: nn.Module) -> bool:
+def takes_segments(model: nn.Module) -> bool:
     """Whether token_type_ids are of use to the model."""
     return getattr(getattr(model, "embeddings", None), "segment", None) is not None
 

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from glassformer.blocks.linear import Int8Linear
+
 from .laws import error
 from .steps import Step, Values, Walk, at, evaluate, listen, unused
 from .walk_loss import LABELS
@@ -68,6 +70,8 @@ def recompute(model: nn.Module, inputs: Mapping[str, Any]) -> Recomputed:
     """Run a model, listened to and not, and recompute what it did; `labels` among the inputs give a loss."""
     if model.training:
         raise ValueError("the model is training, and dropout cannot be recomputed; call model.eval() first")
+    if any(isinstance(part, Int8Linear) for part in model.modules()):
+        raise ValueError("the model has 8-bit weights, which are no textbook's; load it without quant")
     asked = {name: value for name, value in inputs.items() if name not in LABELS}
     with torch.no_grad():
         outputs = model(**asked)._asdict()

@@ -40,7 +40,7 @@ def read_splits(recipe: Recipe, task: type[Task[Any, Any]]) -> Splits:
     splits.train = _read(recipe.data, "train", recipe, task, splits)
     if recipe.dev:
         splits.dev = _read(recipe.dev, "dev", recipe, task, splits)
-    elif recipe.data[0].startswith(MICROWORLD):
+    elif is_made_up(recipe.data):
         splits.dev = _read(recipe.data, "dev", recipe, task, splits)
     elif isinstance(splits.train, Corpus):
         splits.train, splits.dev = splits.train.split()
@@ -59,7 +59,7 @@ def read_splits(recipe: Recipe, task: type[Task[Any, Any]]) -> Splits:
 
 
 def _read(sources: Sequence[str], split: str, recipe: Recipe, task: type[Task[Any, Any]], splits: Splits) -> Any:
-    if sources[0].startswith(MICROWORLD):
+    if is_made_up(sources):
         return made_up(sources[0], split, task, limit=recipe.limit)
     files, columns = expanded(sources), recipe.columns or None
     if issubclass(task, RunningTextTask) and (corpus := task.corpus(files, columns=columns, **recipe.options)):
@@ -115,8 +115,9 @@ def read_examples(
     options: Mapping[str, Any],
 ) -> Read[Any]:
     """One split by itself."""
-    if sources[0].startswith(MICROWORLD):
-        return Read(made_up(sources[0], split, task), Report())
+    if is_made_up(sources):
+        examples = made_up(sources[0], split, task)
+        return Read(examples, Report(rows={sources[0]: len(examples)}))
     return task.read(expanded(sources), columns=columns, **reading(task, options))
 
 
@@ -124,6 +125,10 @@ def reading(task: type[Task[Any, Any]], options: Mapping[str, Any]) -> dict[str,
     """Of a recipe's options, those that concern reading."""
     known = set(inspect.signature(task.read).parameters) - {"sources", "columns"}
     return {name: value for name, value in options.items() if name in known}
+
+
+def is_made_up(sources: Sequence[str]) -> bool:
+    return sources[0].partition(":")[0] == MICROWORLD  # and not a file called microworld.csv
 
 
 def made_up(source: str, split: str, task: type[Task[Any, Any]], *, limit: int | None = None) -> list[Any]:

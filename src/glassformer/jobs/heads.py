@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from glassformer.data.batches import Budget, in_order
-from glassformer.inspect.heads import Cut, Head, Statistics, attention_statistics, importance, pruning
+from glassformer.inspect.heads import Cut, Head, importance, pruning
+from glassformer.inspect.statistics import Statistics, attention_statistics
 from glassformer.tasks.task import Batch, device_of
 
 from .predict import Pipeline

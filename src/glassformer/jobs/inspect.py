@@ -4,7 +4,8 @@ B = 1 text, H heads, T target length, S source length, W units.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from glassformer.blocks.point import Point
-from glassformer.generate.api import generate
-from glassformer.inspect.record import Seen, record
+from glassformer.inspect.record import Seen, modules_of, record
+from glassformer.inspect.statistics import measured
 from glassformer.view.board import Board, Tokens
 from glassformer.view.colours import GATE, SHARE, Scale, signed
 from glassformer.view.inspection import Inspection
+
+from .reading import reading
 
 LAYER = re.compile(r"(|encoder\.|decoder\.)layers\.\d+\.((?:cross_)?attention)\.pattern")
 STATE = re.compile(r"((?:encoder\.|decoder\.)?recurrent)\.layers\.(\d+)\.(\w+)\.(\w+)")
@@ -46,85 +49,33 @@ def inspect(
     Without a tokenizer, texts are lists of ids. An encoder-decoder writes `target`, or else what it wants to itself.
     The result shows itself in a notebook; `.save("page.html")`, `.svg` or `.png` writes it.
     """
-    inputs, sides = _inputs(model, tokenizer, text, pair)
-    tokens = {"read": _tokens(tokenizer, inputs["input_ids"], sides)}
-    if getattr(model.config, "is_encoder_decoder", False):
-        written = _target(model, tokenizer, inputs, target)  # (1, T + 1), from the start token on
-        inputs["decoder_input_ids"] = written[:, :-1]
-        tokens |= {"fed": _tokens(tokenizer, written[:, :-1]), "written": _tokens(tokenizer, written[:, 1:])}
-    elif target is not None:
-        raise ValueError("a target is for an encoder-decoder; this model only reads: leave it out")
-    seen = _recorded(model, inputs)
+    with _resting(model):
+        asked = reading(model, tokenizer, text, pair, target=target)
+        seen = _recorded(model, asked.inputs)
+    tokens = asked.tokens
     boards = [*_attentions(seen, tokens), *_alignments(seen, tokens), *_states(seen, tokens)]
     return Inspection(title=name or type(model).__name__, caption=_caption(model, tokens), boards=boards)
 
 
-def _inputs(
-    model: nn.Module, tokenizer: Any | None, text: str | Sequence[int], pair: str | None
-) -> tuple[dict[str, Tensor], list[int | None]]:
-    device = next(model.parameters()).device
-    if tokenizer is None:
-        if isinstance(text, str) or pair is not None:
-            raise ValueError("without a tokenizer, give one list of ids instead of texts")
-        config: Any = model.config
-        if wrong := [token for token in text if not 0 <= int(token) < config.vocab_size]:
-            raise ValueError(f"id {wrong[0]} is not in the vocabulary, whose ids go from 0 to {config.vocab_size - 1}")
-        return {"input_ids": torch.tensor([list(text)], device=device)}, []
-    encoding = tokenizer(text, pair, return_tensors="pt")
-    if encoding["input_ids"].shape[1] == 0:
-        raise ValueError("there is nothing to look at: give a text that is not empty")
-    inputs = {part: value.to(device) for part, value in encoding.items() if part != "attention_mask"}
-    return inputs, encoding.sequence_ids() if pair is not None else []
-
-
-def _target(
-    model: nn.Module, tokenizer: Any | None, inputs: dict[str, Tensor], target: str | Sequence[int] | None
-) -> Tensor:
-    """What the decoder writes, behind its first token."""
-    if target is None:
-        return generate(model, None, inputs["input_ids"])  # type: ignore[no-any-return]
-    if tokenizer is None:
-        ids = list(map(int, target))
-    elif isinstance(target, str):
-        ids = tokenizer(text_target=target)["input_ids"]
-    else:
-        raise ValueError("with a tokenizer, give the target as a text")
-    config: Any = model.config
-    first = config.decoder_start_token_id if config.decoder_start_token_id is not None else config.bos_token_id
-    if first is None:
-        raise ValueError("the model's config has no decoder_start_token_id, so its decoder cannot begin")
-    return torch.tensor([[first, *ids]], device=inputs["input_ids"].device)
+@contextmanager
+def _resting(model: nn.Module) -> Iterator[None]:
+    """Without dropout; afterwards every part that was learning still is."""
+    learning = [part for part in model.modules() if part.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for part in learning:
+            part.training = True
 
 
 def _recorded(model: nn.Module, inputs: dict[str, Tensor]) -> Seen:
-    named = ((name.replace("_orig_mod.", ""), part) for name, part in model.named_modules())  # compiled or not
-    points = [name for name, part in named if isinstance(part, Point) and _shown(name)]
+    points = [name for name, part in modules_of(model).items() if isinstance(part, Point) and _shown(name)]
     if not points:
         raise ValueError(f"a {type(model).__name__} has no attention and no states to show")
-    trains = model.training
-    model.eval()
-    try:
-        with torch.inference_mode(), record(model, points) as seen:
-            model(**inputs)
-    finally:
-        model.train(trains)
+    with torch.inference_mode(), record(model, points) as seen:
+        model(**inputs)
     return seen
-
-
-def _tokens(tokenizer: Any | None, ids: Tensor, sides: Sequence[int | None] = ()) -> Tokens:
-    listed = ids[0].tolist()
-    return Tokens(texts=[_text(tokenizer, token) for token in listed], ids=listed, sides=list(sides))
-
-
-def _text(tokenizer: Any | None, token: int) -> str:
-    """A token as a person reads it: its text, or its name where it is only a part of a character."""
-    if tokenizer is None:
-        return str(token)
-    name = str(tokenizer.convert_ids_to_tokens(token))
-    if name.startswith("▁"):
-        return " " + name[1:]
-    text = str(tokenizer.decode([token]))
-    return name if not text or "\ufffd" in text else text
 
 
 def _shown(name: str) -> bool:
@@ -140,25 +91,25 @@ def _attentions(seen: Seen, tokens: dict[str, Tokens]) -> list[Board]:
     for kind, (part, down, across) in PARTS.items():
         if kind in found:
             names = found[kind]
-            values = np.stack([_array(seen[name][0]) for name in names])  # (layers, H, T, S)
-            heads = range(values.shape[1])
+            patterns = torch.cat([seen[name] for name in names])  # (layers, H, T, S)
+            heads = range(patterns.shape[1])
             sources = [f'seen["{name}"][0, {head}]' for name in names for head in heads]
-            boards.append(_board(part, values, tokens[down], tokens[across], sources))
+            boards.append(_board(part, patterns, tokens[down], tokens[across], sources))
     return boards
 
 
 def _alignments(seen: Seen, tokens: dict[str, Tokens]) -> list[Board]:
     if ALIGNMENT not in seen:
         return []
-    values = _array(seen[ALIGNMENT])[None]  # (1, 1, T, S)
-    return [_board("alignment", values, tokens["written"], tokens["read"], [f'seen["{ALIGNMENT}"][0]'])]
+    pattern = seen[ALIGNMENT][None]  # (1, 1, T, S)
+    return [_board("alignment", pattern, tokens["written"], tokens["read"], [f'seen["{ALIGNMENT}"][0]'])]
 
 
-def _board(part: str, values: NDArray[np.float32], down: Tokens, across: Tokens, sources: list[str]) -> Board:
-    layers, heads = values.shape[:2]
+def _board(part: str, patterns: Tensor, down: Tokens, across: Tokens, sources: list[str]) -> Board:
+    layers, heads = patterns.shape[:2]
     return Board(
         name=part,
-        values=values,
+        values=_array(patterns),
         scales=[SHARE] * heads,
         down=down,
         across=across,
@@ -166,7 +117,16 @@ def _board(part: str, values: NDArray[np.float32], down: Tokens, across: Tokens,
         rows=[str(layer) for layer in range(layers)],
         columns=[str(head) for head in range(heads)],
         sources=sources,
+        statistics=attention_statistics(patterns, across=down is not across),
     )
+
+
+def attention_statistics(patterns: Tensor, *, across: bool) -> dict[str, NDArray[np.float64]]:
+    """What each head of patterns (layers, H, T, S) looks at, (layers, H) each."""
+    _, _, targets, sources = patterns.shape
+    real = torch.ones(1, max(targets, sources), dtype=torch.bool)
+    found = [measured(one[None].double(), real[:, :targets], real[:, :sources], across=across) for one in patterns]
+    return {name: torch.stack([layer[name] for layer in found]).cpu().numpy() for name in found[0]}
 
 
 def _states(seen: Seen, tokens: dict[str, Tokens]) -> list[Board]:
@@ -193,9 +153,16 @@ def _states(seen: Seen, tokens: dict[str, Tokens]) -> list[Board]:
                 columns=gates,
                 grid=("layer", "state"),
                 sources=[f'seen["{row[gate]}"][0]' for row in rows.values() for gate in gates],
+                statistics=_state_statistics(values.astype(np.float64)),
             )
         )
     return boards
+
+
+def _state_statistics(values: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    """The mean size of states, and how much they change from token to token: an RNN starts from zero."""
+    change = np.diff(values, axis=-2, prepend=0.0)
+    return {"mean size": np.abs(values).mean((-1, -2)), "change": np.abs(change).mean((-1, -2))}
 
 
 def _scale(gate: str, values: NDArray[np.float32]) -> Scale:

@@ -4,14 +4,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Literal
-from unicodedata import east_asian_width
+
+from .labels import short, visible
 
 COLUMN, ROW, WIDTH, HEIGHT = 148.0, 32.0, 112.0, 24.0  # pixels, of a step, a rank and a node
 LEFT, TOP = 74.0, 30.0  # room for the prompt, and for the steps' numbers
-LONGEST = 4.3  # ems of a token; the rest is in the tooltip
+LONGEST = 7  # columns of a token; the rest is in the tooltip
 
 STYLE = """
-.tree { font: 12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; color: var(--ink); }
+.tree { font: 12px var(--mono); color: var(--ink); }
 .tree text { fill: currentColor; }
 .tree .number, .tree .begin { fill: var(--soft); font-size: 11px; text-anchor: middle; }
 .tree .edge { fill: none; stroke: var(--soft); stroke-opacity: .55; }
@@ -40,7 +41,7 @@ class Branch:
 
 
 def svg(steps: Sequence[Sequence[Branch]]) -> str:
-    """The tree, best candidates on top; colours come from the page's --ink, --soft, --card, --accent, --on-accent."""
+    """The tree, best candidates on top; colours and font are the page's variables."""
     width = LEFT + COLUMN * len(steps)
     height = TOP + ROW * max(map(len, steps), default=1)
     middle = TOP + ROW * (max(map(len, steps[:1]), default=1) - 1) / 2 + HEIGHT / 2
@@ -79,27 +80,10 @@ def _nodes(step: int, branches: Sequence[Branch]) -> Iterator[str]:
         yield (
             f'<g class="node {_look(one)}"><title>{told}</title>'
             f'<rect x="{x:g}" y="{y:g}" width="{WIDTH:g}" height="{HEIGHT:g}" rx="6"/>'
-            f'<text x="{x + 8:g}" y="{y + 16:g}">{escape(_short(one.token))}</text>'
+            f'<text x="{x + 8:g}" y="{y + 16:g}">{escape(short(one.token, LONGEST))}</text>'
             f'<text class="score" x="{x + WIDTH - 7:g}" y="{y + 16:g}">{one.score:.2f}</text></g>'
         )
 
 
 def _look(branch: Branch) -> str:
     return f"{branch.fate} best" if branch.best else branch.fate
-
-
-def visible(token: str) -> str:
-    """A token in which blanks and control characters can be seen."""
-    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in token)
-    return shown.replace(" ", "␣") or "∅"
-
-
-def _short(token: str) -> str:
-    """As much of a token as a node has room for."""
-    shown, width = "", 0.0
-    for char in visible(token):
-        width += 1.0 if east_asian_width(char) in "WF" else 0.61
-        if width > LONGEST:
-            return shown + "…"
-        shown += char
-    return shown

@@ -4,8 +4,8 @@ R grid rows (layers), C grid columns (heads, or gates), T matrix rows (who looks
 looked at, or units).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import ceil
 
 import numpy as np
@@ -44,6 +44,7 @@ class Board:
     columns: Sequence[str]  # C names
     grid: tuple[str, str] = ("layer", "head")  # what R and C are
     sources: Sequence[str] = ()  # R·C: the Python that gives each matrix
+    statistics: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)  # (R, C) numbers by name
 
     def __post_init__(self) -> None:
         width = self.values.shape[-1] if self.across is None else len(self.across.ids)
@@ -78,6 +79,7 @@ class Board:
             rows=[self.rows[row] for row in keep_rows],
             columns=[self.columns[column] for column in keep_columns],
             sources=[self.sources[place] for place in places] if self.sources else (),
+            statistics={name: found[np.ix_(keep_rows, keep_columns)] for name, found in self.statistics.items()},
         )
 
     def picked(self, names: Sequence[str], asked: int | str | None, what: str) -> list[int]:
@@ -90,23 +92,6 @@ class Board:
             raise ValueError(f"{self.name!r} has no {what} {asked!r}; it has {known}")
         return found
 
-    def statistics(self) -> dict[str, NDArray[np.float64]]:
-        """(R, C) numbers by name, means over the rows of each matrix."""
-        rows = [self._statistics_of(row.astype(np.float64)) for row in self.values]  # one at a time, for memory's sake
-        return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-
-    def _statistics_of(self, values: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-        """(C,) numbers of matrices (C, T, S)."""
-        if self.across is None:
-            change = np.diff(values, axis=-2, prepend=0.0)  # an RNN starts from zero
-            return {"mean size": np.abs(values).mean((-1, -2)), "change": np.abs(change).mean((-1, -2))}
-        logs = np.log2(values, where=values > 0, out=np.zeros_like(values))
-        found = {"entropy": -(values * logs).sum(-1).mean(-1), "first token": values[..., 0].mean(-1)}
-        if self.across is self.down:
-            apart = np.abs(np.subtract.outer(np.arange(values.shape[-2]), np.arange(values.shape[-1])))
-            found["distance"] = (values * apart).sum(-1).mean(-1)
-        return found
-
 
 def pooled(values: Matrices, down: int, across: int) -> Matrices:
     """(…, T, S) in blocks of `down` x `across` cells, each the value that is furthest from zero."""
@@ -117,14 +102,3 @@ def pooled(values: Matrices, down: int, across: int) -> Matrices:
     largest, least = blocks.max((-3, -1)), blocks.min((-3, -1))
     furthest: Matrices = np.where(-least > largest, least, largest)
     return furthest
-
-
-def visible(token: str) -> str:
-    """A token in which blanks and control characters can be seen."""
-    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in token)
-    return shown.replace(" ", "␣") or "∅"
-
-
-def short(token: str, longest: int = 16) -> str:
-    shown = visible(token)
-    return shown if len(shown) <= longest else shown[: longest - 1] + "…"

@@ -1,4 +1,4 @@
-"""The colours of values: scales and ramps that the page, the SVG, the PNG and the terminal share."""
+"""The colours and fonts of all pictures, and the colours of values: scales and ramps."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,14 @@ from numpy.typing import NDArray
 
 Values = NDArray[np.floating]
 Ramp = NDArray[np.uint8]  # (256, 3): red, green, blue of every step
-ACCENT = "#0e8f8b"
+SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
+MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+PAPER = {
+    "light": {"paper": "#f6f7f7", "card": "#ffffff", "ink": "#182022", "soft": "#586467", "line": "#dfe5e5"}
+    | {"wash": "#eaf4f4", "accent": "#0b7f7b", "on-accent": "#ffffff"},
+    "dark": {"paper": "#101415", "card": "#181d1f", "ink": "#e8eded", "soft": "#9ba7aa", "line": "#2c3437"}
+    | {"wash": "#16302f", "accent": "#3cc8c2", "on-accent": "#06201f"},
+}
 LIGHT = ("#f1f5f5", "#4fb0ac", "#06403f")
 DARK = ("#20282b", "#1c8c88", "#b8fffb")
 BELOW_ZERO = {"light": ("#7a3300", "#e39a5e"), "dark": ("#ffdcbf", "#b9652a")}
@@ -54,6 +61,15 @@ def ramp(kind: str, paper: str) -> Ramp:
     where = np.linspace(0, len(stops) - 1, 256)
     mixed = [np.interp(where, range(len(stops)), points[:, channel]) for channel in range(3)]
     return np.floor(np.stack(mixed, axis=1) + 0.5).astype(np.uint8)
+
+
+def variables() -> str:
+    """The colours and fonts as a page's CSS knows them, light or dark as the reader's screen is."""
+    light, dark = ("; ".join(f"--{name}: {colour}" for name, colour in PAPER[paper].items()) for paper in PAPER)
+    return (
+        f":root {{ color-scheme: light dark; --sans: {SANS}; --mono: {MONO}; {light}; }}\n"
+        f"@media (prefers-color-scheme: dark) {{ :root {{ {dark}; }} }}\n"
+    )
 
 
 def hexadecimal(colour: NDArray[np.uint8]) -> str:

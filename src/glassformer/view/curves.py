@@ -5,14 +5,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Literal, NamedTuple
-from unicodedata import east_asian_width
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .colours import PAPER, SANS
+from .labels import text_width
+
 Values = NDArray[np.float64]
 Best = Literal["low", "high"]
-SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
 WIDTH, MARGIN, GAP = 880.0, 28.0, 40.0  # pixels, like all that follow
 TITLE, NAME, LINE, AIR, PLOT, TICKS, BELOW = 40.0, 22.0, 20.0, 10.0, 176.0, 22.0, 30.0  # heights, from the top down
 LABELS, SWATCH, BETWEEN = 44.0, 18.0, 22.0  # widths: of the labels at the left, a line in the legend, the gap after it
@@ -23,25 +24,26 @@ FEW = 40  # points: up to so many are marked one by one
 DENSE = 240  # points: more are drawn as the mean and the range of half as many stretches
 LONGEST_NAME = 28  # characters
 
-STYLE = """
-.curves { font: 12px {sans}; font-variant-numeric: tabular-nums; color-scheme: light dark; color: #182022;
-  --card: #ffffff; --c0: #0e8f8b; --c1: #d1570a; --c2: #5a57d6; --c3: #b0327f; --c4: #5e7d12; --c5: #7a5c3e; }
-@media (prefers-color-scheme: dark) {
-  .curves { color: #e8eded;
-    --card: #181d1f; --c0: #35c4be; --c1: #ff9a52; --c2: #a5a2ff; --c3: #f27fc0; --c4: #a9cf56; --c5: #cfa888; }
-}
-.curves text { fill: currentColor; }
-.curves .title { font-size: 17px; font-weight: 650; letter-spacing: -.01em; }
-.curves .name { font-size: 13px; font-weight: 600; }
-.curves .soft { fill-opacity: .62; }
-.curves .tick { font-size: 11px; fill-opacity: .62; }
-.curves .grid { stroke: currentColor; stroke-opacity: .1; }
-.curves .base { stroke: currentColor; stroke-opacity: .35; }
-.curves .line { fill: none; stroke: var(--line); stroke-width: 1.75; stroke-linejoin: round; stroke-linecap: round; }
-.curves .band { fill: var(--line); fill-opacity: .18; }
-.curves .dot { fill: var(--line); }
-.curves .ring { fill: var(--card); stroke: var(--line); stroke-width: 2; }
-""".replace("{sans}", SANS)
+INK, CARD, ACCENT = ([PAPER[paper][name] for paper in ("light", "dark")] for name in ("ink", "card", "accent"))
+STYLE = f"""
+.curves {{ font: 12px {SANS}; font-variant-numeric: tabular-nums; color-scheme: light dark; color: {INK[0]};
+  --card: {CARD[0]}; --c0: {ACCENT[0]}; --c1: #d1570a; --c2: #5a57d6; --c3: #b0327f; --c4: #5e7d12; --c5: #7a5c3e; }}
+@media (prefers-color-scheme: dark) {{
+  .curves {{ color: {INK[1]};
+    --card: {CARD[1]}; --c0: {ACCENT[1]}; --c1: #ff9a52; --c2: #a5a2ff; --c3: #f27fc0; --c4: #a9cf56; --c5: #cfa888; }}
+}}
+.curves text {{ fill: currentColor; }}
+.curves .title {{ font-size: 17px; font-weight: 650; letter-spacing: -.01em; }}
+.curves .name {{ font-size: 13px; font-weight: 600; }}
+.curves .soft {{ fill-opacity: .62; }}
+.curves .tick {{ font-size: 11px; fill-opacity: .62; }}
+.curves .grid {{ stroke: currentColor; stroke-opacity: .1; }}
+.curves .base {{ stroke: currentColor; stroke-opacity: .35; }}
+.curves .line {{ fill: none; stroke: var(--line); stroke-width: 1.75; stroke-linejoin: round; stroke-linecap: round; }}
+.curves .band {{ fill: var(--line); fill-opacity: .18; }}
+.curves .dot {{ fill: var(--line); }}
+.curves .ring {{ fill: var(--card); stroke: var(--line); stroke-width: 2; }}
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -360,4 +362,4 @@ def _text(text: str, longest: int = LONGEST_NAME) -> str:
 
 def _width(text: str) -> float:
     """The width of a text in the legend's font, about."""
-    return sum(12.0 if east_asian_width(char) in "WF" else 6.1 for char in text)
+    return 6.1 * text_width(text)

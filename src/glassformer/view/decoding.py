@@ -5,20 +5,16 @@ from dataclasses import dataclass
 from html import escape
 
 from . import beam_tree
-from .beam_tree import Branch, visible
+from .beam_tree import Branch
+from .colours import variables
+from .labels import visible
 
 PROMPTS = 100  # a page must open at once
 
 STYLE = """
-:root { --paper: #f6f7f7; --card: #ffffff; --ink: #182022; --soft: #5c686b; --line: #e1e6e6; --accent: #0b7a77;
-  --on-accent: #ffffff; color-scheme: light dark; }
-@media (prefers-color-scheme: dark) {
-  :root { --paper: #101415; --card: #181d1f; --ink: #e8eded; --soft: #99a5a8; --line: #2a3235; --accent: #35c4be;
-    --on-accent: #06201f; }
-}
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--paper); color: var(--ink); line-height: 1.5; -webkit-text-size-adjust: 100%;
-  font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif; }
+  font-family: var(--sans); }
 main { max-width: 76rem; margin: 0 auto; padding: clamp(1.5rem, 5vw, 3.5rem) clamp(1rem, 4vw, 2.5rem); }
 h1 { margin: 0 0 .4rem; font-size: clamp(1.5rem, 4vw, 2.1rem); line-height: 1.15; letter-spacing: -.02em;
   text-wrap: balance; overflow-wrap: anywhere; }
@@ -52,7 +48,7 @@ summary .name { flex: 0 0 6.5rem; } summary span { min-width: 0; overflow: hidde
 summary:focus-visible, .scroll:focus-visible { outline: 2px solid var(--accent); outline-offset: 3px; }
 .scroll { overflow-x: auto; padding-bottom: .6rem; }
 .steps { display: flex; gap: .45rem; margin: 1rem 0 0; padding: 0; list-style: none; width: max-content; }
-.step { width: 8.2rem; font: 12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
+.step { width: 8.2rem; font: 12px var(--mono); }
 .step ol { margin: 0; padding: 0; list-style: none; }
 .step > div, .step li { display: flex; justify-content: space-between; gap: .4rem; padding: .16rem .45rem;
   border-radius: 5px; }
@@ -75,6 +71,7 @@ PAGE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
 <style>{style}</style>
@@ -128,7 +125,7 @@ class Page:
 def page(told: Page) -> str:
     """The whole page: no script, nothing from elsewhere, and every text stays text."""
     body = "\n".join([_scores(told), _texts(told), _choices(told), _tree(told)])
-    style = STYLE + beam_tree.STYLE
+    style = variables() + STYLE + beam_tree.STYLE
     return PAGE.format(title=escape(told.title), caption=escape(told.caption), style=style, body=body)
 
 

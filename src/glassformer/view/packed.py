@@ -76,7 +76,9 @@ def _with_the_rest_pooled(boards: Sequence[Board], first: Sequence[Sequence[int]
 
 def _ranked(board: Board, place: int, first: Sequence[int]) -> list[tuple[int, int, int]]:
     """(rank, board, matrix): the chosen have rank 0, then come the sharpest, or the states in their order."""
-    order = np.argsort(board.statistics()["entropy"].ravel()) if board.attends else np.arange(_count(board))
+    order = (
+        np.argsort(board.statistics["entropy"].ravel()) if "entropy" in board.statistics else np.arange(_count(board))
+    )
     return [(0 if head in first else rank + 1, place, head) for rank, head in enumerate(order.tolist())]
 
 

@@ -6,7 +6,8 @@ const night = matchMedia("(prefers-color-scheme: dark)");
 const SMALL = 64; // cells along a tile; more are pooled
 const LABEL = 13; // pixels that a label needs
 const LONGEST = 118; // pixels of labels
-const UNITS = { entropy: " bits", distance: " tokens" };
+const UNITS = { entropy: " nats", distance: " tokens" };
+const SHARES = ["previous", "next", "first", "sink"]; // the largest come first, of all others the smallest
 const FILTERS = [["all", null, null], ["A → A", 0, 0], ["A → B", 0, 1], ["B → A", 1, 0], ["B → B", 1, 1]];
 let board, order, filter = FILTERS[0], open = null, cell = [0, 0], tiles = [];
 
@@ -76,7 +77,8 @@ function facts(head) {
 
 function grid() { // what each place of the screen shows, best or first first
   const all = Array.from({ length: board.rows.length * board.columns.length }, (_, head) => head);
-  return order ? all.sort((one, other) => board.statistics[order][one] - board.statistics[order][other]) : all;
+  const sign = SHARES.includes(order) ? -1 : 1, values = board.statistics[order];
+  return order ? all.sort((one, other) => sign * (values[one] - values[other])) : all;
 }
 
 // --- the mosaic -----------------------------------------------------------------------------------------------

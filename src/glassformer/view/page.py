@@ -10,14 +10,14 @@ from importlib.resources import files
 from typing import Any
 
 from .board import Board, Tokens
-from .colours import ramp
+from .colours import ramp, variables
 from .packed import WORST, Block, Packed, pack
 
 
 def page(boards: Sequence[Board], *, title: str, caption: str, first: Sequence[Sequence[int]] | None = None) -> str:
     """The whole page; `first` names the matrices of each board that are kept whole where not all of them fit."""
     packed = pack(boards, first)
-    style, script = _asset("page.css"), _asset("values.js") + _asset("page.js")
+    style, script = variables() + _asset("page.css"), _asset("values.js") + _asset("page.js")
     told = zip(boards, packed.blocks, strict=True)
     data = {
         "boards": [_board(board, blocks) for board, blocks in told],
@@ -81,7 +81,7 @@ def _board(board: Board, blocks: Sequence[Block]) -> dict[str, Any]:
         "across": None if board.across is None or board.across is board.down else _tokens(board.across),
         "same": board.across is board.down,
         "scales": [[scale.low, scale.high, scale.root] for scale in board.scales],
-        "statistics": {name: values.ravel().tolist() for name, values in board.statistics().items()},
+        "statistics": {name: values.ravel().tolist() for name, values in board.statistics.items()},
         "sources": list(board.sources),
         "leftOut": left_out(board, blocks),
         "blocks": [

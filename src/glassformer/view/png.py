@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .board import Board, short
+from .board import Board
 from .colours import Scale, ramp
+from .labels import EM, short, text_width
 from .svg import cell_size, in_tiles, legends, ticks
 
 LOG = logging.getLogger("glassformer")
@@ -61,7 +62,7 @@ def _mosaic(board: Board) -> Any:
 def _label_tokens(axes: Any, board: Board, cell: float, tall: float) -> None:
     size = min(9.0, max(4.0, 0.75 * tall * POINTS))
     down, across = ([short(text) for text in texts] for texts in (board.down.texts, board.columns_of_cells()))
-    turned = max(map(len, across)) * 0.6 * size > cell * POINTS
+    turned = max(map(text_width, across)) * EM * size > cell * POINTS
     style: dict[str, Any] = {"fontsize": size, "family": "monospace", "parse_math": False}
     every = [ceil(size / (side * POINTS)) for side in (cell, tall)]
     axes.set_xticks(range(0, len(across), every[0]), across[:: every[0]], rotation=90 if turned else 0, **style)

@@ -3,22 +3,20 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 from math import ceil
-from unicodedata import east_asian_width
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .board import Board, Matrices, pooled, short
-from .colours import BELOW_ZERO, LIGHT, Scale, hexadecimal, ramp
+from .board import Board, Matrices, pooled
+from .colours import BELOW_ZERO, LIGHT, MONO, PAPER, SANS, Scale, hexadecimal, ramp
+from .labels import EM, short, text_width
 
-INK, SOFT = "#182022", "#586467"
+INK, SOFT = PAPER["light"]["ink"], PAPER["light"]["soft"]
 CELL, SMALLEST_CELL, WIDEST = 28.0, 4.0, 640.0  # pixels: a cell shrinks until the matrix fits
 TILE, TILE_CELLS, TILES, BETWEEN = 48.0, 24, 12, 6.0  # a mosaic of so many a row: their side, cells along it, the gap
 MARGIN, GAP, AXIS = 12.0, 8.0, 20.0  # around all; between a label and the matrix; of an axis name
 LEGEND, LEGEND_WIDTH, BAR, BAR_HEIGHT = 52.0, 210.0, 180.0, 8.0  # the room a legend takes; its bar
 SMALLEST_FONT = 7.0
-SANS = "system-ui, 'Helvetica Neue', Arial, 'Noto Sans', sans-serif"
-MONO = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 
 
 def svg(board: Board) -> str:
@@ -31,9 +29,9 @@ def _matrix(board: Board) -> str:
     cell, tall = cell_size(board, CELL, SMALLEST_CELL, WIDEST)
     font = max(SMALLEST_FONT, min(13.0, 0.75 * tall))
     down, across = ([short(label) for label in labels] for labels in (board.down.texts, board.columns_of_cells()))
-    longest = max(map(_width, across)) * font
+    longest = max(map(text_width, across)) * EM * font
     upright = longest <= cell  # else the column labels are turned
-    left = MARGIN + AXIS + max(map(_width, down)) * font + GAP
+    left = MARGIN + AXIS + max(map(text_width, down)) * EM * font + GAP
     top = MARGIN + AXIS + (font if upright else longest) + GAP
     wide, high = cell * len(across), tall * len(down)
     every = [max(1, ceil(font / size)) for size in (cell, tall)]  # labels that would lie on one another are left out
@@ -62,7 +60,7 @@ def cell_size(board: Board, largest: float, smallest: float, room: float) -> tup
 
 def _mosaic(board: Board) -> str:
     rows, columns = board.values.shape[:2]
-    left, top = MARGIN + AXIS + max(map(_width, board.rows)) * 11 + GAP, MARGIN + AXIS + 11 + GAP
+    left, top = MARGIN + AXIS + max(map(text_width, board.rows)) * EM * 11 + GAP, MARGIN + AXIS + 11 + GAP
     small = in_tiles(board)
     wide = max(TILE, min(4 * TILE, WIDEST / columns - BETWEEN))
     high = wide * min(1.0, max(0.4, small.shape[-2] / small.shape[-1]))
@@ -165,8 +163,3 @@ def _above(text: str, x: float, y: float, upright: bool) -> str:
 
 def _beside(text: str, x: float, y: float) -> str:
     return f'<text x="{x:g}" y="{y:g}" dy=".35em" text-anchor="end">{escape(text)}</text>'
-
-
-def _width(text: str) -> float:
-    """The width of a label in a monospaced font, in ems."""
-    return sum(1.0 if east_asian_width(char) in "WF" else 0.61 for char in text)

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .board import Board, pooled, short
+from .board import Board, pooled
 from .colours import hexadecimal, ramp
+from .labels import short, text_width
 
 SHADES = " ░▒▓█"
 LABEL = 14  # characters of a row's name
@@ -45,7 +46,7 @@ def _matrix(board: Board, width: int, colour: bool) -> Iterator[Line]:
     ]
     for row, line in enumerate(steps):
         name = short(board.down.texts[row * down], LABEL)
-        yield [Piece(f"{name:>{LABEL}} {row * down:3d} "), *_cells(line, scale.kind, colour)]
+        yield [Piece(f"{' ' * (LABEL - text_width(name))}{name} {row * down:3d} "), *_cells(line, scale.kind, colour)]
     if board.across is not None and board.across is not board.down:
         named = "  ".join(f"{place} {short(text, LABEL)}" for place, text in enumerate(board.across.texts))
         yield [Piece(f"{board.axes[1]}: {named}")]
@@ -62,6 +63,7 @@ def _mosaic(board: Board, width: int, colour: bool) -> Iterator[Line]:
     """Every matrix as a tile; a character shows two cells, one above the other."""
     columns, margin = len(board.columns), max(map(len, board.rows)) + 1
     side = max(2, min(16, (width - margin) // columns - 1) // 2 * 2)
+    yield [Piece(f"{board.name}: {board.grid[0]} ↓  {board.grid[1]} →")]
     yield [Piece(" " * margin), *(Piece(short(name, side).ljust(side + 1)) for name in board.columns)]
     for row, name in enumerate(board.rows):
         tiles = []

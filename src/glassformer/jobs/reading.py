@@ -1,0 +1,112 @@
+"""A text, or ids, as a model reads it: its inputs, and the tokens on every side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.generate.api import generate
+from glassformer.generate.prompts import vocabulary
+from glassformer.hub.load import takes_segments
+from glassformer.inspect.laws import is_encoder_decoder
+from glassformer.view.board import Tokens
+
+EMPTY = "there is nothing to read: give a text that is not empty"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a model is asked, and its tokens: "read" and, in an encoder-decoder, "fed" and "written"."""
+
+    inputs: dict[str, Tensor]
+    tokens: dict[str, Tokens]
+
+
+def reading(
+    model: nn.Module,
+    tokenizer: Any | None,
+    text: str | Sequence[int],
+    pair: str | None = None,
+    *,
+    target: str | Sequence[int] | None = None,
+) -> Reading:
+    """One text, or a pair; without a tokenizer, a list of ids.
+
+    An encoder-decoder writes `target`, or else what it wants to itself.
+    """
+    writes = is_encoder_decoder(model)
+    if target is not None and not writes:
+        raise ValueError("a target is for an encoder-decoder; this model only reads: leave it out")
+    if pair is not None and writes:
+        raise ValueError("a pair is for a model that only reads; an encoder-decoder has a target: leave the pair out")
+    inputs, sides = _read(model, tokenizer, text, pair)
+    tokens = {"read": _tokens(tokenizer, inputs["input_ids"], sides)}
+    if writes:
+        written = _written(model, tokenizer, inputs, target)  # (1, T + 1), from the start token on
+        inputs["decoder_input_ids"] = written[:, :-1]
+        tokens |= {"fed": _tokens(tokenizer, written[:, :-1]), "written": _tokens(tokenizer, written[:, 1:])}
+    return Reading(inputs, tokens)
+
+
+def _read(
+    model: nn.Module, tokenizer: Any | None, text: str | Sequence[int], pair: str | None
+) -> tuple[dict[str, Tensor], list[int | None]]:
+    """The inputs, and which text of a pair each token is from."""
+    device = next(model.parameters()).device
+    if tokenizer is None:
+        if isinstance(text, str) or pair is not None:
+            raise ValueError("without a tokenizer, give one list of ids instead of texts")
+        return {"input_ids": _checked(model, text, device)}, []
+    if not str(text).strip():  # though special tokens alone would be some
+        raise ValueError(EMPTY)
+    asked = None if takes_segments(model) else False
+    encoding = tokenizer(text, pair, return_token_type_ids=asked, return_tensors="pt")
+    _checked(model, encoding["input_ids"][0].tolist(), device)
+    inputs = {part: value.to(device) for part, value in encoding.items()}
+    return inputs, encoding.sequence_ids() if pair is not None else []
+
+
+def _checked(model: Any, ids: Sequence[int], device: torch.device, *, size: int | None = None) -> Tensor:
+    """(1, T) ids that the model knows."""
+    known = size or model.config.vocab_size
+    if not len(ids):
+        raise ValueError(EMPTY)
+    if wrong := [token for token in ids if not 0 <= int(token) < known]:
+        raise ValueError(f"id {wrong[0]} is not in the vocabulary, whose ids go from 0 to {known - 1}")
+    return torch.tensor([list(ids)], device=device)
+
+
+def _written(
+    model: Any, tokenizer: Any | None, inputs: dict[str, Tensor], target: str | Sequence[int] | None
+) -> Tensor:
+    """What the decoder writes, behind its first token."""
+    ids = inputs["input_ids"]
+    if target is None:
+        return generate(model, None, ids, attention_mask=inputs.get("attention_mask"))  # type: ignore[no-any-return]
+    if (tokenizer is None) is isinstance(target, str):
+        raise ValueError("give the target as a text where there is a tokenizer, and as ids where there is none")
+    listed: Any = target if tokenizer is None else tokenizer(text_target=target)["input_ids"]
+    config = model.config
+    first = config.decoder_start_token_id if config.decoder_start_token_id is not None else config.bos_token_id
+    if first is None:
+        raise ValueError("the model's config has no decoder_start_token_id, so its decoder cannot begin; set one")
+    written = _checked(model, listed, ids.device, size=vocabulary(model))
+    return torch.cat([torch.tensor([[first]], device=ids.device), written], dim=1)
+
+
+def _tokens(tokenizer: Any | None, ids: Tensor, sides: Sequence[int | None] = ()) -> Tokens:
+    listed = ids[0].tolist()
+    return Tokens(texts=[_text(tokenizer, token) for token in listed], ids=listed, sides=list(sides))
+
+
+def _text(tokenizer: Any | None, token: int) -> str:
+    """A token as a person reads it: its text, or its name where it is only a part of a character."""
+    if tokenizer is None:
+        return str(token)
+    name = str(tokenizer.convert_ids_to_tokens(token))
+    if name.startswith("▁"):
+        return " " + name[1:]
+    text = str(tokenizer.decode([token]))
+    return name if not text or "\ufffd" in text else text
