@@ -1,5 +1,7 @@
 """The engine says what the model says: straight lines for modules, packed weights, and weights that change."""
 
+import gc
+import weakref
 from functools import partial
 
 import pytest
@@ -82,27 +84,58 @@ def test_joined_layers_give_their_outputs_one_after_another(sizes, bias, packed)
     assert_close(joined(others, packed=packed)(x), expected, atol=1e-6, rtol=1e-6)
 
 
+CHANGES = {
+    "loaded": lambda model, other: model.load_state_dict(other.state_dict()),
+    "assigned": lambda model, other: model.load_state_dict(other.state_dict(), assign=True),
+    "through data": lambda model, other: [
+        mine.data.copy_(theirs) for mine, theirs in zip(model.parameters(), other.parameters(), strict=True)
+    ],
+}
+
+
 @pytest.mark.parametrize("rows", [1, 2])
-def test_weights_that_change_are_seen(rows):
+@pytest.mark.parametrize("change", CHANGES)
+def test_weights_that_change_are_seen(rows, change):
     model, other = (random_model("gpt2", "text-generation", SMALL_GPT, seed) for seed in (0, 1))
     prompt = torch.arange(4)[None].repeat(rows, 1) + 5
     request = {"max_new_tokens": 8, "eos_token_id": [10**6]}
     before, after = (gf.generate(one, None, prompt, **request).tolist() for one in (model, other))
     assert before != after
-    model.load_state_dict(other.state_dict())
+    CHANGES[change](model, other)
     assert gf.generate(model, None, prompt, **request).tolist() == after
 
 
-def test_the_same_engine_is_used_again():
+def test_one_head_changed_through_data_is_seen():
+    model = random_model("gpt2", "text-generation", SMALL_GPT | {"n_embd": 48, "n_head": 12})
+    first = engine(model, 1, 9)
+    model.layers[1].attention.value.weight.data[4:8] = 0.0
+    assert engine(model, 1, 9) is not first
+
+
+def test_the_same_engine_is_used_again_and_one_for_many_rows_serves_one():
     model = random_model("gpt2", "text-generation", SMALL_GPT)
-    assert engine(model, 1, 9) is engine(model, 1, 9)
-    assert engine(model, 2, 9) is not engine(model, 1, 9)
+    for_one = engine(model, 1, 9)
+    assert engine(model, 1, 9) is for_one
+    for_many = engine(model, 2, 9)
+    assert for_many is not for_one
+    assert engine(model, 1, 9) is for_many
+
+
+def test_an_engine_does_not_keep_its_model_alive():
+    model = random_model("gpt2", "text-generation", SMALL_GPT)
+    gf.generate(model, None, torch.tensor([[5, 6]]), max_new_tokens=3)
+    alive = weakref.ref(model)
+    del model
+    gc.collect()
+    assert alive() is None
 
 
 def test_a_model_that_learns_or_is_listened_to_is_taken_as_it_is():
     model = random_model("gpt2", "text-generation", SMALL_GPT)
     assert isinstance(engine(model, 1, 9), Decoder)
     assert engine(model.train(), 1, 9) is model
+    model.eval().layers[1].train()
+    assert engine(model, 1, 9) is model
     model.eval()
     with gf.record(model, "layers.0.attention.pattern") as seen:
         gf.generate(model, None, torch.tensor([[5, 6, 7]]), max_new_tokens=3)

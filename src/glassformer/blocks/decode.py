@@ -4,6 +4,7 @@ The modules stay what is read, trained and looked into; these are the same sums 
 listens, and a law holds them to it. B batch, T new tokens, D model width, H heads, K head width.
 """
 
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic
@@ -93,12 +94,21 @@ def norm(module: nn.Module) -> Project:
 
 
 class Decoder(Generic[S]):
-    """A model that steps, with its decoder's layers and its output layer made ready."""
+    """A model that steps, with its decoder's layers and its output layer made ready.
+
+    It does not keep its model alive, so that it can be kept beside it.
+    """
 
     def __init__(self, model: Any, prepare: Prepare) -> None:
-        self.model = model
+        self._model = weakref.ref(model)
         self.layers = [LayerStep(layer, prepare) for layer in model.decoder_layers]
         self.output = prepare([model.output_layer])
+
+    @property
+    def model(self) -> Any:
+        model = self._model()
+        assert model is not None, "whoever decodes holds the model"
+        return model
 
     def start(self, input_ids: Tensor, attention_mask: Tensor | None = None, *, length: int) -> Any:
         return self.model.start(input_ids, attention_mask, length=length)
