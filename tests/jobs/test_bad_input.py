@@ -1,6 +1,7 @@
 """Bad input on the command line: exit code 1, and one line on stderr that names the value and the fix."""
 
 import json
+import sys
 
 import pytest
 
@@ -244,12 +245,21 @@ def test_some_scores_that_are_none_are_skipped_and_counted(glassformer, files):
     assert json.loads((files / "run" / "run.json").read_text())["data"]["train"]["skipped"]
 
 
-def test_tensorboard_that_is_not_installed(glassformer, files):
-    try:
-        import tensorboard  # noqa: F401
-    except ImportError:
-        words = ["train", "text-classification", *LSTM, *FEW, "--data", "good.csv", "--out", "run", "--tensorboard"]
-        code, _, err = glassformer(*words)
-        assert (code, err) == (1, "error: tensorboard is not installed: pip install tensorboard\n")
-    else:
-        pytest.skip("tensorboard is installed")
+TO_BOARD = ["train", "text-classification", *LSTM, *FEW, "--data", "good.csv", "--out", "run", "--tensorboard"]
+
+
+def test_tensorboard_that_is_not_installed(glassformer, files, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    code, _, err = glassformer(*TO_BOARD)
+    assert (code, err) == (1, "error: tensorboard is not installed: pip install tensorboard\n")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of TensorBoard's own making
+def test_tensorboard_reads_the_metrics_of_a_run(glassformer, files):
+    assert glassformer(*TO_BOARD)[0] == 0
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    board = accumulator.EventAccumulator(str(files / "run" / "tensorboard")).Reload()
+    rows = [json.loads(line) for line in (files / "run" / "metrics.jsonl").read_text().splitlines()]
+    losses = {row["step"]: row["loss"] for row in rows if "loss" in row}
+    assert losses
+    assert {one.step: one.value for one in board.Scalars("loss")} == pytest.approx(losses, rel=1e-6)
