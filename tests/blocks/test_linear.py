@@ -70,6 +70,14 @@ def test_every_model_runs_in_eight_bits(model_type, head, data):
         assert (value - before[name]).abs().mean() <= 0.1 * before[name].abs().amax(), name
 
 
+@torch.inference_mode()
+def test_weights_in_eight_bits_can_be_loaded():
+    mine, other = (Int8Linear.of(nn.Linear(7, 3)) for _ in range(2))
+    x = torch.randn(2, 7)
+    mine.load_state_dict(other.state_dict())
+    assert_close(mine(x), other(x), atol=0, rtol=0)
+
+
 def test_tied_layers_stay_one():
     shared = nn.Linear(3, 3)
     model = quantised(nn.ModuleDict({"a": shared, "b": nn.Sequential(shared)}))

@@ -14,6 +14,7 @@ from torch.testing import assert_close
 import glassformer as gf
 from families import SMALL_GPT, random_model, sequences, settings_of
 from generators import GENERATING, padded_left
+from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.decode import Decoder
 from glassformer.blocks.graphs import GraphDecoder, StaticCache, cache_of, with_cache
 from glassformer.blocks.linear import joined, quantised
@@ -90,7 +91,15 @@ CHANGES = {
     "through data": lambda model, other: [
         mine.data.copy_(theirs) for mine, theirs in zip(model.parameters(), other.parameters(), strict=True)
     ],
+    "by a fused optimiser": lambda model, other: stepped_to(model, other),
 }
+
+
+def stepped_to(model, other):
+    """One step of a size that leads from one model's weights to the other's; it leaves none of torch's marks."""
+    for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
+        mine.grad = (mine - theirs).detach()
+    torch.optim.SGD(model.parameters(), lr=1.0, fused=True).step()
 
 
 @pytest.mark.parametrize("rows", [1, 2])
@@ -105,11 +114,85 @@ def test_weights_that_change_are_seen(rows, change):
     assert gf.generate(model, None, prompt, **request).tolist() == after
 
 
-def test_one_head_changed_through_data_is_seen():
-    model = random_model("gpt2", "text-generation", SMALL_GPT | {"n_embd": 48, "n_head": 12})
-    first = engine(model, 1, 9)
-    model.layers[1].attention.value.weight.data[4:8] = 0.0
-    assert engine(model, 1, 9) is not first
+EDITS = {
+    "a head": lambda model: model.decoder.layers[0].attention.output.weight.data[:, 4:8].zero_(),
+    "a neuron": lambda model: model.decoder.layers[0].feed_forward.up.weight.data[3].zero_(),
+    "a word": lambda model: model.head.output.weight.data[17].zero_(),
+    "a buffer": lambda model: model.head.bias[0, 17].fill_(9.0),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_small_edits_are_seen(edit):
+    model = random_model("marian", "text2text-generation", small("marian"))
+    first = engine(model, 2, 9)
+    assert engine(model, 2, 9) is first
+    EDITS[edit](model)
+    assert engine(model, 2, 9) is not first
+
+
+class Deaf(MultiHeadAttention):
+    """Attention of somebody's own."""
+
+    def forward(self, x, scope, **_):
+        return torch.zeros_like(x)
+
+
+def test_parts_of_somebodys_own_are_asked_themselves():
+    model = random_model("gpt2", "text-generation", SMALL_GPT)
+    assert isinstance(engine(model, 1, 9), Decoder)
+    model.layers[0].attention = Deaf(12, 3).eval()
+    assert engine(model, 1, 9) is model
+    model = random_model("gpt2", "text-generation", SMALL_GPT)
+    model.layers[1].feed_forward.forward = torch.zeros_like
+    assert engine(model, 1, 9) is model
+    model.layers[1] = nn.Sequential(model.layers[1]).eval()
+    assert engine(model, 1, 9) is model
+
+
+def test_autocast_is_left_to_the_model():
+    model = random_model("gpt2", "text-generation", SMALL_GPT)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert engine(model, 2, 9) is model
+
+
+@pytest.mark.parametrize("way", [{}, {"num_beams": 2}])
+@pytest.mark.parametrize("first", [1, 4])
+def test_scores_that_are_no_numbers_stop_a_search_that_looks_seldom(way, first, monkeypatch):
+    monkeypatch.setattr(Job, "patience", 8)
+    model, steps = random_model("glassformer-rnn", "text-generation", {"vocab_size": 9, "hidden_size": 8}), []
+    logits = model.logits
+
+    def broken(hidden):
+        steps.append(1)
+        return logits(hidden) * (float("nan") if len(steps) == first else 1.0)
+
+    model.logits = broken
+    with pytest.raises(ValueError, match="not numbers"):
+        gf.generate(model, None, torch.tensor([[5, 6]]), max_new_tokens=6, eos_token_id=[10**6], **way)
+
+
+def test_padding_need_not_be_a_word(monkeypatch):
+    """A pad token may have been added to the tokenizer alone."""
+    monkeypatch.setattr(Job, "patience", 8)
+    model = random_model("gpt2", "text-generation", SMALL_GPT)
+    request = {"max_new_tokens": 12, "eos_token_id": [*range(0, 41, 2)], "pad_token_id": 41}
+    found = gf.generate(model, None, torch.tensor([[5, 6], [7, 8], [9, 10]]), **request)
+    assert found.shape[0] == 3
+
+
+def test_a_mask_with_holes_is_read_without_them():
+    model = random_model("gpt2", "text-generation", SMALL_GPT)
+    request = {"max_new_tokens": 5, "eos_token_id": [10**6], "pad_token_id": 0}
+    ids, mask = torch.tensor([[5, 30, 6, 7]]), torch.tensor([[1, 0, 1, 1]])
+    found = gf.generate(model, None, ids, attention_mask=mask, **request)[0, -5:]
+    assert found.tolist() == gf.generate(model, None, torch.tensor([[5, 6, 7]]), **request)[0, -5:].tolist()
+
+
+def test_room_without_end_takes_no_memory():
+    model = random_model("glassformer-rnn", "text-generation", {"vocab_size": 9, "hidden_size": 8})
+    found = gf.generate(model, None, torch.tensor([[5, 6]]), max_new_tokens=10**12, eos_token_id=[*range(9)])
+    assert found.shape == (1, 3)
 
 
 def test_the_same_engine_is_used_again_and_one_for_many_rows_serves_one():
@@ -147,6 +230,7 @@ def test_a_model_that_learns_or_is_listened_to_is_taken_as_it_is():
 def test_eight_bits_generate_alone_what_they_generate_in_a_batch(model_type, head):
     """Inputs are rounded row by row, so neighbours cannot matter."""
     model = quantised(random_model(model_type, head, small(model_type)))
+    assert isinstance(engine(model, 2, 9), Decoder)
     rows = sequences(3, lengths=(5, 11, 2, 8))
     ids, mask = padded_left(rows)
     request = {"max_new_tokens": 8, "eos_token_id": [10**6], "pad_token_id": 0}

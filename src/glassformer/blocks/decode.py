@@ -23,6 +23,15 @@ FUSED = {tanh_gelu: True, F.relu: False}  # activations that a GPU's matrix prod
 Prepare = Callable[[Sequence[nn.Module]], Project]
 
 
+def is_plain(layer: nn.Module) -> bool:
+    """Whether a layer computes what `LayerStep` does, and nothing else."""
+    kinds: dict[str, type] = {"attention": MultiHeadAttention, "feed_forward": FeedForward}
+    if hasattr(layer, "cross_attention"):
+        kinds["cross_attention"] = MultiHeadAttention
+    parts = [(layer, Layer), *((getattr(layer, name, None), kind) for name, kind in kinds.items())]
+    return all(type(part) is kind and "forward" not in vars(part) for part, kind in parts)
+
+
 class LayerStep:
     """A Layer, for new tokens."""
 

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
+from threading import Lock
 from typing import Any, Generic
 
 import torch
@@ -111,7 +112,7 @@ class Replay:
         self.counted = -1  # what the counter on the GPU says, where it is known
         self.graph = torch.cuda.CUDAGraph()
         self._run()  # kernels make themselves ready the first time, which cannot be recorded
-        with torch.cuda.graph(self.graph):
+        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
             self.hidden = self._run()
 
     def _run(self) -> Tensor:
@@ -133,9 +134,11 @@ class Replay:
 
     def take_in(self, state: Any) -> Any:
         """The same state in this memory."""
+        cache, used = cache_of(state), cache_of(state).used
         for here, there in zip(tensors(self.memory), tensors(state), strict=True):
+            if there is cache.keys or there is cache.values:  # what lies behind was never written
+                here, there = here[:, :, :used], there[:, :, :used]
             here.copy_(there)
-        cache = cache_of(state)
         if cache.keep is not None:
             self.cache.padding.copy_(first_kept(cache.keep))
         self.counted = -1
@@ -154,7 +157,7 @@ class GraphState(Generic[S]):
         """The recorded step goes on as long as the memory stays where it is."""
         state = self.state.select(rows, within=within)
         stays = [x.data_ptr() for x in tensors(state)] == [x.data_ptr() for x in tensors(self.state)]
-        return replace(self, state=state) if stays else GraphState(state)
+        return replace(self, state=state, replay=self.replay if stays else None)
 
     def rewind(self, tokens: int) -> "GraphState[S]":
         state = self.state.rewind(tokens)
@@ -171,28 +174,35 @@ class GraphDecoder(Decoder[Any]):
     def __init__(self, model: Any, prepare: Prepare) -> None:
         super().__init__(model, prepare)
         output = model.output_layer
-        self.words = output.out_features
+        self.words, self.lock = output.out_features, Lock()
         self.output = prepare([rounded_up(output, 64)])  # odd sizes cost a GPU half its speed
 
     def start(self, input_ids: Tensor, attention_mask: Tensor | None = None, *, length: int) -> GraphState[Any]:
+        return GraphState(super().start(input_ids, attention_mask, length=self._roomy(length)))
+
+    def state_bytes(self, rows: int, length: int, source: tuple[int, int]) -> int:
+        """Twice: a state that is read into, and the memory of the recorded step."""
+        return 2 * super().state_bytes(rows, self._roomy(length), source)
+
+    def _roomy(self, length: int) -> int:
         """Rooms come in few sizes, so that one recording serves many prompts."""
         config = self.model.config
         most = getattr(config, "n_positions", None) or config.max_position_embeddings
-        roomy = max(length, min(most, -(-length // ROOM) * ROOM))
-        return GraphState(super().start(input_ids, attention_mask, length=roomy))
+        return max(length, min(int(most), -(-length // ROOM) * ROOM))
 
     def logits(self, hidden: Tensor) -> Tensor:
         return super().logits(hidden)[..., : self.words]
 
     def hidden_step(self, ids: Tensor, state: GraphState[Any]) -> tuple[Tensor, GraphState[Any]]:
         one = ids.shape[1] == 1
+        if one:
+            cache_of(state.state).check_room(1)
         if one and state.replay is None and cache_of(state.state).used:
             state = self._recorded(state)
         if state.replay is None or not one:
             hidden, after = super().hidden_step(ids, state.state)
             return hidden, replace(state, state=after)
         cache = cache_of(state.state)
-        cache.check_room(1)
         hidden = state.replay(ids, cache.used)
         return hidden, replace(state, state=with_cache(state.state, cache.advance(1)))
 
@@ -200,15 +210,17 @@ class GraphDecoder(Decoder[Any]):
         """With a recorded step, where a graph is possible; where it is not, that is said once."""
         if not self.can_record:
             return state
-        try:
-            if self.last is None or not self.last.suits(state.state):
-                self.last = Replay(super().hidden_step, state.state)
-        except RuntimeError as error:
-            LOG.warning("decoding without a CUDA graph: %s", str(error).splitlines()[0])
-            self.can_record = False
-            return state
-        self.last.lease = weakref.ref(state.lease)
-        return replace(state, state=self.last.take_in(state.state), replay=self.last)
+        with self.lock:
+            try:
+                if self.last is None or not self.last.suits(state.state):
+                    self.last = None  # its memory first
+                    self.last = Replay(super().hidden_step, state.state)
+            except RuntimeError as error:
+                LOG.warning("decoding without a CUDA graph: %s", str(error).splitlines()[0])
+                self.can_record = False
+                return state
+            self.last.lease = weakref.ref(state.lease)
+            return replace(state, state=self.last.take_in(state.state), replay=self.last)
 
 
 def tensors(part: Any) -> Iterator[Tensor]:

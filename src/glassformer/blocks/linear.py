@@ -43,7 +43,12 @@ class Int8Linear(nn.Module):
         weight = linear.weight.detach().float()
         scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
         bias = None if linear.bias is None else linear.bias.detach().float()
-        return Int8Linear((weight / scale[:, None]).round().to(torch.int8), scale, bias)
+        made = Int8Linear((weight / scale[:, None]).round().to(torch.int8), scale, bias)
+        return made.train(linear.training)
+
+    def _load_from_state_dict(self, *state: Any) -> None:
+        super()._load_from_state_dict(*state)
+        self.packed = _packed_int8(self.weight, self.scale)
 
     def forward(self, x: Tensor) -> Tensor:
         largest = x.abs().amax(-1, keepdim=True).clamp_(min=torch.finfo(x.dtype).tiny)
@@ -97,9 +102,11 @@ def _packed_int8(weight: Tensor, scale: Tensor) -> object:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         typed = torch._make_per_channel_quantized_tensor(weight, scale.double(), zeros, 0)
-        torch.backends.quantized.engine = "fbgemm"
-        packed: object = torch.ops.quantized.linear_prepack(typed, None)
-        torch.backends.quantized.engine = engine
+        try:
+            torch.backends.quantized.engine = "fbgemm"
+            packed: object = torch.ops.quantized.linear_prepack(typed, None)
+        finally:
+            torch.backends.quantized.engine = engine
     return packed
 
 

@@ -34,11 +34,13 @@ def beams(model: Stepper[S], job: Job, *, watch: "Callable[[list[Group]], None] 
     logits, state = model.logits(hidden[:, -1])[each], state.select(each)  # (B·K, V)
     groups = [Group.first(job) for _ in range(settings.num_beam_groups)]
     filters, left = job.filters, list[tuple[Tensor, Done]]()
+    highest = torch.full((), -math.inf, device=texts.device)
     for number in range(1, job.room + 1):
         logs = logits.float().log_softmax(-1)
         due = number % job.patience == 0
-        if due:
-            check(logs[:, :1])  # one NaN makes all of its row so
+        highest = torch.maximum(highest, logs[:, 0].amax())  # one NaN makes all of its row so, and stays
+        if due or number == job.room:
+            check(highest)
         scores = logs.unflatten(0, (len(texts), -1)).chunk(len(groups), dim=1)
         last = number == job.room or job.stop.late
         taken = torch.zeros_like(scores[0][:, 0])  # (B, V): how often the groups before took each word

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from glassformer.blocks.decode import Decoder
+from glassformer.blocks.decode import Decoder, is_plain
 from glassformer.blocks.graphs import GraphDecoder
 from glassformer.blocks.linear import joined
 from glassformer.blocks.point import anyone_listens
@@ -15,7 +15,6 @@ from glassformer.blocks.point import anyone_listens
 from .memory import free_bytes
 
 WORTH_A_GRAPH = 32  # tokens: recording a step takes about as long as taking so many without
-LOOKED_AT = 64  # numbers of each weight
 
 
 @dataclass(frozen=True)
@@ -24,11 +23,11 @@ class Ready:
 
     decoder: Decoder[Any]
     many: bool  # whether it was made for several rows at once
-    marks: list[tuple[int, int]]
-    sample: Tensor
+    places: list[int]
+    sums: Tensor
 
     def is_of(self, model: nn.Module) -> bool:
-        return self.marks == marks_of(model) and torch.equal(self.sample, sample_of(model))
+        return self.places == places_of(model) and torch.equal(self.sums, sums_of(model))
 
 
 _ready: WeakKeyDictionary[nn.Module, Ready] = WeakKeyDictionary()
@@ -37,35 +36,41 @@ _ready: WeakKeyDictionary[nn.Module, Ready] = WeakKeyDictionary()
 def engine(model: Any, rows: int, tokens: int) -> Any:
     """The model, or what decodes faster and says the same; it will go on with `rows` sequences for `tokens` tokens.
 
-    A model that learns, or to which somebody listens, is taken as it is.
+    A model that learns, to which somebody listens, or with parts of somebody's own, is taken as it is.
     """
-    if not hasattr(model, "decoder_layers") or _learns(model) or anyone_listens(model):
+    device = next(model.parameters()).device
+    if not _as_written(model) or anyone_listens(model) or torch.is_autocast_enabled(device.type):
         return model
-    on_gpu = next(model.parameters()).is_cuda
-    kind = GraphDecoder if on_gpu and tokens >= WORTH_A_GRAPH else Decoder
-    many = rows > 1 and not on_gpu
+    graph, many = device.type == "cuda" and tokens >= WORTH_A_GRAPH, rows > 1 and device.type == "cpu"
     known = _ready.get(model)
-    if known is None or type(known.decoder) is not kind or (many and not known.many) or not known.is_of(model):
+    less = known is None or (graph and not isinstance(known.decoder, GraphDecoder)) or (many and not known.many)
+    if known is None or less or not known.is_of(model):
         _ready.pop(model, None)  # its memory first
         packed = many and _fits_twice(model)
+        kind = GraphDecoder if graph else Decoder
         decoder: Decoder[Any] = kind(model, lambda linears: joined(linears, packed=packed))
-        known = _ready[model] = Ready(decoder, many, marks_of(model), sample_of(model))
+        known = _ready[model] = Ready(decoder, many, places_of(model), sums_of(model))
     return known.decoder
 
 
-def marks_of(model: nn.Module) -> list[tuple[int, int]]:
-    """What changes when a weight is replaced, or changed in its place."""
-    return [(weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in model.parameters()]
+def places_of(model: nn.Module) -> list[int]:
+    """Where the weights lie, which changes when one is replaced."""
+    return [weight.data_ptr() for weight in _weights(model)]
 
 
-def sample_of(model: nn.Module) -> Tensor:
-    """Some numbers of every weight: what is written through `.data` leaves no mark."""
-    flat = [weight.detach().flatten() for weight in model.parameters()]
-    return torch.cat([weight[:: max(1, len(weight) // LOOKED_AT)].float() for weight in flat])
+def sums_of(model: nn.Module) -> Tensor:
+    """What changes with the weights, at the price of one token: torch's own marks miss fused optimisers and `.data`."""
+    return torch.stack([weight.detach().sum().float() for weight in _weights(model)])
 
 
-def _learns(model: nn.Module) -> bool:
-    return any(module.training for module in model.modules())
+def _weights(model: nn.Module) -> list[Tensor]:
+    return [*model.parameters(), *model.buffers()]
+
+
+def _as_written(model: Any) -> bool:
+    """Whether a model is at rest, and its decoder made of the layers that the engine knows."""
+    at_rest = not any(module.training for module in model.modules())
+    return at_rest and hasattr(model, "decoder_layers") and all(map(is_plain, model.decoder_layers))
 
 
 def _fits_twice(model: nn.Module) -> bool:

@@ -124,5 +124,5 @@ def _filters(prompt: Prompt, settings: Settings) -> pick.Filters:
 
 def check(logits: Tensor) -> None:
     """Stop where a model has broken down, instead of writing nonsense."""
-    if bool(logits.amax(-1).isnan().any()):  # the largest of a row is NaN if any is
+    if bool(logits.isnan().any()):
         raise ValueError("the model's scores are not numbers (NaN); its weights or its precision are at fault")

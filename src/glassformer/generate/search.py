@@ -22,14 +22,15 @@ class Ledger:
 
     def __init__(self, job: Job) -> None:
         self.job, self.filters, self.count = job, job.filters, 0
-        self.page = pad(job.prompt.shown, (0, job.room), value=job.settings.padding)  # (B, P + N)
+        self.page, self.prompt = job.prompt.shown, job.prompt.shown.shape[1]  # (B, P + n and some room)
+        self.highest = torch.zeros((), device=self.page.device)  # score of any word so far; NaN stays NaN
         self.rows: Tensor | None = None  # the texts in the batch, once some have left
         self.running = torch.ones_like(self.page[:, 0], dtype=torch.bool)  # (B,)
 
     @property
     def written(self) -> Tensor:
         """(B, P + n): all texts so far."""
-        return self.page[:, : self.page.shape[1] - self.job.room + self.count]
+        return self.page[:, : self.prompt + self.count]
 
     @property
     def texts(self) -> Tensor:
@@ -41,10 +42,19 @@ class Ledger:
         if self.rows is not None:
             picked = torch.zeros_like(self.page[:, 0]).index_copy_(0, self.rows, picked)
         token = picked.where(self.running, self.job.settings.padding)
+        if self.written.shape[1] == self.page.shape[1]:
+            more = min(self.page.shape[1], self.job.room - self.count)
+            self.page = pad(self.page, (0, more), value=self.job.settings.padding)
         self.count += 1
         self.written[:, -1] = token
         self.running = self.running & ~self.job.stop(self.written)
         return token, self.running
+
+    def check(self, logits: Tensor) -> None:
+        """Stop where a model has broken down; on a GPU at the next look."""
+        self.highest = torch.maximum(self.highest, logits.amax().float())
+        if self.due or self.count + 1 == self.job.room:
+            check(self.highest)
 
     @property
     def due(self) -> bool:
@@ -73,15 +83,15 @@ def tokens(model: Stepper[S], job: Job) -> Iterator[Token]:
     while True:
         hidden, state = model.hidden_step(new, state)
         logits = model.logits(hidden[:, -1])  # (B, V): of a prompt only the end matters
-        if ledger.due:
-            check(logits)
+        ledger.check(logits)
         token, running = ledger.write(job.choose(ledger.filters(ledger.texts, logits.float())))
         yield token, running
         if ledger.over:
             return
         if (stay := ledger.leaving()) is not None:
             state = state.select(stay)
-        new = (token if ledger.rows is None else token[ledger.rows])[:, None]
+        new = token.where(running, 0)  # padding need not be a word that the model knows
+        new = (new if ledger.rows is None else new[ledger.rows])[:, None]
 
 
 def collect(steps: Iterator[Token], prompt: Tensor) -> Found:
