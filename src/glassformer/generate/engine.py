@@ -60,7 +60,7 @@ def places_of(model: nn.Module) -> list[int]:
 
 def sums_of(model: nn.Module) -> Tensor:
     """What changes with the weights, at the price of one token: torch's own marks miss fused optimisers and `.data`."""
-    return torch.stack([weight.detach().sum().float() for weight in _weights(model)])
+    return torch.stack([weight.detach().sum().float() for weight in _weights(model) if weight.is_floating_point()])
 
 
 def _weights(model: nn.Module) -> list[Tensor]:
