@@ -1,6 +1,6 @@
 """The key-value cache: what a Transformer remembers of earlier tokens, preallocated.
 
-N layers, B batch, T new tokens, L room, H heads, K head width.
+N layers, B batch, T new tokens, S source length, L room, H heads, K head width.
 """
 
 from dataclasses import dataclass, replace
@@ -109,3 +109,34 @@ class LayerCache:
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scope: Dense, *, scale: float) -> Tensor:
         """The new tokens (B, T, H, K) join the others, and look back."""
         return scope.attend(query, *self.append(key, value), scale=scale, dropout=0.0)
+
+
+@dataclass(frozen=True)
+class DecoderState:
+    """The decoder's own cache, and the encoder's keys and values for each of its layers.
+
+    There are as many sources as rows, or fewer: then the same number of rows after one another share each.
+    """
+
+    cache: KVCache
+    sources: list[tuple[Tensor, Tensor]]  # (B, S, H, K) each
+    keep: Tensor | None  # (B, S)
+
+    def select(self, rows: Tensor, *, within: int | None = None) -> "DecoderState":
+        count = len(self.sources[0][0])
+        sharing = self.cache.rows // count
+        if within is not None and sharing % within == 0:
+            return replace(self, cache=self.cache.select(rows, within=within))
+        owners = rows // sharing
+        for width in sorted({sharing, max(1, len(rows) // count), 1}, reverse=True):
+            chosen = owners[::width]
+            if len(rows) % width == 0 and torch.equal(chosen.repeat_interleave(width), owners):
+                break
+        cache = self.cache.select(rows)
+        if in_place(chosen, count):
+            return replace(self, cache=cache)
+        keep = None if self.keep is None else self.keep[chosen]
+        return DecoderState(cache, [(k[chosen], v[chosen]) for k, v in self.sources], keep)
+
+    def rewind(self, tokens: int) -> "DecoderState":
+        return replace(self, cache=self.cache.rewind(tokens))

@@ -14,6 +14,7 @@ from glassformer.blocks.state import S, Stepper
 
 from .constraints import Phrases
 from .job import Found, Job, check
+from .pick import Filters
 from .settings import Settings
 
 NEVER = -1.0e9  # a score no text can have
@@ -39,18 +40,10 @@ def beams(model: Stepper[S], job: Job, *, watch: "Callable[[list[Group]], None] 
         logs = logits.float().log_softmax(-1)
         due = number % job.patience == 0
         highest = torch.maximum(highest, logs[:, 0].amax())  # one NaN makes all of its row so, and stays
-        if due or number == job.room:
-            check(highest)
-        scores = logs.unflatten(0, (len(texts), -1)).chunk(len(groups), dim=1)
         last = number == job.room or job.stop.late
-        taken = torch.zeros_like(scores[0][:, 0])  # (B, V): how often the groups before took each word
-        for place, own in enumerate(scores):
-            live = groups[place].live
-            if settings.diversity_penalty:
-                own = own - settings.diversity_penalty * taken[:, None]
-            own = filters(live.ids.flatten(0, 1), own.flatten(0, 1))
-            groups[place] = groups[place].go_on(own.view(*live.scores.shape, -1), number, last, job)
-            taken = groups[place].count_into(taken, settings)
+        if due or last:
+            check(highest)
+        groups = go_on(groups, logs.unflatten(0, (len(texts), -1)), filters, number, last, job)
         if watch is not None:
             watch(groups)
         over = torch.stack([group.done.final(settings) for group in groups]).all(0)  # (B,)
@@ -71,6 +64,18 @@ def beams(model: Stepper[S], job: Job, *, watch: "Callable[[list[Group]], None] 
     left.append((texts, Done.joined([group.done for group in groups])))
     done = Done.stacked([part for _, part in left]).rows(torch.cat([places for places, _ in left]).argsort())
     return done.found(settings.num_return_sequences, prompt.written)
+
+
+def go_on(groups: "list[Group]", scores: Tensor, filters: Filters, number: int, last: bool, job: Job) -> "list[Group]":
+    """One more word for every beam of every group, by scores (B, G·K, V)."""
+    penalty, gone_on = job.settings.diversity_penalty, []
+    taken = torch.zeros_like(scores[:, 0])  # (B, V): how often the groups before took each word
+    for group, own in zip(groups, scores.chunk(len(groups), dim=1), strict=True):
+        own = own - penalty * taken[:, None] if penalty else own
+        own = filters(group.live.ids.flatten(0, 1), own.flatten(0, 1)).view_as(own)
+        gone_on.append(group.go_on(own, number, last, job))
+        taken = gone_on[-1].count_into(taken, job.settings)
+    return gone_on
 
 
 @dataclass(frozen=True)

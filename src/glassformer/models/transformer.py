@@ -13,13 +13,12 @@ from torch import Tensor, nn
 
 from glassformer.blocks.activations import activation
 from glassformer.blocks.attention import MultiHeadAttention
-from glassformer.blocks.cache import KVCache
+from glassformer.blocks.cache import DecoderState, KVCache
 from glassformer.blocks.decode import LayerStep
 from glassformer.blocks.embeddings import Embeddings, OffsetPositions, Sinusoidal, check_length
 from glassformer.blocks.linear import with_bias
 from glassformer.blocks.masks import as_keep, causal, positions
 from glassformer.blocks.packing import Causal, Dense
-from glassformer.blocks.state import in_place
 from glassformer.blocks.transformer import FeedForward, Layer, Stack, embed_and_run
 
 from . import config as hf
@@ -129,37 +128,6 @@ class TransformerConfig:
     def to_hf(self) -> dict[str, Any]:
         raw = hf.write(self)
         return {**raw, "decoder_vocab_size": self.target_vocabulary, "is_encoder_decoder": True}
-
-
-@dataclass(frozen=True)
-class DecoderState:
-    """The decoder's own cache, and the encoder's keys and values for each of its layers.
-
-    There are as many sources as rows, or fewer: then the same number of rows after one another share each.
-    """
-
-    cache: KVCache
-    sources: list[tuple[Tensor, Tensor]]  # (B, S, H, K) each
-    keep: Tensor | None  # (B, S)
-
-    def select(self, rows: Tensor, *, within: int | None = None) -> "DecoderState":
-        count = len(self.sources[0][0])
-        sharing = self.cache.rows // count
-        if within is not None and sharing % within == 0:
-            return replace(self, cache=self.cache.select(rows, within=within))
-        owners = rows // sharing
-        for width in sorted({sharing, max(1, len(rows) // count), 1}, reverse=True):
-            chosen = owners[::width]
-            if len(rows) % width == 0 and torch.equal(chosen.repeat_interleave(width), owners):
-                break
-        cache = self.cache.select(rows)
-        if in_place(chosen, count):
-            return replace(self, cache=cache)
-        keep = None if self.keep is None else self.keep[chosen]
-        return DecoderState(cache, [(k[chosen], v[chosen]) for k, v in self.sources], keep)
-
-    def rewind(self, tokens: int) -> "DecoderState":
-        return replace(self, cache=self.cache.rewind(tokens))
 
 
 class EncoderSide(nn.Module):
