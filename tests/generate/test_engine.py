@@ -150,6 +150,29 @@ def test_parts_of_somebodys_own_are_asked_themselves():
     assert engine(model, 1, 9) is model
 
 
+class Adapted(nn.Module):
+    """An output layer with something of its own, as an adapter has."""
+
+    def __init__(self, linear):
+        super().__init__()
+        self.linear = linear
+
+    def forward(self, x):
+        return self.linear(x) + x.sum(-1, keepdim=True)
+
+
+@pytest.mark.parametrize("multiple", [1, 64])
+@torch.inference_mode()
+def test_output_layers_of_any_kind_and_size(multiple, monkeypatch):
+    """Adapters are asked themselves; sizes that are rounded up are cut again."""
+    monkeypatch.setattr(Decoder, "multiple", multiple)
+    model = random_model("marian", "text2text-generation", small("marian"))
+    hidden = torch.randn(2, 12)
+    for _ in range(2):
+        assert_close(Decoder(model, joined).logits(hidden), model.logits(hidden), atol=1e-5, rtol=1e-5)
+        model.head.output = Adapted(model.head.output).eval()
+
+
 def test_autocast_is_left_to_the_model():
     model = random_model("gpt2", "text-generation", SMALL_GPT)
     with torch.autocast("cpu", torch.bfloat16):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from .activations import tanh_gelu
 from .attention import MultiHeadAttention, Scope
-from .linear import Project
+from .linear import Project, rounded_up
 from .state import S
 from .transformer import FeedForward, Layer
 
@@ -87,11 +87,12 @@ def cross_attention(attention: MultiHeadAttention, prepare: Prepare) -> Callable
 
 
 def feed_forward(block: FeedForward, prepare: Prepare) -> Project:
-    up, down, activation = prepare([block.up]), prepare([block.down]), block.activation
+    down, activation = prepare([block.down]), block.activation
     if type(block.up) is nn.Linear and block.up.weight.is_cuda and activation in FUSED:
         weight, bias = block.up.weight.t(), block.up.bias
         fused = partial(torch._addmm_activation, bias, mat2=weight, use_gelu=FUSED[activation])
         return lambda x: down(fused(mat1=x.flatten(0, -2))).view_as(x)
+    up = prepare([block.up])
     return lambda x: down(activation(up(x)))
 
 
@@ -108,10 +109,14 @@ class Decoder(Generic[S]):
     It does not keep its model alive, so that it can be kept beside it.
     """
 
+    multiple = 1  # of which the size of the vocabulary is made one
+
     def __init__(self, model: Any, prepare: Prepare) -> None:
         self._model = weakref.ref(model)
         self.layers = [LayerStep(layer, prepare) for layer in model.decoder_layers]
-        self.output = prepare([model.output_layer])
+        output = model.output_layer
+        self.output = prepare([rounded_up(output, self.multiple)])
+        self.words: int | None = getattr(output, "out_features", None)
 
     @property
     def model(self) -> Any:
@@ -133,4 +138,4 @@ class Decoder(Generic[S]):
         return self.model.hidden_step(ids, state, layers=self.layers)  # type: ignore[no-any-return]
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return self.output(hidden)
+        return self.output(hidden)[..., : self.words]

@@ -18,7 +18,6 @@ from torch import Tensor
 from . import kernels
 from .cache import KVCache
 from .decode import Decoder, Prepare
-from .linear import rounded_up
 from .masks import first_kept
 from .packing import Dense
 from .state import S
@@ -168,14 +167,13 @@ class GraphState(Generic[S]):
 class GraphDecoder(Decoder[Any]):
     """A Decoder that replays its steps of one token; prompts and several tokens at once run as they are."""
 
+    multiple = 64  # odd sizes cost a GPU half its speed
     can_record = True
     last: Replay | None = None
 
     def __init__(self, model: Any, prepare: Prepare) -> None:
         super().__init__(model, prepare)
-        output = model.output_layer
-        self.words, self.lock = output.out_features, Lock()
-        self.output = prepare([rounded_up(output, 64)])  # odd sizes cost a GPU half its speed
+        self.lock = Lock()
 
     def start(self, input_ids: Tensor, attention_mask: Tensor | None = None, *, length: int) -> GraphState[Any]:
         return GraphState(super().start(input_ids, attention_mask, length=self._roomy(length)))
@@ -189,9 +187,6 @@ class GraphDecoder(Decoder[Any]):
         config = self.model.config
         most = getattr(config, "n_positions", None) or config.max_position_embeddings
         return max(length, min(int(most), -(-length // ROOM) * ROOM))
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        return super().logits(hidden)[..., : self.words]
 
     def hidden_step(self, ids: Tensor, state: GraphState[Any]) -> tuple[Tensor, GraphState[Any]]:
         one = ids.shape[1] == 1

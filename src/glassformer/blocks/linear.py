@@ -69,11 +69,10 @@ def quantised(model: nn.Module) -> nn.Module:
     return model
 
 
-def with_bias(linear: nn.Module, bias: Tensor) -> nn.Module:
+def with_bias(linear: nn.Linear | Int8Linear, bias: Tensor) -> nn.Module:
     """The same layer, and a bias it did not have."""
     if isinstance(linear, Int8Linear):
         return Int8Linear(linear.weight, linear.scale, bias)
-    assert type(linear) is nn.Linear
     made = nn.Linear(linear.in_features, linear.out_features, device="meta")
     made.weight, made.bias = linear.weight, nn.Parameter(bias, requires_grad=False)
     return made
@@ -81,7 +80,7 @@ def with_bias(linear: nn.Module, bias: Tensor) -> nn.Module:
 
 def rounded_up(linear: nn.Module, multiple: int) -> nn.Module:
     """The same layer with outputs of zero added, up to a multiple of some number."""
-    if type(linear) is not nn.Linear:
+    if type(linear) is not nn.Linear or linear.out_features % multiple == 0:
         return linear
     more = -linear.out_features % multiple
     made = nn.Linear(1, 1, bias=linear.bias is not None, device="meta")

@@ -16,7 +16,7 @@ from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.cache import DecoderState, KVCache
 from glassformer.blocks.decode import LayerStep
 from glassformer.blocks.embeddings import Embeddings, OffsetPositions, Sinusoidal, check_length
-from glassformer.blocks.linear import with_bias
+from glassformer.blocks.linear import Int8Linear, with_bias
 from glassformer.blocks.masks import as_keep, causal, positions
 from glassformer.blocks.packing import Causal, Dense
 from glassformer.blocks.transformer import FeedForward, Layer, Stack, embed_and_run
@@ -283,9 +283,10 @@ class Transformer(nn.Module):
 
     @property
     def output_layer(self) -> nn.Module:
-        """The output layer with the bias that Marian keeps beside it."""
+        """The output layer with the bias that Marian keeps beside it, in one where that can be."""
         assert self.head is not None, "stepping needs the text2text-generation head"
-        return with_bias(self.head.output, self.head.bias[0])
+        plain = type(self.head.output) in (nn.Linear, Int8Linear)
+        return with_bias(self.head.output, self.head.bias[0]) if plain else self.head
 
     def state_bytes(self, rows: int, length: int, source: tuple[int, int]) -> int:
         config, like = self.config, self.encoder.embeddings.token.weight
