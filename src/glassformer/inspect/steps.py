@@ -1,5 +1,6 @@
 """Steps: a forward pass as a list of named values, each with its formula and the names of what it is made from."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -36,8 +37,8 @@ Calls = dict[str, list[Call]]
 
 
 @torch.no_grad()
-def listen(model: nn.Module, inputs: Mapping[str, Any]) -> tuple[Calls, dict[str, Tensor]]:
-    """Run a model; every call of its every module, in order, and its outputs. No hook is left."""
+def listen(model: nn.Module, inputs: Mapping[str, Any], under: str = "") -> tuple[Calls, dict[str, Tensor]]:
+    """Run a model; every call of its every module, or of those below one, and its outputs. No hook is left."""
     calls: Calls = {}
 
     def keep(name: str) -> Any:
@@ -49,7 +50,8 @@ def listen(model: nn.Module, inputs: Mapping[str, Any]) -> tuple[Calls, dict[str
     with ExitStack() as stack:
         stack.enter_context(record(model))  # a compiled model runs eagerly, as hooks need
         for name, part in modules_of(model).items():
-            stack.callback(part.register_forward_hook(keep(name)).remove)
+            if name.startswith(under):
+                stack.callback(part.register_forward_hook(keep(name)).remove)
         outputs = model(**inputs)
     return calls, outputs._asdict()
 
@@ -102,12 +104,19 @@ def evaluate(walk: Walk) -> tuple[Values, Values]:
 
     The first shows that the whole is right, the second where a fault is: it is not handed on.
     """
-    scratch, alone, seen = dict(walk.given), {}, dict(walk.given)
+    given = _widened(walk)
+    scratch, alone, seen = dict(given), {}, dict(given)
     for step in walk.steps:
         scratch[step.name] = compute(step, scratch)
         alone[step.name] = compute(step, seen)
         seen[step.name] = alone[step.name] if step.seen is None else step.seen
     return scratch, alone
+
+
+def _widened(walk: Walk) -> Values:
+    """What is given, in float64 once where several steps ask for it, as all heads and all time steps do."""
+    uses = Counter(name for step in walk.steps for name in step.operands.values())
+    return {name: as_float64(value) if uses[name] > 1 else value for name, value in walk.given.items()}
 
 
 def compute(step: Step, values: Values) -> Tensor:
