@@ -43,9 +43,9 @@ def studio_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A folder for every family, random but with weights large enough to look somewhere."""
     where = tmp_path_factory.mktemp("studio")
     corpus = where / "corpus.txt"
-    corpus.write_text(
-        "\n".join(one.text for one in microworld.examples("labelled", 300)) + f"\n{TEXT}", encoding="utf-8"
-    )
+    texts = [one.text for one in microworld.examples("labelled", 300)]
+    corpus.write_text("
+".join([*texts, TEXT]), encoding="utf-8")
     reading = train([corpus], kind="wordpiece", vocab_size=300)
     writing = train([corpus], kind="bpe", vocab_size=400)
     folders = {}
@@ -111,10 +111,7 @@ def watched(browser: Any, url: str, **settings: Any) -> Iterator[Any]:
     faults: list[str] = []
     one.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
     one.on("pageerror", lambda error: faults.append(str(error)))
-    one.on(
-        "request",
-        lambda request: None if request.url.startswith((url, "data:", "blob:")) else faults.append(request.url),
-    )
+    one.on("request", lambda asked: None if asked.url.startswith((url, "data:", "blob:")) else faults.append(asked.url))
     one.faults = faults  # a test that provokes an error clears it
     try:
         yield one

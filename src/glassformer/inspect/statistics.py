@@ -70,7 +70,7 @@ def measured(pattern: Tensor, queries: Tensor, keys: Tensor, *, across: bool) ->
 
     A first token that can see only itself has no choice, and is left out.
     """
-    batch, heads, targets, sources = pattern.shape
+    batch, heads, targets, _ = pattern.shape
     queries, keys = queries.to(pattern.device), keys.to(pattern.device)
     chosen = queries & ((pattern > 0).any(1).sum(-1) > 1)
     weights = chosen[:, None].to(pattern).expand(batch, heads, targets)

@@ -95,7 +95,7 @@ SHARED = ("make", "number", "paint", "pool", "step", "visible")  # of view/value
 
 
 class Door:
-    """Who may come in: this machine's own pages, or whoever has the key. Every answer gets the headers that protect it."""
+    """Who may come in: this machine's own pages, or whoever has the key. Every answer gets the protecting headers."""
 
     def __init__(self, app: Any, *, key: str | None) -> None:
         self.app, self.key = app, key

@@ -33,16 +33,16 @@ def router(studio: Studio) -> APIRouter:
     def sliced(
         trace_id: str,
         name: str,
-        slice: str = "",
+        asked: Annotated[str, Query(alias="slice")] = "",
         dtype: Literal["f32", "f16", "u8"] = "f32",
-        format: Literal["raw", "npy"] = "raw",
+        form: Annotated[Literal["raw", "npy"], Query(alias="format")] = "raw",
         scale: str | None = None,
         minus: str | None = None,
     ) -> Response:
-        values = piece(studio.traces[trace_id], name, slice)
+        values = piece(studio.traces[trace_id], name, asked)
         if minus is not None:
-            values = less(values, piece(studio.traces[minus], name, slice), name)
-        if format == "npy":
+            values = less(values, piece(studio.traces[minus], name, asked), name)
+        if form == "npy":
             file = io.BytesIO()
             np.save(file, values)
             return Response(file.getvalue(), media_type=BINARY, headers=named(f"{name}.npy"))
@@ -77,10 +77,8 @@ def entries(trace: Trace) -> list[dict[str, Any]]:
     """Everything that can be looked at, in the order of computation: what modules gave, outputs, weights."""
     rows = [(name, value, f'seen["{name}"]', "activation") for name, value in trace.seen.items()]
     rows += [(f"outputs.{name}", value, f"outputs.{name}", "output") for name, value in trace.outputs.items()]
-    rows += [
-        (name, value, f'model.get_parameter("{name}")', "weight")
-        for name, value in trace.loaded.model.named_parameters()
-    ]
+    weights = trace.loaded.model.named_parameters()
+    rows += [(name, value, f'model.get_parameter("{name}")', "weight") for name, value in weights]
     return [
         {"name": name, "kind": kind, "shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
         | {"bytes": value.nbytes, "python": python, **statistics(value)}
@@ -147,11 +145,11 @@ def one_axis(part: str) -> int | slice:
 def less(values: NDArray[Any], others: NDArray[Any], name: str) -> NDArray[Any]:
     if values.shape != others.shape:
         raise ValueError(f"{name!r} is {values.shape} here and {others.shape} there: they cannot be subtracted")
-    return values - others
+    return np.subtract(values, others)
 
 
 def scale_of(asked: str | None, values: NDArray[Any]) -> Scale:
-    """The scale "low,high,root", or one from the least to the greatest value, with zero in the middle if both signs are."""
+    """The scale "low,high,root", or one as far as the values go, with zero in the middle if there are some below."""
     if asked is not None:
         try:
             low, high, root = (float(part) for part in asked.split(","))
@@ -194,7 +192,8 @@ def furthest(values: NDArray[Any], down: int, across: int) -> NDArray[Any]:
     padded = np.pad(values, ((0, -high % down), (0, -wide % across)))
     blocks = padded.reshape(-(-high // down), down, -(-wide // across), across)
     low, top = blocks.min((1, 3)), blocks.max((1, 3))
-    return np.where(-low > top, low, top)
+    found: NDArray[Any] = np.where(-low > top, low, top)
+    return found
 
 
 def named(file: str) -> dict[str, str]:

@@ -7,7 +7,6 @@ looked at, or units).
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +30,8 @@ class Tokens:
             raise ValueError(f"{len(self.texts)} tokens, {len(self.ids)} ids and {len(self.sides)} sides do not agree")
 
 
-class Source(NamedTuple):
+@dataclass(frozen=True)
+class Source:
     """Where a matrix was taken from: a recorded value, and the place in it."""
 
     name: str
