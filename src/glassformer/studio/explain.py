@@ -40,10 +40,13 @@ def router(studio: Studio) -> APIRouter:
         if not shown:
             raise ValueError(f"no step is called {of!r}; ask for a name that …/steps lists")
         counts = Counter(kind(row.name) for row in rows)
+        made = {step.name for step in found.walk.steps if step.formula.number is not None}
         return {
             "part": part,
             "tolerance": TOLERANCE,
-            "rows": [judged(row, counts[row.name] if of is None else 1) for row in shown],
+            "rows": [
+                judged(row, counts[row.name] if of is None else 1) | {"numbers": row.name in made} for row in shown
+            ],
             "unused": found.unused,
         }
 

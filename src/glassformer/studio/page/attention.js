@@ -81,22 +81,22 @@ export function boardTabs(view, boards, chosen, named = (board) => view.t(board.
 export const en = {
   part: "Part", attention: "attention", encoder: "encoder", decoder: "decoder", cross: "cross", alignment: "alignment",
   states: "states", "encoder states": "encoder states", "decoder states": "decoder states",
-  headNamed: "layer {0} · head {1}", gateNamed: "layer {0} · {1}", headOf: "Head", orderBy: "Order by", place: "place",
+  headNamed: "layer {0} · head {1}", gateNamed: "layer {0} · {1}", headOf: "Head", layerOf: "Layer", orderBy: "Order by", place: "place",
   entropy: "entropy", distance: "distance", previous: "previous", next: "next", first: "first", sink: "sink",
   "mean size": "mean size", change: "change", nats: "nats", tokensUnit: "tokens",
   read: "read", written: "written", fed: "fed", from: "from", to: "to", time: "time", unit: "unit",
   hidden: "hidden", input: "input gate", forget: "forget gate", candidate: "candidate", output: "output gate", reset: "reset gate", update: "update gate",
   noAttention: "This model has no attention. Its States screen shows what it remembers, token by token.",
-  openStates: "Open States", openHead: "Open this head", openRecompute: "Recompute this cell",
+  openStates: "Open States", openHead: "Open this head", openRecompute: "Recompute this weight", recomputeHead: "Recompute it",
 };
 export const zh = {
   part: "部分", attention: "注意力", encoder: "编码器", decoder: "解码器", cross: "交叉", alignment: "对齐",
   states: "状态", "encoder states": "编码器状态", "decoder states": "解码器状态",
-  headNamed: "第 {0} 层 · 头 {1}", gateNamed: "第 {0} 层 · {1}", headOf: "头", orderBy: "排序", place: "位置",
+  headNamed: "第 {0} 层 · 头 {1}", gateNamed: "第 {0} 层 · {1}", headOf: "头", layerOf: "层", orderBy: "排序", place: "位置",
   entropy: "熵", distance: "距离", previous: "前一个", next: "后一个", first: "首个", sink: "汇聚",
   "mean size": "平均大小", change: "变化", nats: "纳特", tokensUnit: "词元",
   read: "读入", written: "写出", fed: "输入", from: "从", to: "到", time: "时间", unit: "单元",
   hidden: "隐状态", input: "输入门", forget: "遗忘门", candidate: "候选", output: "输出门", reset: "重置门", update: "更新门",
   noAttention: "这个模型没有注意力。“状态”视图逐个词元地显示它记住了什么。",
-  openStates: "打开状态", openHead: "打开这个头", openRecompute: "重算这一格",
+  openStates: "打开状态", openHead: "打开这个头", openRecompute: "重算这个权重", recomputeHead: "重算它",
 };

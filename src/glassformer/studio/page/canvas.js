@@ -40,9 +40,10 @@ export function cssColour(name) {
 
 /* A matrix that can be walked over.
    options: steps (Uint8Array), high, wide, kind ("plain" | "signed"), down, across (labels or []), label (for screen readers),
-   at: [row, column], move(row, column), open(row, column), signal, most: pixels it may be wide. */
+   at: [row, column], move(row, column), open(row, column), signal, most: pixels it may be wide;
+   follow: false where the pointer must click, and not only pass, to choose. */
 export function heatmap(options) {
-  const { steps, high, wide, kind, down = [], across = [], label, move = () => {}, open = () => {}, signal, most = 760, tallest = 620 } = options;
+  const { steps, high, wide, kind, down = [], across = [], label, move = () => {}, open = () => {}, signal, most = 760, tallest = 620, follow = true } = options;
   const picture = build("canvas", "pixels", [], { "aria-hidden": "true" }), mark = build("canvas", "mark", [], { "aria-hidden": "true" });
   const frame = build("div", "cells", [picture, mark]);
   const names = build("canvas", "names", [], { "aria-hidden": "true" });
@@ -91,7 +92,7 @@ export function heatmap(options) {
   };
   frame.addEventListener("pointermove", (event) => {
     const [row, column] = place(event);
-    if (row !== at[0] || column !== at[1]) select(row, column);
+    if (follow && (row !== at[0] || column !== at[1])) select(row, column);
   }, { signal });
   frame.addEventListener("click", (event) => {
     select(...place(event));

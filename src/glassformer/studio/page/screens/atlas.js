@@ -4,7 +4,7 @@ import { cssColour, kindOf, legend, paintSteps, rampOf } from "../canvas.js";
 import { build, choice, make, number } from "../dom.js";
 
 const MOST = 64; // cells along a tile
-const GAP = 4, CAPTION = 18, SMALLEST = 22, LARGEST = 460;
+const CAPTION = 18, SMALLEST = 22, LARGEST = 460;
 
 export const screen = {
   id: "atlas",
@@ -17,7 +17,7 @@ export const screen = {
     const frame = build("div", "card frame"), aside = build("aside", "card facing");
     root.append(
       build("div", "bar", [boardTabs(view, boards, board), board.cells.length > 1 ? choice(t("orderBy"), orders, order, (name) => view.set({ order: name === "place" ? null : name })) : null]),
-      make("p", "soft hint", t("atlasHint")), build("div", "split", [frame, aside]));
+      make("p", "soft hint", t(board.cells.length > 1 ? "atlasHint" : "alignmentHint")), build("div", "split", [frame, aside]));
     const layout = arranged(board, order, frame.clientWidth - 36);
     const cells = Math.max(8, Math.min(MOST, Math.floor(Math.min(layout.wide, layout.high) * (devicePixelRatio || 1))));
     const found = await api.mosaic(trace.trace_id, board.name, { side: cells, signal });
@@ -48,16 +48,16 @@ function pooledText(board, found, t) {
 // Where each tile goes: by place a grid of layers and heads with their numbers beside it, else rows as long as fit.
 function arranged(board, order, room) {
   const [rows, columns, tall, broad] = board.shape, shape = Math.min(2.4, Math.max(0.5, broad / tall));
-  const sorted = order !== "place", places = ordered(board, order), left = sorted ? 0 : 44, above = sorted ? 0 : 20, below = sorted ? CAPTION : 0;
-  const height = Math.max(360, innerHeight - 330) / rows - GAP;
-  let wide = Math.min(LARGEST, (room - left) / columns - GAP);
-  if (sorted) wide = Math.min(LARGEST, Math.max(92, Math.min(wide, height * shape)), room - GAP);
+  const sorted = order !== "place", places = ordered(board, order), gap = sorted ? 10 : 4, alone = board.cells.length === 1, left = sorted || alone ? 0 : 46, above = sorted || alone ? 0 : 36, below = sorted ? CAPTION : 0;
+  const height = Math.max(360, innerHeight - 330) / rows - gap;
+  let wide = Math.min(LARGEST, (room - left) / columns - gap);
+  if (sorted) wide = Math.min(LARGEST, Math.max(92, Math.min(wide, height * shape)), room - gap);
   else wide = Math.min(wide, Math.max(height * shape, 48));
   wide = Math.max(SMALLEST, Math.floor(wide));
-  const high = Math.max(SMALLEST, Math.round(wide / shape)), across = sorted ? Math.max(1, Math.floor((room + GAP) / (wide + GAP))) : columns;
-  const corner = (n) => [left + (n % across) * (wide + GAP), above + Math.floor(n / across) * (high + GAP + below)];
-  return { places, sorted, order, wide, high, across, left, above, below, corner,
-    width: left + Math.min(across, places.length) * (wide + GAP), height: above + Math.ceil(places.length / across) * (high + GAP + below) };
+  const high = Math.max(SMALLEST, Math.round(wide / shape)), across = sorted ? Math.max(1, Math.floor((room + gap) / (wide + gap))) : columns;
+  const corner = (n) => [left + (n % across) * (wide + gap), above + Math.floor(n / across) * (high + gap + below)];
+  return { places, sorted, order, wide, high, gap, across, left, above, below, corner,
+    width: left + Math.min(across, places.length) * (wide + gap), height: above + Math.ceil(places.length / across) * (high + gap + below) };
 }
 
 function mosaicOf(view, board, found, layout, told) {
@@ -91,7 +91,7 @@ function mosaicOf(view, board, found, layout, told) {
   const openOne = (n) => view.set({ screen: "head", board: board.name, ...layerAndHead(board, places[n]), cell: null });
   const under = (event) => {
     const box = element.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
-    const column = Math.floor((x - layout.left) / (wide + GAP)), row = Math.floor((y - layout.above) / (high + GAP + layout.below));
+    const column = Math.floor((x - layout.left) / (wide + layout.gap)), row = Math.floor((y - layout.above) / (high + layout.gap + layout.below));
     return x < layout.left || column >= layout.across || row < 0 ? -1 : row * layout.across + column;
   };
   element.addEventListener("pointermove", (event) => { if (places[under(event)] !== undefined) draw(under(event)); }, { signal });
@@ -131,21 +131,24 @@ function paintTiles(pen, board, found, layout, scale, t) {
       pen.fillText(board.statistics[layout.order][place].toPrecision(3), x + wide, y + high + 9);
     } else if (!alone) {
       pen.textAlign = "center";
-      if (n < columns) pen.fillText(head, x + wide / 2, 9);
+      if (n < columns) pen.fillText(head, x + wide / 2, 27);
       pen.textAlign = "right";
       if (n % columns === 0) pen.fillText(layer, layout.left - 6, y + high / 2);
     }
   });
   if (layout.sorted || alone) return;
-  pen.textAlign = "left";
-  pen.fillText(`${t("layersDown")}`, 0, 9);
+  pen.textAlign = "center";
+  pen.fillText(t("headsAcross"), (layout.left + layout.width) / 2, 8);
+  pen.translate(8, (layout.above + layout.height) / 2);
+  pen.rotate(-Math.PI / 2);
+  pen.fillText(t("layersDown"), 0, 0);
 }
 
 function tellOf(view, board, place, aside) {
   const { t } = view, chosen = { board: board.name, ...layerAndHead(board, place), cell: null, step: null };
   aside.replaceChildren(
     make("h2", "", titleOf(board, place, t)), factList(factsOf(board, place, t)), make("code", "source", pythonOf(board, place)),
-    build("p", "links", [link(view, { screen: "head", ...chosen }, t("openHead"), "open-head"), link(view, { screen: "recompute", ...chosen }, t("openRecompute"), "open-recompute")]),
+    build("p", "links", [link(view, { screen: "head", ...chosen }, t("openHead"), "open-head"), link(view, { screen: "recompute", ...chosen }, t("recomputeHead"), "open-recompute")]),
     caution(view, board, place));
 }
 
