@@ -14,7 +14,7 @@ from glassformer.blocks.linear import Int8Linear
 
 from .laws import error
 from .record import modules_of
-from .steps import Step, Values, Walk, evaluate, listen, unused
+from .steps import Step, Values, Walk, evaluate, listen, listen_to, unused
 from .walk_loss import LABELS
 from .walk_model import walk_attention, walk_model
 
@@ -89,8 +89,7 @@ def recompute_attention(model: nn.Module, inputs: Mapping[str, Any], name: str) 
     if not isinstance(parts.get(name), MultiHeadAttention):
         known = [each for each, part in parts.items() if isinstance(part, MultiHeadAttention)]
         raise ValueError(f"there is no attention {name!r}; near it: {', '.join(near(name, known)) or 'none'}")
-    calls, _ = listen(model, inputs, under=name)
-    walk = walk_attention(model, inputs, calls, name)
+    walk = walk_attention(model, inputs, listen_to(model, inputs, name), name)
     return Recomputed(walk, *evaluate(walk), unused=[])
 
 

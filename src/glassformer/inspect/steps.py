@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,9 +36,37 @@ class Call:
 Calls = dict[str, list[Call]]
 
 
+class _Heard(Exception):
+    """All that was asked for has been computed."""
+
+
 @torch.no_grad()
-def listen(model: nn.Module, inputs: Mapping[str, Any], under: str = "") -> tuple[Calls, dict[str, Tensor]]:
-    """Run a model; every call of its every module, or of those below one, and its outputs. No hook is left."""
+def listen(model: nn.Module, inputs: Mapping[str, Any]) -> tuple[Calls, dict[str, Tensor]]:
+    """Run a model; every call of its every module, in order, and its outputs. No hook is left."""
+    with _listening(model, "") as calls:
+        outputs = model(**inputs)
+    return calls, outputs._asdict()
+
+
+@torch.no_grad()
+def listen_to(model: nn.Module, inputs: Mapping[str, Any], name: str) -> Calls:
+    """The calls of one module and of those below it; the model runs no further than that."""
+
+    def stop(*_: Any) -> None:
+        raise _Heard
+
+    with _listening(model, name) as calls:
+        handle = modules_of(model)[name].register_forward_hook(stop)
+        try:
+            with suppress(_Heard):
+                model(**inputs)
+        finally:
+            handle.remove()
+    return calls
+
+
+@contextmanager
+def _listening(model: nn.Module, under: str) -> Iterator[Calls]:
     calls: Calls = {}
 
     def keep(name: str) -> Any:
@@ -52,8 +80,7 @@ def listen(model: nn.Module, inputs: Mapping[str, Any], under: str = "") -> tupl
         for name, part in modules_of(model).items():
             if name.startswith(under):
                 stack.callback(part.register_forward_hook(keep(name)).remove)
-        outputs = model(**inputs)
-    return calls, outputs._asdict()
+        yield calls
 
 
 class Walk:
