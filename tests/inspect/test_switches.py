@@ -66,12 +66,12 @@ def test_the_mean_is_that_of_the_run_with_nothing_put_out():
 
 def test_the_python_that_is_shown_runs():
     model = small("bert", "text-classification")
-    batch = inputs_of(model, lengths=(5,))
+    inputs = inputs_of(model, lengths=(5,))
     for to in ("zero", "mean"):
         names = ["layers.0.attention:0", "layers.0"]
-        scope = {"gf": gf, "model": model, "batch": batch}
+        scope = {"gf": gf, "model": model, "inputs": inputs}
         exec(python_of(names, to), scope)
-        assert_close(scope["edited"][0], run(model, batch, edit=off(model, names, to, batch)))
+        assert_close(scope["edited"][0], run(model, inputs, edit=off(model, names, to, inputs)))
 
 
 @pytest.mark.parametrize(

@@ -119,10 +119,10 @@ def _whole(mean: Tensor | None) -> Any:
 
 
 def python_of(names: Sequence[str], to: To) -> str:
-    """The same in Python, for a model and a batch."""
+    """The same in Python, for a model and its inputs."""
     listed = ", ".join(f'"{name}"' for name in names)
-    more = ', "mean", batch' if to == "mean" else ""
+    more = ', "mean", inputs' if to == "mean" else ""
     return (
         "from glassformer.inspect.switches import off\n\n"
-        f"with gf.record(model, edit=off(model, [{listed}]{more})):\n    edited = model(**batch)\n"
+        f"with gf.record(model, edit=off(model, [{listed}]{more})):\n    edited = model(**inputs)\n"
     )
