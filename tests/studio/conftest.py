@@ -44,8 +44,7 @@ def studio_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     where = tmp_path_factory.mktemp("studio")
     corpus = where / "corpus.txt"
     texts = [one.text for one in microworld.examples("labelled", 300)]
-    corpus.write_text("
-".join([*texts, TEXT]), encoding="utf-8")
+    corpus.write_text("\n".join([*texts, TEXT]), encoding="utf-8")
     reading = train([corpus], kind="wordpiece", vocab_size=300)
     writing = train([corpus], kind="bpe", vocab_size=400)
     folders = {}

@@ -80,6 +80,7 @@ def edited(trace: Trace, order: Order) -> dict[str, Any]:
         "places": answers.places,
         "asked": answers.asked,
         "kl": None if moved is None else moved.tolist(),
+        "best": {"before": _best(answers, before), "after": _best(answers, after)},
         "place": place,
         "changes": _changes(answers, before[place], after[place]),
         "largest": float((after - before).abs().max()),
@@ -103,6 +104,11 @@ def _place(answers: Answers, moved: Tensor, wanted: int | None) -> int:
     if not 0 <= wanted < len(answers.places):
         raise ValueError(f"place={wanted}: the places go from 0 to {len(answers.places) - 1}")
     return wanted
+
+
+def _best(answers: Answers, scores: Tensor) -> list[str]:
+    """The likeliest choice of every place."""
+    return [answers.name(number) for number in scores.argmax(-1).tolist()]
 
 
 def _changes(answers: Answers, before: Tensor, after: Tensor) -> list[dict[str, Any]]:

@@ -3,14 +3,16 @@ import { build, short } from "./dom.js";
 import { cssColour, rampOf } from "./canvas.js";
 
 const HIGH = 24, HEAD = 26; // pixels of a row, and of the names above
+const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 const bright = (ramp, step) => 0.299 * ramp[3 * step] + 0.587 * ramp[3 * step + 1] + 0.114 * ramp[3 * step + 2];
 
 /* options: rows, columns (names), text(row, column), step(row, column) -> 0…255 or null, kind: of ramp, strong(row): whether a
-   row's name stands out, label, at, move(row, column), open(row, column), signal, wide: pixels of a column. */
-export function grid({ rows, columns, text, step, kind = "plain", strong = () => false, label, at: first, move = () => {}, open = () => {}, signal, wide = 96 }) {
+   row's name stands out, label, at, move(row, column), open(row, column), signal, room: pixels it may take. */
+export function grid({ rows, columns, text, step, kind = "plain", strong = () => false, label, at: first, move = () => {}, open = () => {}, signal, room = 0 }) {
   const canvas = build("canvas", "", [], { "aria-hidden": "true" }), space = build("div", "space", canvas);
   const element = build("div", "grid", space, { tabindex: "0", role: "application", "aria-roledescription": "table", "aria-label": label });
   const side = Math.min(120, 24 + 8 * Math.max(...rows.map((name) => Math.min(13, name.length))));
+  const wide = Math.floor(Math.max(80, Math.min(160, (room - side) / columns.length)));
   const full = { wide: side + columns.length * wide, high: HEAD + rows.length * HIGH };
   space.style.width = `${full.wide}px`;
   space.style.height = `${full.high}px`;
@@ -51,13 +53,13 @@ export function grid({ rows, columns, text, step, kind = "plain", strong = () =>
       const y = HEAD + (row + 0.5) * HIGH - top;
       if (y < HEAD) continue;
       pen.fillStyle = cssColour(strong(row) ? "accent" : row === at[0] ? "ink" : "soft");
-      pen.fillText(short(rows[row], 13), 4, y);
+      pen.fillText(cut(rows[row], 13), 4, y);
     }
     for (let column = columnsSeen[0]; column < columnsSeen[1]; column++) {
       const x = side + column * wide - left;
       if (x < side - wide / 2) continue;
       pen.fillStyle = cssColour(column === at[1] ? "ink" : "soft");
-      pen.fillText(short(columns[column], letters), x + 6, HEAD / 2);
+      pen.fillText(cut(columns[column], letters), x + 6, HEAD / 2);
     }
   }
 

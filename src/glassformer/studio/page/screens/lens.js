@@ -6,6 +6,7 @@ import { matrixSvg } from "../share.js";
 import { step } from "../values.js";
 
 const TOP = 5;
+const exact = (value) => String(Number(value.toPrecision(9))); // nine digits name one float32
 const layered = (lens) => lens.kind !== "time" && lens.kind !== "prefix";
 
 export const screen = {
@@ -30,7 +31,7 @@ export const screen = {
       rows: lens.columns.map((name) => (lens.side ? visible(name) : t(`lens_${name}`))), columns,
       text: (row, column) => nameOf(lens, cells.choice(row, column)), step: cells.step, kind: kindOf(cells.scale),
       strong: (row) => lens.side && lens.asked.includes(row) && lens.asked.length < lens.columns.length,
-      label: t("lensTable", lens.columns.length, columns.length), at: cellAsked(state), signal,
+      label: t("lensTable", lens.columns.length, columns.length), at: cellAsked(state), signal, room: root.clientWidth - 370,
       move(row, column) {
         view.set({ cell: `${row},${column}` }, { push: false, show: false });
         fill(shown, view, lens, row, layered(lens) ? column : 0, columns);
@@ -59,7 +60,7 @@ const nameOf = (lens, id) => lens.names[id] ?? String(id);
 // embeddings, layers.3, decoder.layers.3: what a person calls them.
 function plain(name, t) {
   const layer = name.match(/layers\.(\d+)$/);
-  return layer ? `${t("layer")} ${layer[1]}` : t("lensEmbeddings");
+  return layer ? `${t("layer")}\u00a0${layer[1]}` : t("lensEmbeddings");
 }
 
 function meanings(lens) {
@@ -99,15 +100,15 @@ function fill(shown, { t }, lens, place, row, columns) {
   const cell = lens.cells[row], rows = cell.ids[place].map((id, nth) => {
     const bar = make("i", "share");
     bar.style.width = `${100 * Math.max(0, Math.min(1, cell.shares[place][nth]))}%`;
-    return build("li", "", [build("span", "word mono", visible(nameOf(lens, id))), make("span", "exact mono", String(cell.shares[place][nth])), bar]);
+    return build("li", "", [build("span", "word mono", visible(nameOf(lens, id))), make("span", "exact mono", exact(cell.shares[place][nth])), bar]);
   });
   const answer = lens.answers[place], facts = [];
-  if (lens.kind !== "time") facts.push([t("lensFinal"), visible(nameOf(lens, answer))], [t("lensFinalRank"), t("lensRank", cell.rank[place] + 1, lens.count)], [t("lensFinalShare"), cell.share[place]]);
+  if (lens.kind !== "time") facts.push([t("lensFinal"), visible(nameOf(lens, answer))], [t("lensFinalRank"), t("lensRank", cell.rank[place] + 1, lens.count)], [t("lensFinalShare"), exact(cell.share[place])]);
   if (lens.next && lens.next[place] !== null) {
-    facts.push([t("lensNext"), visible(nameOf(lens, lens.next[place]))], [t("lensNextRank"), t("lensRank", cell.next_rank[place] + 1, lens.count)], [t("lensNextShare"), cell.next_share[place]]);
+    facts.push([t("lensNext"), visible(nameOf(lens, lens.next[place]))], [t("lensNextRank"), t("lensRank", cell.next_rank[place] + 1, lens.count)], [t("lensNextShare"), exact(cell.next_share[place])]);
   }
-  if (cell.entropy[place] !== null) facts.push([t("lensEntropy"), `${cell.entropy[place]} nat`]);
-  if (cell.kl[place] !== null && lens.kind !== "time") facts.push([t("lensKl"), `${cell.kl[place]} nat`]);
+  if (cell.entropy[place] !== null) facts.push([t("lensEntropy"), `${number(cell.entropy[place])} nat`]);
+  if (cell.kl[place] !== null && lens.kind !== "time") facts.push([t("lensKl"), `${number(cell.kl[place])} nat`]);
   const where = lens.side ? visible(lens.columns[place]) : t(`lens_${lens.columns[place]}`);
   shown.replaceChildren(
     make("h2", "", layered(lens) ? `${where} · ${columns[row]}` : where),
