@@ -89,6 +89,6 @@ def watched(browser: Any, url: str, **settings: Any) -> Iterator[Any]:
     one.faults = faults  # a test that provokes an error clears it
     try:
         yield one
-        assert faults == []
+        assert not faults, faults
     finally:
         context.close()

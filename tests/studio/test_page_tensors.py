@@ -67,17 +67,15 @@ def test_a_wrong_slice_says_so_and_can_be_mended(visit, page):
 
 def test_the_python_that_is_copied_gives_the_slice(visit, page, studio_folders):
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    visit("tensors", model="lstm", text=TEXT, tensor="recurrent.layers.0.left_to_right.hidden", slice="0,1,:")
+    name = "recurrent.layers.0.left_to_right.hidden"
+    visit("tensors", model="lstm", text=TEXT, tensor=name, slice="0,1,:")
     page.click("#copy-python")
-    page.wait_for_function("document.getElementById('told').textContent !== ''")
+    page.wait_for_selector("#told:has-text('Copied')")
     python = page.evaluate("navigator.clipboard.readText()")
     scope: dict = {}
     lines = python.splitlines()
     exec("\n".join(lines[:-1]), scope)
-    assert (
-        eval(lines[-1], scope).shape
-        == recorded(studio_folders["lstm"], "recurrent.layers.0.left_to_right.hidden")[0, 1].shape
-    )
+    assert eval(lines[-1], scope).shape == recorded(studio_folders["lstm"], name)[0, 1].shape
 
 
 def test_files_are_saved(visit, page):
@@ -85,5 +83,6 @@ def test_files_are_saved(visit, page):
     for button, ending in (("#export-svg", ".svg"), ("#export-png", ".png"), ("#export-npz", ".npz")):
         with page.expect_download() as saved:
             page.click(button)
-        assert saved.value.suggested_filename == f"bert-tensors{ending}"
+        name = saved.value.suggested_filename
+        assert (name.startswith("bert"), name.endswith(ending)) == (True, True)
         assert saved.value.path().stat().st_size > 100
