@@ -1,5 +1,5 @@
 // What a model said before and after an edit, in the words of its task.
-import { build, make, number, visible } from "./dom.js";
+import { build, exact, make, number, visible } from "./dom.js";
 
 // {before, after} as nodes, or null where the task has no words for it.
 export function said({ task, said: { before, after } }, t) {
@@ -12,7 +12,7 @@ function bars(rows) {
   return build("ul", "shares", rows.map(([name, share, other]) => {
     const bar = make("i");
     bar.style.width = `${100 * Math.max(0, Math.min(1, share))}%`;
-    return build("li", other ? "moved" : "", [make("span", "mono", name), make("span", "mono", String(Number(share.toPrecision(9)))), bar]);
+    return build("li", other ? "moved" : "", [make("span", "mono", name), make("span", "mono", exact(share)), bar]);
   }));
 }
 
@@ -23,11 +23,11 @@ function entities(one, other, t) {
   const known = new Set(other.map((entity) => `${entity.start} ${entity.end} ${entity.entity_group ?? entity.entity}`));
   return build("div", "strip", one.map((entity) => {
     const kind = entity.entity_group ?? entity.entity, same = known.has(`${entity.start} ${entity.end} ${kind}`);
-    return build("span", same ? "token" : "token new", [visible(entity.word), make("small", "", `${kind} ${number(entity.score)}`)]);
+    return build("span", same ? "token" : "token new", [entity.word, make("small", "", `${kind} ${number(entity.score)}`)]);
   }));
 }
 
-const answer = (one, _, t) => build("div", "", [make("p", "text", one.answer || t("edNoAnswer")), make("small", "mono", String(one.score))]);
+const answer = (one, _, t) => build("div", "", [make("p", "text", one.answer || t("edNoAnswer")), make("small", "mono", number(one.score))]);
 
 // Several masks give a list for each.
 const fills = (one) => build("div", "", (Array.isArray(one[0]) ? one : [one]).map((mask) => bars(mask.map(({ token_str: word, score }, place) => [visible(word), score, place === 0]))));

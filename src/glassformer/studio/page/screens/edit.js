@@ -1,13 +1,12 @@
 // Edit: parts of the model switched off, and what it says then beside what it said before.
 import { cssColour, legend, rampOf } from "../canvas.js";
-import { build, button, choice, field, make, number, select, visible } from "../dom.js";
+import { build, button, choice, exact, field, make, number, select, visible } from "../dom.js";
 import { grid } from "../grid.js";
 import { said } from "../said.js";
 import { step } from "../values.js";
 
 const tried = new Map(); // trace and way out -> {head: {kl, delta}}
 const past = []; // what was off before, for undo
-const exact = (value) => String(Number(value.toPrecision(9))); // nine digits name one float32
 
 export const screen = {
   id: "edit",

@@ -1,12 +1,11 @@
 // Lens: what the model would say if it stopped after each layer, or after each token.
 import { cssColour, kindOf, legend, rampOf } from "../canvas.js";
-import { build, choice, make, number, visible } from "../dom.js";
+import { build, choice, exact, make, number, visible } from "../dom.js";
 import { grid } from "../grid.js";
 import { matrixSvg } from "../share.js";
 import { step } from "../values.js";
 
 const TOP = 5;
-const exact = (value) => String(Number(value.toPrecision(9))); // nine digits name one float32
 const layered = (lens) => lens.kind !== "time" && lens.kind !== "prefix";
 
 export const screen = {
@@ -24,7 +23,7 @@ export const screen = {
     const bar = build("div", "bar", [
       lenses.length > 1 ? choice(t("lensOf"), lenses.map((one) => [one.kind, t(`lens_${one.kind}`)]), lens.kind, (kind) => view.set({ lens: kind, cell: null })) : null,
       choice(t("lensColour"), meanings(lens).map((one) => [one, t(`lensBy_${one}`)]), colour, (one) => view.set({ colour: one })),
-      legend(cells.scale, number),
+      legend(cells.scale, cells.ranked ? (end) => t(end ? "lensFirst" : "lensLast") : number),
     ]);
     const columns = layered(lens) ? lens.rows.map((name) => plain(name, t)) : lens.cells[0].ids[0].map((_, place) => t("lensPlace", place + 1));
     const table = grid({
@@ -87,9 +86,10 @@ function cellsOf(lens, colour) {
     final: (row) => lens.cells[0].share[row],
     entropy: (row, column) => source(column).entropy[row],
   };
-  const scale = colour === "entropy" ? [0, most || 1, false] : [0, 1, false];
+  const ranked = colour === "rank" || colour === "next";
+  const scale = colour === "entropy" ? [0, most || 1, false] : [0, 1, !ranked];
   const value = values[colour];
-  return { scale, choice: choiceAt, step: (row, column) => {
+  return { scale, ranked, choice: choiceAt, step: (row, column) => {
     const found = value(row, column);
     return found === null ? null : step(found, scale);
   } };

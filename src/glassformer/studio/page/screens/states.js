@@ -1,6 +1,6 @@
 // States: what a recurrent network holds at every token, and how long a Transformer's vectors are after every layer.
 import { cssColour, heatmap, kindOf, legend, paintSteps, rampOf, stepsOf } from "../canvas.js";
-import { build, choice, make, number, select, visible } from "../dom.js";
+import { build, choice, exact, make, number, select, visible } from "../dom.js";
 import { lines } from "../plot.js";
 import { matrixSvg } from "../share.js";
 
@@ -69,8 +69,8 @@ function overview(view, board, tiles, row, column, found) {
       }));
     }),
   ]));
-  const table = build("table", "tiles", [make("caption", "", t("stTiles")), build("thead", "", heads), build("tbody", "", rows)]);
-  return build("section", "card", build("div", "scroll", table, { tabindex: "0", role: "region", "aria-label": t("stTiles") }));
+  const table = build("table", "tiles", [build("thead", "", heads), build("tbody", "", rows)]);
+  return build("section", "card", [make("p", "soft", t("stTiles")), build("div", "scroll", table, { tabindex: "0", role: "region", "aria-label": t("stTiles") })]);
 }
 
 const percent = (share) => `${(100 * share).toFixed(share && share < 0.1 ? 1 : 0)} %`;
@@ -111,16 +111,16 @@ function unitMap(view, { board, row, column, cell, gate, values, main, shown, ed
     });
   }
   const scale = ends ? [-1, 1, false] : board.scales[column], steps = stepsOf(drawn, scale), name = `${t("layer")} ${board.rows[row]} · ${t(`st_${board.columns[column]}`)}`;
-  const exact = make("p", "mono value"), facts = build("dl", "facts"), line = build("div", "line");
+  const told = make("p", "mono value"), facts = build("dl", "facts"), line = build("div", "line");
   let last = null;
   function tell(time, place) {
     const unit = order[place], value = values.values[time * wide + unit], end = endOf(value, gate.rule, edge);
-    exact.textContent = `${visible(tokens[time])} · ${t("stUnit", unit)} = ${value}${end ? ` · ${t(end < 0 ? "stAtLow" : "stAtHigh")}` : ""}`;
+    told.textContent = `${visible(tokens[time])} · ${t("stUnit", unit)} = ${exact(value)}${end ? ` · ${t(end < 0 ? "stAtLow" : "stAtHigh")}` : ""}`;
     view.set({ cell: `${time},${unit}` }, { push: false, show: false });
     if (last === unit) return;
     last = unit;
     const rows = [[t("stLowShare"), gate.low[unit]], [t("stHighShare"), gate.high[unit]], [t("stMeanSize"), sum(high, (n) => Math.abs(values.values[n * wide + unit])) / high]];
-    facts.replaceChildren(...rows.flatMap(([term, text]) => [make("dt", "", term), make("dd", "mono", number(text))]));
+    facts.replaceChildren(...rows.flatMap(([term, text]) => [make("dt", "", term), make("dd", "mono", exact(text))]));
     const series = Array.from({ length: high }, (_, n) => values.values[n * wide + unit]);
     const off = `${cell.tensor}:${unit}`;
     line.replaceChildren(make("h3", "", t("stOverTime", unit)), lines([{ name: "", values: series }], { label: t("stOverTime", unit), low: Math.min(scale[0], ...series), high: Math.max(scale[1], ...series), names: tokens }),
@@ -129,10 +129,10 @@ function unitMap(view, { board, row, column, cell, gate, values, main, shown, ed
   main.append(make("h2", "", name), build("div", "bar", [legend(scale, number), make("span", "soft", t(`stRule_${gate.rule}`)), make("strong", "share", t("stSaturated", percent(gate.share)))]));
   const start = asked(state), from = start ? [start[0], Math.max(0, order.indexOf(start[1]))] : [0, 0];
   const matrix = heatmap({
-    steps, high, wide, kind: kindOf(scale), down: tokens, across: wide <= 40 ? order.map(String) : [], label: t("stMatrix", name, high, wide), at: from, signal,
+    steps, high, wide, kind: kindOf(scale), down: tokens, label: t("stMatrix", name, high, wide), at: from, signal,
     width: main.clientWidth - 40, most: 1000, move: tell, open: (time, place) => view.set({ screen: "edit", off: `${cell.tensor}:${order[place]}`, cell: null }),
   });
-  main.append(matrix.element, exact);
+  main.append(matrix.element, told);
   if (!ends && matrix.cell >= DOT) main.querySelector(".cells").append(dots(drawn, high, wide, matrix.cell, (value) => endOf(value, gate.rule, edge)));
   matrix.select(...from, { quiet: true });
   shown.append(make("h2", "", t("stOneUnit")), facts, line);
@@ -177,12 +177,12 @@ function showNorms(view, found) {
     found.stacks.length > 1 ? choice(t("stStack"), found.stacks.map((one) => [one.name, t(`st_${one.name}`)]), stack.name, (name) => view.set({ stack: name, part: null, cell: null })) : null,
     choice(t("stLength"), parts.map((one) => [one, t(`st_${one}`)]), part, (one) => view.set({ part: one === "stream" ? null : one, cell: null })),
   ]);
-  const main = build("section", "card"), shown = build("section", "card shown"), exact = make("p", "mono value"), plot = build("div", "line");
+  const main = build("section", "card"), shown = build("section", "card shown"), told = make("p", "mono value"), plot = build("div", "line");
   root.append(make("p", "note", t("stNormsSay")), bar, build("div", "split", [main, shown]), ends(stack, t));
   main.append(make("h2", "", t(`stNorm_${part}`)), build("div", "bar", legend(scale, number)));
   let last = null;
   function tell(row, token) {
-    exact.textContent = `${names[row]} · ${visible(tokens[token])} = ${values[row * wide + token]}`;
+    told.textContent = `${names[row]} · ${visible(tokens[token])} = ${exact(values[row * wide + token])}`;
     view.set({ cell: `${row},${token}` }, { push: false, show: false });
     if (last === token) return;
     last = token;
@@ -193,9 +193,9 @@ function showNorms(view, found) {
   const start = asked(state) ?? [high - 1, 0];
   const map = heatmap({
     steps, high, wide, kind: "plain", down: names, across: tokens, label: t("stNormMatrix", t(`stNorm_${part}`), high, wide), at: start, signal,
-    width: main.clientWidth - 40, most: 1000, move: tell,
+    width: main.clientWidth - 40, most: 1000, least: 20, move: tell,
   });
-  main.append(map.element, exact);
+  main.append(map.element, told);
   map.select(...start, { quiet: true });
   shown.append(make("h2", "", t("stOneToken")), plot);
   tell(...map.at());
@@ -217,6 +217,6 @@ function ends(stack, t) {
     build("th", "", String(layer), { scope: "row" }),
     ...[dead, stack.focused[layer], stack.even[layer]].map((share) => make("td", "figure", percent(share))),
   ]));
-  const table = build("table", "", [make("caption", "", t("stEndsSay")), build("thead", "", build("tr", "", heads)), build("tbody", "", rows)]);
-  return build("section", "card ends", [make("h2", "", t("stEnds")), build("div", "scroll", table, { tabindex: "0", role: "region", "aria-label": t("stEnds") })]);
+  const table = build("table", "", [build("thead", "", build("tr", "", heads)), build("tbody", "", rows)]);
+  return build("section", "card ends", [make("h2", "", t("stEnds")), make("p", "soft", t("stEndsSay")), build("div", "scroll", table, { tabindex: "0", role: "region", "aria-label": t("stEnds") })]);
 }

@@ -13,7 +13,7 @@ export const en = {
   lensSays_prefix: "Each row: what the model says of the text up to this token.",
   lensFinal: "final answer", lensFinalRank: "its rank here", lensFinalShare: "its probability here",
   lensNext: "true next token", lensNextRank: "its rank here", lensNextShare: "its probability here",
-  lensRank: "{0} of {1}", lensEntropy: "entropy", lensKl: "KL from the final answer",
+  lensFirst: "first", lensLast: "last", lensRank: "{0} of {1}", lensEntropy: "entropy", lensKl: "KL from the final answer",
 };
 export const zh = {
   lensNoHead: "这个模型没有输出头，因此不作预测。请加载为某个任务训练过的模型。",
@@ -30,5 +30,5 @@ export const zh = {
   lensSays_prefix: "每行：模型对到这个词元为止的文本的判断。",
   lensFinal: "最终答案", lensFinalRank: "它在此处的名次", lensFinalShare: "它在此处的概率",
   lensNext: "真实的下一词元", lensNextRank: "它在此处的名次", lensNextShare: "它在此处的概率",
-  lensRank: "{1} 个中第 {0}", lensEntropy: "熵", lensKl: "与最终答案的 KL",
+  lensFirst: "第一", lensLast: "最后", lensRank: "{1} 个中第 {0}", lensEntropy: "熵", lensKl: "与最终答案的 KL",
 };
