@@ -16,6 +16,7 @@ export function grid({ rows, columns, text, step, kind = "plain", strong = () =>
   const full = { wide: side + columns.length * wide, high: HEAD + rows.length * HIGH };
   space.style.width = `${full.wide}px`;
   space.style.height = `${full.high}px`;
+  Object.assign(canvas.dataset, { side, wide });
   let at = first ?? [0, 0], asked = 0;
 
   function draw() {
@@ -110,5 +111,5 @@ export function grid({ rows, columns, text, step, kind = "plain", strong = () =>
   const watcher = new ResizeObserver(soon);
   watcher.observe(element);
   signal.addEventListener("abort", () => watcher.disconnect());
-  return { element, canvas, select, draw, at: () => at, corner: (row, column) => [side + column * wide - element.scrollLeft, HEAD + row * HIGH - element.scrollTop] };
+  return { element, canvas, select, draw, at: () => at };
 }
