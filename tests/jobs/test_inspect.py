@@ -29,7 +29,7 @@ def test_boards_hold_what_their_python_gives(name):
         shown = board.values.reshape(-1, *board.values.shape[-2:])
         assert len(board.sources) == len(shown)
         for source, matrix in zip(board.sources, shown, strict=True):
-            np.testing.assert_allclose(matrix, eval(source, {"seen": seen}).numpy(), atol=1e-6)
+            np.testing.assert_allclose(matrix, eval(str(source), {"seen": seen}).numpy(), atol=1e-6)
 
 
 def test_statistics_of_attention_are_those_of_its_heads():

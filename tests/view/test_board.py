@@ -26,7 +26,7 @@ def test_layers_heads_and_gates_are_chosen_by_name():
     one = board.cut(0, "forget")
     assert one.columns == ["forget"]
     np.testing.assert_array_equal(one.values[:, 0], board.values[:2, board.columns.index("forget")])
-    assert all(source.endswith('.forget"][0]') for source in one.sources)
+    assert all(str(source).endswith('.forget"][0]') for source in one.sources)
     with pytest.raises(ValueError, match="no layer 7; it has 0, 1"):
         board.cut(7)
     with pytest.raises(ValueError, match="no state 'remember'; it has hidden, cell"):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .heads import attentions_of
@@ -69,32 +70,30 @@ def measured(pattern: Tensor, queries: Tensor, keys: Tensor, *, across: bool) ->
 
     A first token that can see only itself has no choice, and is left out.
     """
-    batch, heads, targets, sources = pattern.shape
+    batch, heads, targets, _ = pattern.shape
     queries, keys = queries.to(pattern.device), keys.to(pattern.device)
     chosen = queries & ((pattern > 0).any(1).sum(-1) > 1)
-    weights = chosen[:, None].double().expand(batch, heads, targets)
-    places, others = torch.arange(targets, device=pattern.device)[:, None], torch.arange(sources, device=pattern.device)
+    weights = chosen[:, None].to(pattern).expand(batch, heads, targets)
 
     def mean(values: Tensor) -> Tensor:  # (B, H, T) -> (H,)
         return (values * weights).sum((0, 2)) / weights.sum((0, 2)).clamp(min=1)
 
-    def mass(where: Tensor) -> Tensor:  # (…, T, S) booleans
-        return mean((pattern * where).sum(-1))
+    def on(key: Tensor) -> Tensor:  # (B, H): the weight that every query puts on one key of its text
+        return mean(pattern.gather(3, key[:, :, None, None].expand(batch, heads, targets, 1))[..., 0])
 
-    first = torch.zeros_like(keys).scatter(1, keys.int().argmax(1, keepdim=True), value=True)
-    received = (pattern * weights[..., None]).sum(2)  # (B, H, S)
-    busiest = torch.zeros_like(received, dtype=torch.bool).scatter(2, received.argmax(2, keepdim=True), value=True)
-    near = {
-        "distance": mean((pattern * (places - others).abs()).sum(-1)),
-        "previous": mass(others == places - 1),
-        "next": mass(others == places + 1),
-    }
-    return {
-        "entropy": mean(torch.special.entr(pattern).sum(-1)),
-        **({} if across else near),
-        "first": mass(first[:, None, None]),
-        "sink": mass(busiest[:, :, None]),
-    }
+    def beside(step: int) -> Tensor:
+        along = pattern.diagonal(step, dim1=2, dim2=3)
+        return mean(F.pad(along, (max(-step, 0), max(step, 0))))
+
+    received = torch.einsum("bhts,bht->bhs", pattern, weights)
+    first = keys.int().argmax(1, keepdim=True).expand(batch, heads)
+    found = {"entropy": mean(torch.special.entr(pattern).sum(-1))}
+    if not across:
+        places = torch.arange(targets, device=pattern.device)
+        apart = (places[:, None] - places).abs().to(pattern)
+        found["distance"] = mean(torch.einsum("bhts,ts->bht", pattern, apart))
+        found |= {"previous": beside(-1), "next": beside(1)}
+    return found | {"first": on(first), "sink": on(received.argmax(2))}
 
 
 @torch.no_grad()

@@ -4,7 +4,7 @@ B = 1 text, H heads, T target length, S source length, W units.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from glassformer.blocks.point import Point
 from glassformer.inspect.record import Seen, modules_of, record
 from glassformer.inspect.statistics import measured
-from glassformer.view.board import Board, Tokens
+from glassformer.view.board import Board, Source, Tokens
 from glassformer.view.colours import GATE, SHARE, Scale, signed
 from glassformer.view.inspection import Inspection
 
@@ -52,9 +52,13 @@ def inspect(
     with _resting(model):
         asked = reading(model, tokenizer, text, pair, target=target)
         seen = _recorded(model, asked.inputs)
-    tokens = asked.tokens
-    boards = [*_attentions(seen, tokens), *_alignments(seen, tokens), *_states(seen, tokens)]
-    return Inspection(title=name or type(model).__name__, caption=_caption(model, tokens), boards=boards)
+    title = name or type(model).__name__
+    return Inspection(title=title, caption=_caption(model, asked.tokens), boards=boards(seen, asked.tokens))
+
+
+def boards(seen: Mapping[str, Tensor], tokens: dict[str, Tokens]) -> list[Board]:
+    """Every attention pattern and every state among recorded values, in the grids they are looked at in."""
+    return [*_attentions(seen, tokens), *_alignments(seen, tokens), *_states(seen, tokens)]
 
 
 @contextmanager
@@ -82,30 +86,30 @@ def _shown(name: str) -> bool:
     return name == ALIGNMENT or any(kind.fullmatch(name) for kind in (LAYER, STATE))
 
 
-def _attentions(seen: Seen, tokens: dict[str, Tokens]) -> list[Board]:
+def _attentions(seen: Mapping[str, Tensor], tokens: dict[str, Tokens]) -> list[Board]:
     found: dict[tuple[str, str], list[str]] = {}
     for name in seen:
         if match := LAYER.fullmatch(name):
             found.setdefault((match[1], match[2]), []).append(name)
-    boards = []
+    made = []
     for kind, (part, down, across) in PARTS.items():
         if kind in found:
             names = found[kind]
             patterns = torch.cat([seen[name] for name in names])  # (layers, H, T, S)
             heads = range(patterns.shape[1])
-            sources = [f'seen["{name}"][0, {head}]' for name in names for head in heads]
-            boards.append(_board(part, patterns, tokens[down], tokens[across], sources))
-    return boards
+            sources = [Source(name, (0, head)) for name in names for head in heads]
+            made.append(_board(part, patterns, tokens[down], tokens[across], sources))
+    return made
 
 
-def _alignments(seen: Seen, tokens: dict[str, Tokens]) -> list[Board]:
+def _alignments(seen: Mapping[str, Tensor], tokens: dict[str, Tokens]) -> list[Board]:
     if ALIGNMENT not in seen:
         return []
     pattern = seen[ALIGNMENT][None]  # (1, 1, T, S)
-    return [_board("alignment", pattern, tokens["written"], tokens["read"], [f'seen["{ALIGNMENT}"][0]'])]
+    return [_board("alignment", pattern, tokens["written"], tokens["read"], [Source(ALIGNMENT, (0,))])]
 
 
-def _board(part: str, patterns: Tensor, down: Tokens, across: Tokens, sources: list[str]) -> Board:
+def _board(part: str, patterns: Tensor, down: Tokens, across: Tokens, sources: list[Source]) -> Board:
     layers, heads = patterns.shape[:2]
     return Board(
         name=part,
@@ -129,19 +133,19 @@ def attention_statistics(patterns: Tensor, *, across: bool) -> dict[str, NDArray
     return {name: torch.stack([layer[name] for layer in found]).cpu().numpy() for name in found[0]}
 
 
-def _states(seen: Seen, tokens: dict[str, Tokens]) -> list[Board]:
+def _states(seen: Mapping[str, Tensor], tokens: dict[str, Tokens]) -> list[Board]:
     """One board for each recurrent network: layers and directions down, hidden state, cell and gates across."""
     found: dict[str, dict[str, dict[str, str]]] = {}
     for name in seen:
         if match := STATE.fullmatch(name):
             place = f"{match[2]} {WAYS[match[3]]}"
             found.setdefault(match[1], {}).setdefault(place, {})[match[4]] = name
-    boards = []
+    made = []
     for network, rows in found.items():
         gates = sorted(next(iter(rows.values())), key=lambda gate: (gate != "hidden", gate != "cell"))
         values = np.stack([np.stack([_array(seen[row[gate]][0]) for gate in gates]) for row in rows.values()])
         one_way = len({row.split()[1] for row in rows}) == 1
-        boards.append(
+        made.append(
             Board(
                 name=network.replace("recurrent", "states").replace(".", " "),
                 values=values,  # (layers · directions, gates, T, W)
@@ -152,11 +156,11 @@ def _states(seen: Seen, tokens: dict[str, Tokens]) -> list[Board]:
                 rows=[row.split()[0] if one_way else row for row in rows],
                 columns=gates,
                 grid=("layer", "state"),
-                sources=[f'seen["{row[gate]}"][0]' for row in rows.values() for gate in gates],
+                sources=[Source(row[gate], (0,)) for row in rows.values() for gate in gates],
                 statistics=_state_statistics(values.astype(np.float64)),
             )
         )
-    return boards
+    return made
 
 
 def _state_statistics(values: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:

@@ -30,6 +30,17 @@ class Tokens:
             raise ValueError(f"{len(self.texts)} tokens, {len(self.ids)} ids and {len(self.sides)} sides do not agree")
 
 
+@dataclass(frozen=True)
+class Source:
+    """Where a matrix was taken from: a recorded value, and the place in it."""
+
+    name: str
+    index: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f'seen["{self.name}"][{", ".join(map(str, self.index))}]'
+
+
 @dataclass(frozen=True, kw_only=True)
 class Board:
     """Matrices in a grid. `across` is None where the columns are units, which have numbers and no names."""
@@ -43,7 +54,7 @@ class Board:
     rows: Sequence[str]  # R names
     columns: Sequence[str]  # C names
     grid: tuple[str, str] = ("layer", "head")  # what R and C are
-    sources: Sequence[str] = ()  # R·C: the Python that gives each matrix
+    sources: Sequence[Source] = ()  # R·C
     statistics: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)  # (R, C) numbers by name
 
     def __post_init__(self) -> None:

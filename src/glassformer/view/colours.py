@@ -64,11 +64,13 @@ def ramp(kind: str, paper: str) -> Ramp:
 
 
 def variables() -> str:
-    """The colours and fonts as a page's CSS knows them, light or dark as the reader's screen is."""
+    """The colours and fonts as a page's CSS knows them: as the reader's screen is, or as `data-theme` says."""
     light, dark = ("; ".join(f"--{name}: {colour}" for name, colour in PAPER[paper].items()) for paper in PAPER)
     return (
         f":root {{ color-scheme: light dark; --sans: {SANS}; --mono: {MONO}; {light}; }}\n"
-        f"@media (prefers-color-scheme: dark) {{ :root {{ {dark}; }} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ :root:not([data-theme=light]) {{ {dark}; }} }}\n"
+        f":root[data-theme=light] {{ color-scheme: light; }}\n"
+        f":root[data-theme=dark] {{ color-scheme: dark; {dark}; }}\n"
     )
 
 

@@ -82,7 +82,7 @@ def _board(board: Board, blocks: Sequence[Block]) -> dict[str, Any]:
         "same": board.across is board.down,
         "scales": [[scale.low, scale.high, scale.root] for scale in board.scales],
         "statistics": {name: values.ravel().tolist() for name, values in board.statistics.items()},
-        "sources": list(board.sources),
+        "sources": [str(source) for source in board.sources],
         "leftOut": left_out(board, blocks),
         "blocks": [
             {"heads": block.heads, "down": block.down, "across": block.across, "shape": block.shape} for block in blocks

@@ -1,0 +1,149 @@
+"""The studio's web application: its routes, its page, and who may ask."""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from hmac import compare_digest
+from http.cookies import SimpleCookie
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.staticfiles import StaticFiles
+
+from glassformer.view.colours import ramp, variables
+
+from . import tensors, traces
+from .desk import Busy, Gone, Missing, Studio
+
+PARTS = (traces, tensors)
+API = "/api/v1"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LARGEST = 4 << 20  # bytes of a request
+COOKIE = "studio_key"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+def create_app(studio: Studio, *, key: str | None = None) -> FastAPI:
+    """With a key, every request must carry it; without one, only this machine is answered."""
+    app = FastAPI(title="Glassformer studio", docs_url=None, redoc_url=None, openapi_url=f"{API}/openapi.json")
+    for part in PARTS:
+        app.include_router(part.router(studio), prefix=API)
+    for kind, status in ((ValueError, 422), (Missing, 404), (Gone, 410), (Busy, 429)):
+        app.add_exception_handler(kind, _answer(status))
+    app.add_exception_handler(RequestValidationError, _misread)
+    _add_page(app)
+    app.add_middleware(Door, key=key)
+    return app
+
+
+def _answer(status: int) -> Any:
+    def handler(_: Request, error: Exception) -> Response:
+        headers = {"Retry-After": "1"} if status == 429 else None
+        return JSONResponse({"detail": str(error)}, status_code=status, headers=headers)
+
+    return handler
+
+
+def _misread(_: Request, error: Any) -> Response:
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"] if part != "body")
+    return JSONResponse({"detail": f"{where}: {first['msg']}"}, status_code=422)
+
+
+def _add_page(app: FastAPI) -> None:
+    page = files(__package__) / "page"
+
+    @app.get("/", include_in_schema=False)
+    def index() -> Response:
+        return Response((page / "index.html").read_bytes(), media_type="text/html; charset=utf-8")
+
+    @app.get("/static/colours.css", include_in_schema=False)
+    def colours() -> Response:
+        return Response(variables(), media_type="text/css")
+
+    @app.get("/static/ramps.js", include_in_schema=False)
+    def ramps() -> Response:
+        made = {paper: {kind: ramp(kind, paper).tobytes().hex() for kind in ("plain", "signed")} for paper in PAPERS}
+        return Response(f"export const ramps = {made};\n", media_type="text/javascript")
+
+    @app.get("/static/values.js", include_in_schema=False)
+    def values() -> Response:
+        text = (files("glassformer.view") / "values.js").read_text(encoding="utf-8")
+        return Response(f"{text}\nexport {{ {', '.join(SHARED)} }};\n", media_type="text/javascript")
+
+    app.mount("/static", StaticFiles(packages=[(__package__, "page")]), name="static")
+
+
+PAPERS = ("light", "dark")
+SHARED = ("make", "number", "paint", "pool", "step", "visible")  # of view/values.js, which pages carry inside
+
+
+class Door:
+    """Who may come in: this machine's own pages, or whoever has the key. Every answer gets the protecting headers."""
+
+    def __init__(self, app: Any, *, key: str | None) -> None:
+        self.app, self.key = app, key
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def guarded(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                known = {name.lower() for name, _ in message["headers"]}
+                extra = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+                message["headers"] = [*message["headers"], *(one for one in extra if one[0] not in known)]
+            await send(message)
+
+        request = Request(scope)
+        refusal = self._refusal(request)
+        await (refusal or self.app)(scope, receive, guarded)
+
+    def _refusal(self, request: Request) -> Response | None:
+        host, origin = request.headers.get("host", ""), request.headers.get("origin")
+        if self.key is None and urlsplit(f"//{host}").hostname not in LOOPBACK:
+            return _refused(403, f"this studio answers on this machine only, not as {host!r}")
+        if origin is not None and urlsplit(origin).netloc != host:
+            return _refused(403, f"a page of {origin!r} may not use this studio")
+        if request.headers.get("sec-fetch-site") == "cross-site" and request.url.path != "/":
+            return _refused(403, "another site's page may not use this studio")
+        if int(request.headers.get("content-length", 0)) > LARGEST:
+            return _refused(413, f"a request may hold {LARGEST >> 20} MB")
+        return None if self.key is None else self._keyless(request)
+
+    def _keyless(self, request: Request) -> Response | None:
+        """The key comes once in the address, and from then on in a cookie; programs send it as a bearer token."""
+        assert self.key is not None
+        cookies = SimpleCookie(request.headers.get("cookie", ""))
+        cookie = cookies[COOKIE].value if COOKIE in cookies else ""
+        bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+        asked = request.query_params.get("key", "")
+        if any(compare_digest(one.encode(), self.key.encode()) for one in (cookie, bearer)):
+            return None
+        if request.url.path == "/" and compare_digest(asked.encode(), self.key.encode()):
+            rest = {name: values for name, values in parse_qs(request.url.query).items() if name != "key"}
+            answer = Response(status_code=303, headers={"Location": f"/?{urlencode(rest, doseq=True)}"})
+            answer.set_cookie(COOKIE, self.key, httponly=True, samesite="strict")
+            return answer
+        return _refused(401, "this studio needs its key: open /?key=…, or send it as a bearer token")
+
+
+def _refused(status: int, detail: str) -> Response:
+    return JSONResponse({"detail": detail}, status_code=status)

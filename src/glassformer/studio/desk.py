@@ -1,0 +1,158 @@
+"""What every route of the studio is given: the models, the traces that are kept, and a turn to work."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from threading import BoundedSemaphore, Lock, RLock
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from glassformer.blocks.attention import MultiHeadAttention
+from glassformer.blocks.recurrent import Recurrent
+from glassformer.hub.describe import describe, totals
+from glassformer.hub.fetch import TOKENIZER_FILES, config_folder, tokenizer_folder
+from glassformer.hub.load import load, load_tokenizer
+from glassformer.inspect.laws import is_encoder_decoder
+from glassformer.jobs.predict import Pipeline, pipeline, task_of
+from glassformer.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from .traces import Traces
+
+WAITING = 8  # requests that may wait for their turn; more are sent away
+
+
+class Missing(LookupError):
+    """There is no such thing: 404."""
+
+
+class Gone(LookupError):
+    """There was such a thing: 410."""
+
+
+class Busy(RuntimeError):
+    """Too many wait already: 429."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model that is open. Hold `lock` while it runs: hooks of two readers must not meet in it."""
+
+    name: str
+    source: str
+    model: nn.Module
+    tokenizer: Tokenizer | None
+    task: str | None
+    pipe: Pipeline | None
+    lock: Any = field(default_factory=RLock, repr=False)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The model at its task, with the settings of its run folder."""
+        if self.pipe is None:
+            raise ValueError(f"{self.name} is for no task that can be run here; its head is {self.model.head_name!r}")
+        return self.pipe
+
+
+class Shelf:
+    """Models by their folder's name; one is opened when it is first asked for."""
+
+    def __init__(self, sources: Iterable[str], *, device: str | None = None) -> None:
+        self._sources: dict[str, str] = {}
+        self._device = device
+        self._open: dict[str, Loaded] = {}
+        self._lock = Lock()
+        for source in sources:
+            name = Path(source).absolute().name
+            if name in self._sources:
+                raise ValueError(f"{source} and {self._sources[name]} are both called {name!r}; rename one of them")
+            config_folder(source)  # an error now rather than at the first look
+            self._sources[name] = source
+
+    def __getitem__(self, name: str) -> Loaded:
+        with self._lock:
+            if name not in self._open:
+                self._open[name] = opened(name, self._source(name), self._device)
+            return self._open[name]
+
+    def _source(self, name: str) -> str:
+        if name not in self._sources:
+            raise Missing(f"there is no model {name!r}; there are: {', '.join(self._sources) or 'none'}")
+        return self._sources[name]
+
+    @cached_property
+    def entries(self) -> list[dict[str, Any]]:
+        """What is said of every model before it is opened, from its config alone."""
+        return [entry(name, source) for name, source in self._sources.items()]
+
+
+def opened(name: str, source: str, device: str | None) -> Loaded:
+    """A model, its tokenizer where it has one, and its task where its head is for one."""
+    if not has_tokenizer(source):
+        return Loaded(name, source, load(source, device=device), None, None, None)
+    with suppress(ValueError):  # a model without a task can be looked into all the same
+        task = task_of(source)
+        pipe = pipeline(task, source, device=device)
+        return Loaded(name, source, pipe.model, pipe.task.tokenizer, task, pipe)
+    return Loaded(name, source, load(source, device=device), load_tokenizer(source), None, None)
+
+
+def entry(name: str, source: str) -> dict[str, Any]:
+    """One model of the list, without its weights."""
+    model: Any = describe(source)
+    attentions = [part for part in model.modules() if isinstance(part, MultiHeadAttention)]
+    return {
+        "name": name,
+        "model_type": model.config.model_type,
+        "head": model.head_name,
+        "task": _task(source),
+        "parameters": totals(model)["parameters"],
+        "layers": len(attentions),
+        "heads": attentions[0].heads if attentions else 0,
+        "vocab_size": model.config.vocab_size,
+        "recurrent": any(isinstance(part, Recurrent) for part in model.modules()),
+        "writes": is_encoder_decoder(model),
+        "pairs": not hasattr(model, "step") and not is_encoder_decoder(model),
+        "tokenizer": has_tokenizer(source),
+        "examples": [],
+    }
+
+
+def has_tokenizer(source: str) -> bool:
+    return any((tokenizer_folder(source) / file).is_file() for file in TOKENIZER_FILES)
+
+
+def _task(source: str) -> str | None:
+    with suppress(ValueError):
+        return task_of(source)
+    return None
+
+
+class Turns:
+    """One works at a time, for torch takes every core by itself; a few may wait."""
+
+    def __init__(self, waiting: int = WAITING) -> None:
+        self._room, self._turn = BoundedSemaphore(waiting + 1), Lock()
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        if not self._room.acquire(blocking=False):
+            raise Busy("too many requests are waiting; try again in a moment")
+        try:
+            with self._turn:
+                yield
+        finally:
+            self._room.release()
+
+
+@dataclass(frozen=True)
+class Studio:
+    """All that routes share. Anything heavy is done within `with studio.work():`."""
+
+    shelf: Shelf
+    traces: "Traces"
+    runs: Path = Path("runs")
+    work: Callable[[], Any] = field(default_factory=Turns)

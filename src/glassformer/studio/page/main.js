@@ -1,0 +1,193 @@
+// The shell: what is asked at the top, the screens at the side, and the one that is shown.
+import * as api from "./api.js";
+import { build, button, field, make, select } from "./dom.js";
+import { toolbar } from "./share.js";
+import { href, listen, read, write } from "./state.js";
+import { languages, learn, nameOf, speak, t } from "./words.js";
+
+const SCREENS = ["run", "atlas", "head", "recompute", "states", "lens", "tensors", "edit", "compare", "train"];
+const find = (id) => document.getElementById(id);
+const screens = new Map(); // id -> a promise of its module, with its words and rules loaded
+let showing = new AbortController();
+
+function load(id) {
+  if (!screens.has(id)) {
+    document.head.append(build("link", "", [], { rel: "stylesheet", href: `/static/styles/${id}.css` }));
+    const parts = Promise.all([import(`./screens/${id}.js`), import(`./words/${id}.js`)]);
+    screens.set(id, parts.then(([{ screen }, words]) => {
+      learn(words);
+      return screen;
+    }));
+  }
+  return screens.get(id);
+}
+
+export function tell(text) {
+  find("told").textContent = text;
+}
+
+// --- the top --------------------------------------------------------------------------------------------------
+
+// Ids where the model has no tokenizer, else the text as it is.
+function typed(model, words) {
+  if (!words || model.tokenizer) return words || undefined;
+  return words.replaceAll(",", " ").split(/\s+/).filter(Boolean).map(Number);
+}
+
+function asked(model, state) {
+  const inputs = typed(model, state.text);
+  if (inputs === undefined) return null;
+  const pair = model.pairs && state.pair ? state.pair : undefined;
+  return { model: model.name, inputs, pair, target: model.writes ? typed(model, state.target) : undefined };
+}
+
+function showTop(models, model, state) {
+  find("brand").querySelector("span").textContent = t("studio");
+  document.querySelector(".skip").textContent = t("skip");
+  const form = find("ask");
+  const language = select(t("language"), languages.map((one) => [one, nameOf(one)]), document.documentElement.lang === "en" ? "en" : "zh", (lang) => write({ lang }));
+  const theme = select(t("theme"), ["auto", "light", "dark"].map((one) => [one, t(one)]), state.theme ?? "auto", (one) => write({ theme: one === "auto" ? null : one }));
+  find("manners").replaceChildren(language, theme);
+  if (!model) {
+    form.replaceChildren();
+    return;
+  }
+  const input = (name, hint, value) => build(name === "text" ? "textarea" : "input", "", name === "text" ? value : [], {
+    name, id: `ask-${name}`, placeholder: hint, autocomplete: "off", spellcheck: "false",
+    ...(name === "text" ? { rows: "1" } : { value }),
+  });
+  const words = input("text", t(model.tokenizer ? "textHint" : "idsHint"), state.text ?? "");
+  words.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      form.requestSubmit();
+    }
+  });
+  words.addEventListener("input", () => grow(words));
+  const chosen = select(t("model"), models.map((one) => [one.name, one.name]), model.name, (name) => {
+    const next = models.find((one) => one.name === name), first = next.examples[0];
+    write({ screen: state.screen, lang: state.lang, theme: state.theme, ...cleared(state), model: name, text: first?.inputs ?? state.text, pair: first?.pair, target: null });
+  });
+  const parts = [chosen, field(t(model.tokenizer ? "text" : "ids"), words)];
+  parts[1].classList.add("wide");
+  if (model.pairs) parts.push(field(t("pair"), input("pair", t("pairHint"), state.pair ?? "")));
+  if (model.writes) parts.push(field(t("target"), input("target", t("targetHint"), state.target ?? "")));
+  if (model.examples.length) {
+    const names = model.examples.map((one, place) => [place, one.inputs]);
+    parts.push(select(t("examples"), [["", t("choose")], ...names], "", (place) => {
+      const one = model.examples[place];
+      if (one) write({ text: one.inputs, pair: one.pair, target: null });
+    }));
+    parts.at(-1).classList.add("examples");
+  }
+  parts.push(build("button", "main", t("go"), { type: "submit", id: "go" }));
+  form.replaceChildren(...parts);
+  grow(words);
+}
+
+function grow(area) {
+  area.rows = Math.min(6, Math.max(1, area.value.split("\n").length, Math.ceil(area.value.length / 70)));
+}
+
+// A screen's own choices mean nothing to another model.
+function cleared(state) {
+  const kept = ["screen", "lang", "theme"];
+  return Object.fromEntries(Object.keys(state).filter((name) => !kept.includes(name)).map((name) => [name, null]));
+}
+
+find("ask").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const values = Object.fromEntries(new FormData(event.target));
+  write({ cell: null, ...values });
+});
+
+function showNav(current) {
+  const nav = find("screens");
+  nav.setAttribute("aria-label", t("screens"));
+  nav.replaceChildren(...SCREENS.map((id) => {
+    const link = build("a", "", t(id), { href: href({ screen: id }), "data-screen": id, "aria-current": id === current ? "page" : null });
+    link.addEventListener("click", (event) => {
+      if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+      event.preventDefault();
+      write({ screen: id });
+    });
+    return link;
+  }));
+  const here = nav.querySelector("[aria-current]");
+  if (here && nav.scrollWidth > nav.clientWidth) nav.scrollLeft = here.offsetLeft - nav.clientWidth / 2;
+}
+
+// --- the screen -----------------------------------------------------------------------------------------------
+
+function card(title, text, more = []) {
+  return build("section", "card notice", [make("h2", "", title), make("p", "", text), ...more]);
+}
+
+const REASONS = { 0: (error) => t(error.message), 410: () => t("gone"), 429: () => t("busy") };
+
+// What went wrong in words, and a button that tries again.
+export function trouble(error, again) {
+  const words = REASONS[error.status]?.(error) ?? error.message;
+  return build("section", "card problem", [
+    make("h2", "", t("problem")), make("p", "", words), button(t("retry"), () => { api.forget(); again(); }, { id: "retry", class: "main" }),
+  ], { role: "alert" });
+}
+
+async function show() {
+  showing.abort();
+  const mine = showing = new AbortController(), { signal } = mine, focused = document.activeElement?.id;
+  const state = read(), id = SCREENS.includes(state.screen ?? "run") ? state.screen ?? "run" : null;
+  speak(state.lang);
+  if (["light", "dark"].includes(state.theme)) document.documentElement.dataset.theme = state.theme;
+  else delete document.documentElement.dataset.theme;
+  tell("");
+  showNav(id);
+  document.title = `${id ? t(id) : "?"} · Glassformer`;
+  const root = build("div", `screen screen-${id}`), main = find("screen");
+  const heading = build("div", "heading", [make("h1", "", id ? t(id) : "")]);
+  try {
+    if (!id) throw new api.Problem(404, t("notHere", state.screen));
+    const [models, screen] = await Promise.all([api.models(), load(id)]);
+    if (signal.aborted) return;
+    heading.querySelector("h1").textContent = t(id);
+    const model = models.find((one) => one.name === state.model) ?? (state.model ? null : models[0]);
+    showTop(models, model, state);
+    main.replaceChildren(heading, root);
+    await fill({ screen, models, model, state, root, heading, signal });
+  } catch (error) {
+    if (signal.aborted || error.name === "AbortError") return;
+    if (!(error instanceof api.Problem)) console.error(error);
+    root.replaceChildren(trouble(error, show));
+    main.replaceChildren(heading, root);
+  }
+  if (signal.aborted) return;
+  if (focused && document.activeElement === document.body) find(focused)?.focus({ preventScroll: true });
+}
+
+async function fill({ screen, models, model, state, root, heading, signal }) {
+  if (screen.needs !== "nothing") {
+    if (!models.length) return root.replaceChildren(card(t("noModels"), t("noModelsFix")));
+    if (!model) throw new api.Problem(404, t("noModelNamed", state.model));
+  }
+  let trace = null;
+  if (screen.needs === "trace") {
+    const wanted = asked(model, state);
+    if (!wanted) return root.replaceChildren(card(t("noText"), t("noTextFix")));
+    root.replaceChildren(make("p", "busy", t("working")));
+    trace = await api.trace(wanted);
+    if (signal.aborted) return null;
+    root.replaceChildren();
+  }
+  const refused = screen.refuses?.(model, trace);
+  if (refused) return root.replaceChildren(card(t("nothingHere"), t(refused)));
+  const view = { root, state, set: write, href, models, model, trace, asked: () => asked(model, state), api, t, tell, signal, trouble, again: show };
+  view.share = (what) => {
+    heading.querySelector(".tools")?.remove();
+    heading.append(toolbar(view, what));
+  };
+  return screen.show(view);
+}
+
+listen(show);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
+show();

@@ -1,0 +1,202 @@
+"""The tensors of a trace: a list of them all, slices of one, and a whole board pooled into one picture."""
+
+import io
+import math
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from fastapi import APIRouter, Query, Response
+from numpy.typing import NDArray
+from torch import Tensor
+
+from glassformer.view.colours import SHARE, Scale
+
+from .desk import Missing, Studio
+from .traces import Trace
+
+DTYPES = {"f32": "<f4", "f16": "<f2"}
+BINARY = "application/octet-stream"
+Name = Annotated[str, Query()]
+
+
+def router(studio: Studio) -> APIRouter:
+    routes = APIRouter()
+
+    @routes.get("/traces/{trace_id}/tensors")
+    def listed(trace_id: str) -> list[dict[str, Any]]:
+        trace = studio.traces[trace_id]
+        with studio.work():
+            return trace.once("tensors", lambda: entries(trace))
+
+    @routes.get("/traces/{trace_id}/tensors/{name:path}")
+    def sliced(
+        trace_id: str,
+        name: str,
+        asked: Annotated[str, Query(alias="slice")] = "",
+        dtype: Literal["f32", "f16", "u8"] = "f32",
+        form: Annotated[Literal["raw", "npy"], Query(alias="format")] = "raw",
+        scale: str | None = None,
+        minus: str | None = None,
+    ) -> Response:
+        values = piece(studio.traces[trace_id], name, asked)
+        if minus is not None:
+            values = less(values, piece(studio.traces[minus], name, asked), name)
+        if form == "npy":
+            file = io.BytesIO()
+            np.save(file, values)
+            return Response(file.getvalue(), media_type=BINARY, headers=named(f"{name}.npy"))
+        shape = {"X-Shape": ",".join(map(str, values.shape))}
+        if dtype == "u8":
+            found = scale_of(scale, values)
+            limits = {"X-Low": repr(found.low), "X-High": repr(found.high), "X-Root": str(int(found.root))}
+            return Response(found.steps(values).tobytes(), media_type=BINARY, headers=shape | limits)
+        return Response(values.astype(DTYPES[dtype]).tobytes(), media_type=BINARY, headers=shape)
+
+    @routes.get("/traces/{trace_id}/mosaic")
+    def mosaic(
+        trace_id: str, board: str, side: Annotated[int, Query(ge=1, le=512)] = 64, minus: str | None = None
+    ) -> Response:
+        with studio.work():
+            tiles = pooled(studio.traces[trace_id], board, side, None if minus is None else studio.traces[minus])
+        shape = {"X-Shape": ",".join(map(str, tiles.shape))}
+        return Response(tiles.tobytes(), media_type=BINARY, headers=shape)
+
+    @routes.get("/traces/{trace_id}/npz")
+    def archive(trace_id: str, names: Annotated[list[str], Query()]) -> Response:
+        trace = studio.traces[trace_id]
+        file = io.BytesIO()
+        with studio.work():
+            np.savez_compressed(file, **{name: array(found(trace, name)) for name in names})  # type: ignore[arg-type]
+        return Response(file.getvalue(), media_type=BINARY, headers=named(f"{trace.loaded.name}.npz"))
+
+    return routes
+
+
+def entries(trace: Trace) -> list[dict[str, Any]]:
+    """Everything that can be looked at, in the order of computation: what modules gave, outputs, weights."""
+    rows = [(name, value, f'seen["{name}"]', "activation") for name, value in trace.seen.items()]
+    rows += [(f"outputs.{name}", value, f"outputs.{name}", "output") for name, value in trace.outputs.items()]
+    weights = trace.loaded.model.named_parameters()
+    rows += [(name, value, f'model.get_parameter("{name}")', "weight") for name, value in weights]
+    return [
+        {"name": name, "kind": kind, "shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
+        | {"bytes": value.nbytes, "python": python, **statistics(value)}
+        for name, value, python, kind in rows
+    ]
+
+
+@torch.inference_mode()
+def statistics(value: Tensor) -> dict[str, float | str | None]:
+    if value.numel() == 0:
+        return dict.fromkeys(("min", "max", "mean", "std"))
+    wide = value.detach().float()
+    low, high = torch.aminmax(wide)
+    std, mean = torch.std_mean(wide, correction=0)
+    found = {"min": low, "max": high, "mean": mean, "std": std}
+    return {name: shown(float(one)) for name, one in found.items()}
+
+
+def shown(number: float) -> float | str:
+    """JSON knows no NaN and no infinity."""
+    return number if math.isfinite(number) else str(number)
+
+
+def found(trace: Trace, name: str) -> Tensor:
+    """A tensor by the name it is listed under."""
+    if name in trace.seen:
+        return trace.seen[name]
+    if name.startswith("outputs.") and name.removeprefix("outputs.") in trace.outputs:
+        return trace.outputs[name.removeprefix("outputs.")]
+    weights = dict(trace.loaded.model.named_parameters())
+    if name in weights:
+        return weights[name].detach()
+    raise Missing(f"this trace has no tensor {name!r}; GET …/tensors lists what it has")
+
+
+def array(value: Tensor) -> NDArray[Any]:
+    """As numpy knows it; it has no bfloat16."""
+    value = value.detach().cpu()
+    return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
+
+
+def piece(trace: Trace, name: str, asked: str) -> NDArray[np.floating]:
+    """A slice in numpy's words: "0,3,:,10:20"; what is left away at the end is taken whole."""
+    value = found(trace, name)
+    parts = [part.strip() for part in asked.split(",")] if asked.strip() else []
+    try:
+        index = tuple(one_axis(part) for part in parts)
+        return array(value[index].float())
+    except (ValueError, IndexError):
+        raise ValueError(
+            f"the slice {asked!r} does not fit {name!r} of shape {tuple(value.shape)}; e.g. 0,:,0:5"
+        ) from None
+
+
+def one_axis(part: str) -> int | slice:
+    if ":" not in part:
+        return int(part)
+    ends = [int(end) if end else None for end in part.split(":")]
+    if len(ends) != 2:
+        raise ValueError(part)
+    return slice(*ends)
+
+
+def less(values: NDArray[Any], others: NDArray[Any], name: str) -> NDArray[Any]:
+    if values.shape != others.shape:
+        raise ValueError(f"{name!r} is {values.shape} here and {others.shape} there: they cannot be subtracted")
+    return np.subtract(values, others)
+
+
+def scale_of(asked: str | None, values: NDArray[Any]) -> Scale:
+    """The scale "low,high,root", or one as far as the values go, with zero in the middle if there are some below."""
+    if asked is not None:
+        try:
+            low, high, root = (float(part) for part in asked.split(","))
+            return Scale(low, high, bool(root))
+        except ValueError:
+            raise ValueError(f"scale is low,high,root, e.g. 0,1,1, not {asked!r}") from None
+    low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0))
+    reach = max(-low, high)
+    low, high = (-reach, reach) if low < 0 else (0.0, reach)
+    return Scale(low, high if high > low else low + 1.0)
+
+
+def pooled(trace: Trace, name: str, side: int, other: Trace | None = None) -> NDArray[np.uint8]:
+    """Every matrix of a board in at most side × side cells, (R, C, h, w): each the value furthest from zero."""
+    entry = next((one for one in trace.kept["boards"] if one["name"] == name), None)
+    if entry is None:
+        there = ", ".join(one["name"] for one in trace.kept["boards"]) or "none"
+        raise Missing(f"there is no board {name!r} here; there are: {there}")
+    rows, columns, high, wide = entry["shape"]
+    down, across = math.ceil(high / side), math.ceil(wide / side)
+    tiles = np.zeros((rows * columns, math.ceil(high / down), math.ceil(wide / across)), np.uint8)
+    for place, cell in enumerate(entry["cells"]):
+        values = piece(trace, cell["tensor"], cell["slice"])
+        scale = Scale(*entry["scales"][place % columns])
+        if other is not None:
+            values, scale = less(values, piece(other, cell["tensor"], cell["slice"]), cell["tensor"]), difference(scale)
+        tiles[place] = scale.steps(furthest(values, down, across))
+    return tiles.reshape(rows, columns, *tiles.shape[1:])
+
+
+def difference(scale: Scale) -> Scale:
+    """How far two values on a scale can be apart."""
+    reach = scale.high - scale.low if scale != SHARE else 1.0
+    return Scale(-reach, reach)
+
+
+def furthest(values: NDArray[Any], down: int, across: int) -> NDArray[Any]:
+    """Of every down × across cells the value furthest from zero, so that no strong one is lost."""
+    high, wide = values.shape
+    padded = np.pad(values, ((0, -high % down), (0, -wide % across)))
+    blocks = padded.reshape(-(-high // down), down, -(-wide // across), across)
+    low, top = blocks.min((1, 3)), blocks.max((1, 3))
+    found: NDArray[Any] = np.where(-low > top, low, top)
+    return found
+
+
+def named(file: str) -> dict[str, str]:
+    """A download under this name."""
+    safe = "".join(char if char.isalnum() or char in "._-" else "_" for char in file)
+    return {"Content-Disposition": f'attachment; filename="{safe}"'}

@@ -1,0 +1,254 @@
+"""Traces: a text's way through a model, recorded once and kept for a while."""
+
+import secrets
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from threading import RLock
+from typing import Any, TypeVar
+
+import torch
+from fastapi import APIRouter
+from pydantic import BaseModel
+from torch import Tensor
+
+from glassformer.inspect.record import record
+from glassformer.jobs.inspect import boards
+from glassformer.jobs.reading import Reading, reading
+from glassformer.view.board import Board, Tokens
+
+from .desk import Gone, Loaded, Missing, Studio
+
+T = TypeVar("T")
+REMEMBERED = 10_000  # ids of traces that are gone
+
+
+@dataclass
+class Trace:
+    """What was read, what every module gave, and what has been worked out from it since."""
+
+    id: str
+    loaded: Loaded
+    text: str | list[int]
+    pair: str | None
+    target: str | list[int] | None
+    reading: Reading
+    seen: Mapping[str, Tensor]
+    outputs: dict[str, Tensor]
+    expires_at: float = 0.0
+    kept: dict[str, Any] = field(default_factory=dict)
+    lock: Any = field(default_factory=RLock, repr=False)
+
+    def once(self, key: str, make: Callable[[], T]) -> T:
+        """What `make` gives, made at the first asking and kept with the trace."""
+        with self.lock:
+            if key not in self.kept:
+                self.kept[key] = make()
+            return self.kept[key]  # type: ignore[no-any-return]
+
+    @property
+    def bytes(self) -> int:
+        return tensor_bytes([dict(self.seen), self.outputs, self.kept])
+
+
+def tensor_bytes(value: Any) -> int:
+    """All that the tensors within a value hold; what several of them share counts once."""
+    storages: dict[int, int] = {}
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, Tensor):
+            storages[one.untyped_storage().data_ptr()] = one.untyped_storage().nbytes()
+        elif isinstance(one, Mapping):
+            left.extend(one.values())
+        elif isinstance(one, list | tuple):
+            left.extend(one)
+        elif is_dataclass(one):
+            left.extend(getattr(one, part.name) for part in fields(one))
+    return sum(storages.values())
+
+
+class Traces:
+    """As many traces as fit into `budget` bytes, each for `seconds` after it was last looked at."""
+
+    def __init__(self, *, budget: int = 2 << 30, seconds: float = 1800, clock: Callable[[], float] = time.time) -> None:
+        self.budget, self.seconds, self._clock = budget, seconds, clock
+        self._kept: OrderedDict[str, Trace] = OrderedDict()  # the one looked at longest ago comes first
+        self._gone: deque[str] = deque(maxlen=REMEMBERED)
+        self._lock = RLock()
+
+    def add(self, trace: Trace) -> None:
+        with self._lock:
+            if trace.bytes > self.budget:
+                raise ValueError(
+                    f"this trace holds {trace.bytes / 1e6:.0f} MB, more than the {self.budget / 1e6:.0f} MB that the "
+                    "studio keeps: give a shorter text, name fewer modules in capture, or start it with more --memory"
+                )
+            self._kept[trace.id] = trace
+            self._touch(trace)
+
+    def __getitem__(self, name: str) -> Trace:
+        with self._lock:
+            self._tidy()
+            if name in self._kept:
+                self._touch(self._kept[name])
+                return self._kept[name]
+        if name in self._gone:
+            raise Gone("this trace has expired; run the text again")
+        raise Missing(f"there is no trace {name!r}")
+
+    def _touch(self, trace: Trace) -> None:
+        trace.expires_at = self._clock() + self.seconds
+        self._kept.move_to_end(trace.id)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Drop what has expired, then the oldest until the rest fits; the newest stays in any case."""
+        expired = [one for one in self._kept.values() if one.expires_at < self._clock()]
+        sizes = {one.id: one.bytes for one in self._kept.values()}
+        total = sum(sizes.values()) - sum(sizes[one.id] for one in expired)
+        fresh = [one for one in self._kept.values() if one not in expired]
+        for one in fresh[:-1]:
+            if total <= self.budget:
+                break
+            total -= sizes[one.id]
+            expired.append(one)
+        for one in expired:
+            del self._kept[one.id]
+            self._gone.append(one.id)
+
+
+def traced(
+    loaded: Loaded,
+    text: str | list[int],
+    pair: str | None = None,
+    target: str | list[int] | None = None,
+    capture: Sequence[str] = ("*",),
+) -> Trace:
+    """Run the model once, and keep what its modules gave."""
+    with loaded.lock, torch.inference_mode():
+        asked = reading(loaded.model, loaded.tokenizer, text, pair, target=target)
+        with record(loaded.model, capture) as seen:
+            outputs = loaded.model(**asked.inputs)._asdict()
+    values = {name: seen[name].detach().cpu() for name in seen}
+    given = {name: value.detach().cpu() for name, value in outputs.items() if isinstance(value, Tensor)}
+    return Trace(secrets.token_urlsafe(12), loaded, text, pair, target, asked, values, given)
+
+
+class Asked(BaseModel):
+    """What a trace is asked for."""
+
+    model: str
+    inputs: str | list[int]
+    pair: str | None = None
+    target: str | list[int] | None = None
+    capture: list[str] | None = None
+
+
+def router(studio: Studio) -> APIRouter:
+    routes = APIRouter()
+
+    @routes.get("/models")
+    def models() -> list[dict[str, Any]]:
+        return studio.shelf.entries
+
+    @routes.post("/traces")
+    def create(asked: Asked) -> dict[str, Any]:
+        with studio.work():
+            loaded = studio.shelf[asked.model]
+            trace = traced(loaded, asked.inputs, asked.pair, asked.target, asked.capture or ("*",))
+            trace.once("boards", lambda: [board_entry(one) for one in boards(trace.seen, trace.reading.tokens)])
+        studio.traces.add(trace)
+        return described(trace)
+
+    @routes.get("/traces/{trace_id}")
+    def show(trace_id: str) -> dict[str, Any]:
+        return described(studio.traces[trace_id])
+
+    return routes
+
+
+def described(trace: Trace) -> dict[str, Any]:
+    """A trace as the page knows it: tokens and shapes, no values."""
+    return {
+        "trace_id": trace.id,
+        "expires_at": trace.expires_at,
+        "model": trace.loaded.name,
+        "bytes": trace.bytes,
+        "tokens": {side: token_rows(trace, side) for side in trace.reading.tokens},
+        "boards": trace.kept["boards"],
+        "outputs": {name: list(value.shape) for name, value in trace.outputs.items()},
+        "python": python_of(trace),
+    }
+
+
+def token_rows(trace: Trace, side: str) -> list[dict[str, Any]]:
+    """Tokens with their ids and, on the side that is read, the characters, segment and mask of each."""
+    tokens: Tokens = trace.reading.tokens[side]
+    rows = [{"text": text, "id": number} for text, number in zip(tokens.texts, tokens.ids, strict=True)]
+    if side != "read":
+        return rows
+    places, sides = offsets(trace)
+    mask = trace.reading.inputs.get("attention_mask")
+    kinds = trace.reading.inputs.get("token_type_ids")
+    return [
+        row
+        | {"start": start, "end": end, "side": of}
+        | {"segment": None if kinds is None else int(kinds[0, place])}
+        | {"mask": 1 if mask is None else int(mask[0, place])}
+        for place, (row, (start, end), of) in enumerate(zip(rows, places, sides, strict=True))
+    ]
+
+
+def offsets(trace: Trace) -> tuple[Sequence[tuple[int | None, int | None]], Sequence[int | None]]:
+    """Which characters each token stands for, and of which text; nothing of a special token, or of ids."""
+    count, tokenizer = len(trace.reading.tokens["read"].ids), trace.loaded.tokenizer
+    if tokenizer is None:
+        return [(None, None)] * count, [None] * count
+    encoding = tokenizer(trace.text, trace.pair, return_offsets_mapping=True)
+    sides = encoding.sequence_ids()
+    found = zip(encoding["offset_mapping"], sides, strict=True)
+    return [(None, None) if side is None else (place[0], place[1]) for place, side in found], sides
+
+
+def board_entry(board: Board) -> dict[str, Any]:
+    """A grid of matrices: where each comes from, and what was measured of it."""
+    return {
+        "name": board.name,
+        "kind": "attention" if board.attends else "states",
+        "grid": board.grid,
+        "rows": list(board.rows),
+        "columns": list(board.columns),
+        "axes": board.axes,
+        "down": side_of(board, 0),
+        "across": side_of(board, 1) if board.attends else None,
+        "shape": list(board.values.shape),
+        "scales": [[scale.low, scale.high, scale.root] for scale in board.scales],
+        "cells": [{"tensor": one.name, "slice": ",".join(map(str, one.index))} for one in board.sources],
+        "statistics": {name: values.ravel().tolist() for name, values in board.statistics.items()},
+    }
+
+
+def side_of(board: Board, axis: int) -> str:
+    """Whose tokens stand along a side: those that are read, fed or written."""
+    sides = {"cross": ("written", "read"), "alignment": ("written", "read"), "decoder": ("fed", "fed")}
+    return sides.get(board.name, ("fed", "fed") if board.name.startswith("decoder") else ("read", "read"))[axis]
+
+
+def python_of(trace: Trace) -> str:
+    """The same trace in Python."""
+    source = trace.loaded.source
+    arguments = f"{trace.text!r}" if trace.pair is None else f"{trace.text!r}, {trace.pair!r}"
+    if trace.loaded.tokenizer is None:
+        inputs = f"inputs = {{'input_ids': torch.tensor([{trace.text!r}])}}"
+    else:
+        inputs = f"tok = gf.load_tokenizer({source!r})\ninputs = tok({arguments}, return_tensors='pt')"
+    if "decoder_input_ids" in trace.reading.inputs:
+        ids = trace.reading.inputs["decoder_input_ids"].tolist()
+        inputs += f"\ninputs['decoder_input_ids'] = torch.tensor({ids})"
+    return (
+        "import torch\nimport glassformer as gf\n\n"
+        f"model = gf.load({source!r})\n{inputs}\n"
+        "with torch.inference_mode(), gf.record(model, '*') as seen:\n    outputs = model(**inputs)"
+    )
