@@ -17,6 +17,7 @@ from glassformer.studio.app import create_app
 from glassformer.studio.desk import Shelf, Studio
 from glassformer.studio.traces import Traces
 from glassformer.text.train import train
+from jobs.conftest import trained  # noqa: F401, a fixture
 
 SIZE = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 20}
 ENCODER = {**SIZE, "max_position_embeddings": 64}
@@ -44,8 +45,7 @@ def studio_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     where = tmp_path_factory.mktemp("studio")
     corpus = where / "corpus.txt"
     texts = [one.text for one in microworld.examples("labelled", 300)]
-    corpus.write_text("
-".join([*texts, TEXT]), encoding="utf-8")
+    corpus.write_text("\n".join([*texts, TEXT]), encoding="utf-8")
     reading = train([corpus], kind="wordpiece", vocab_size=300)
     writing = train([corpus], kind="bpe", vocab_size=400)
     folders = {}
