@@ -1,4 +1,4 @@
-"""The Run screen in a real browser: tokens linked to their characters, and every task's result as the server tells it."""
+"""The Run screen in a real browser: tokens linked to their characters, and each task's result as the server has it."""
 
 import json
 import re
