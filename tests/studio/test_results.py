@@ -1,13 +1,11 @@
 """Results: every task says what gf.pipeline says, line by line; what is wrong with a question comes before any line."""
 
 import json
-import threading
 import time
 from dataclasses import replace
 
 import httpx
 import pytest
-import uvicorn
 from fastapi.testclient import TestClient
 
 import glassformer as gf
@@ -15,6 +13,7 @@ from glassformer.studio.app import create_app
 from glassformer.studio.desk import Shelf, Studio, Turns
 from glassformer.studio.results import dump
 from glassformer.studio.traces import Traces
+from studio.cases import serving
 
 TEXT, CONTEXT = "Paul is glad .", "Anna , who is sad , was in the old house ."
 FOLDERS = (
@@ -219,34 +218,16 @@ class Counted(Turns):
 
 
 def test_a_reader_that_goes_away_stops_the_work(studio):
-    turns = Counted()
-    config = uvicorn.Config(create_app(replace(studio, work=turns)), host="127.0.0.1", port=0, log_level="error")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    wait_for(lambda: server.started)
-    address = server.servers[0].sockets[0].getsockname()
+    turns, seen = Counted(), -1
     body = {"model": "text-generation-gru", "inputs": TEXT, "options": {"max_new_tokens": 10**6}}
-    with httpx.stream("POST", f"http://127.0.0.1:{address[1]}/api/v1/results", json=body) as answer:
-        lines = answer.iter_lines()
-        assert [json.loads(next(lines))["kind"] for _ in range(3)] == ["begin", "token", "token"]
-    seen = -1
-
-    def at_rest():
-        nonlocal seen
-        before, seen = seen, turns.taken
-        return before == seen
-
-    wait_for(at_rest, every=0.3)
-    server.should_exit = True
-    thread.join(10)
+    with serving(create_app(replace(studio, work=turns))) as url:
+        with httpx.stream("POST", f"{url}/api/v1/results", json=body) as answer:
+            lines = answer.iter_lines()
+            assert [json.loads(next(lines))["kind"] for _ in range(3)] == ["begin", "token", "token"]
+        for _ in range(50):
+            before, seen = seen, turns.taken
+            if before == seen:
+                break
+            time.sleep(0.3)
+    assert before == seen
     assert 2 < seen < 10**6
-    assert not thread.is_alive()
-
-
-def wait_for(true, every=0.05):
-    for _ in range(100):
-        if true():
-            return
-        time.sleep(every)
-    raise AssertionError("waited in vain")

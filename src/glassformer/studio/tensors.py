@@ -145,7 +145,8 @@ def one_axis(part: str) -> int | slice:
 def less(values: NDArray[Any], others: NDArray[Any], name: str) -> NDArray[Any]:
     if values.shape != others.shape:
         raise ValueError(f"{name!r} is {values.shape} here and {others.shape} there: they cannot be subtracted")
-    return np.subtract(values, others)
+    found: NDArray[Any] = values - others
+    return found
 
 
 def scale_of(asked: str | None, values: NDArray[Any]) -> Scale:

@@ -49,7 +49,7 @@ export function heatmap(options) {
   const element = build("div", "heatmap", [names, frame], {
     tabindex: "0", role: "application", "aria-roledescription": "matrix", "aria-label": label,
   });
-  let at = options.at ?? [0, 0];
+  let at = options.at ?? null; // no cell before one is chosen
 
   const room = Math.min(most, Math.max(160, (options.width ?? most)));
   const wanted = Math.min(26, Math.max(tallest / high, 1), Math.max((room - LONGEST) / wide, 1));
@@ -91,7 +91,7 @@ export function heatmap(options) {
   };
   frame.addEventListener("pointermove", (event) => {
     const [row, column] = place(event);
-    if (row !== at[0] || column !== at[1]) select(row, column);
+    if (!at || row !== at[0] || column !== at[1]) select(row, column);
   }, { signal });
   frame.addEventListener("click", (event) => {
     select(...place(event));
@@ -102,10 +102,10 @@ export function heatmap(options) {
     const steps = { ArrowUp: [-jump, 0], ArrowDown: [jump, 0], ArrowLeft: [0, -jump], ArrowRight: [0, jump], Home: [0, -wide], End: [0, wide] };
     if (event.key in steps) {
       event.preventDefault();
-      select(at[0] + steps[event.key][0], at[1] + steps[event.key][1]);
-    } else if (event.key === "Enter") open(...at);
+      select((at?.[0] ?? 0) + steps[event.key][0], (at?.[1] ?? 0) + steps[event.key][1]);
+    } else if (event.key === "Enter" && at) open(...at);
   }, { signal });
-  element.addEventListener("focus", () => select(...at), { signal });
+  element.addEventListener("focus", () => select(...(at ?? [0, 0])), { signal });
 
   return { element, canvas: picture, select, at: () => at, cell };
 }

@@ -53,6 +53,16 @@ export function chip(text, note = "", side = null) {
   return made;
 }
 
+// A float32 in the fewest digits that mean it and no other.
+export function exact(value) {
+  if (!Number.isFinite(value)) return String(value);
+  for (let digits = 1; digits < 9; digits++) {
+    const text = value.toPrecision(digits);
+    if (Math.fround(Number(text)) === value) return String(Number(text));
+  }
+  return String(Number(value.toPrecision(9)));
+}
+
 // A short text in which blanks can be seen.
 export function short(text, most = 16) {
   const shown = visible(text);

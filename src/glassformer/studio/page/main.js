@@ -64,12 +64,8 @@ function showTop(models, model, state) {
     }
   });
   words.addEventListener("input", () => grow(words));
-  const chosen = select(t("model"), models.map((one) => [one.name, one.name]), model.name, (name) => {
-    const next = models.find((one) => one.name === name), first = next.examples[0];
-    write({ screen: state.screen, lang: state.lang, theme: state.theme, ...cleared(state), model: name, text: first?.inputs ?? state.text, pair: first?.pair, target: null });
-  });
-  const parts = [chosen, field(t(model.tokenizer ? "text" : "ids"), words)];
-  parts[1].classList.add("wide");
+  const parts = [field(t(model.tokenizer ? "text" : "ids"), words)];
+  parts[0].classList.add("wide");
   if (model.pairs) parts.push(field(t("pair"), input("pair", t("pairHint"), state.pair ?? "")));
   if (model.writes) parts.push(field(t("target"), input("target", t("targetHint"), state.target ?? "")));
   if (model.examples.length) {
@@ -81,8 +77,24 @@ function showTop(models, model, state) {
     parts.at(-1).classList.add("examples");
   }
   parts.push(build("button", "main", t("go"), { type: "submit", id: "go" }));
-  form.replaceChildren(...parts);
+  showChoice(form, models, model);
+  while (form.childElementCount > 1) form.lastElementChild.remove();
+  form.append(...parts);
   grow(words);
+}
+
+// The list of models stays the same element, so that its name can be typed while the rest changes.
+function showChoice(form, models, model) {
+  const key = [document.documentElement.lang, ...models.map((one) => one.name)].join();
+  if (form.firstElementChild?.dataset.key !== key) {
+    const list = select(t("model"), models.map((one) => [one.name, one.name]), model.name, (name) => {
+      const first = models.find((one) => one.name === name).examples[0], state = read();
+      write({ ...cleared(state), model: name, text: first?.inputs ?? state.text, pair: first?.pair });
+    });
+    list.dataset.key = key;
+    form.replaceChildren(list);
+  }
+  form.querySelector("select").value = model.name;
 }
 
 function grow(area) {
@@ -136,22 +148,28 @@ export function trouble(error, again) {
 async function show() {
   showing.abort();
   const mine = showing = new AbortController(), { signal } = mine, focused = document.activeElement?.id;
-  const state = read(), id = SCREENS.includes(state.screen ?? "run") ? state.screen ?? "run" : null;
+  let state = read();
+  const id = SCREENS.includes(state.screen ?? "run") ? state.screen ?? "run" : null;
   speak(state.lang);
   if (["light", "dark"].includes(state.theme)) document.documentElement.dataset.theme = state.theme;
   else delete document.documentElement.dataset.theme;
   tell("");
-  showNav(id);
   document.title = `${id ? t(id) : "?"} · Glassformer`;
   const root = build("div", `screen screen-${id}`), main = find("screen");
   const heading = build("div", "heading", [make("h1", "", id ? t(id) : "")]);
   try {
-    if (!id) throw new api.Problem(404, t("notHere", state.screen));
-    const [models, screen] = await Promise.all([api.models(), load(id)]);
+    const models = await api.models();
     if (signal.aborted) return;
-    heading.querySelector("h1").textContent = t(id);
     const model = models.find((one) => one.name === state.model) ?? (state.model ? null : models[0]);
+    if (model && state.text === undefined && model.examples.length) { // a first visit has something to look at
+      write({ model: model.name, text: model.examples[0].inputs, pair: model.examples[0].pair }, { push: false, show: false });
+      state = read();
+    }
     showTop(models, model, state);
+    showNav(id);
+    if (!id) throw new api.Problem(404, t("notHere", state.screen));
+    const screen = await load(id);
+    if (signal.aborted) return;
     main.replaceChildren(heading, root);
     await fill({ screen, models, model, state, root, heading, signal });
   } catch (error) {

@@ -1,7 +1,7 @@
 // What a task says, drawn: each kind of line of POST /results has its picture, and gives rows to be taken along as bars.
 import { cssColour, heatmap, kindOf, rampOf, stepsOf } from "./canvas.js";
 import { build, button, make, number, table, visible } from "./dom.js";
-import { TREE, address, treeSvg } from "./pictures.js";
+import { TREE, drawn, treeSvg } from "./pictures.js";
 import { matrixSvg } from "./share.js";
 import { passage, row } from "./tokens.js";
 
@@ -115,8 +115,8 @@ export function stream({ t, signal, state, set, question }) {
 
 // The steps of a beam search as one picture, and the texts that it found.
 export function beams({ t, signal, question }) {
-  const steps = [], image = build("img", "", [], { alt: t("runTree") }), mark = make("div", "mark"), told = make("p", "mono value");
-  const tree = build("div", "tree", build("div", "inside", [image, mark]), { tabindex: "0", role: "application", "aria-roledescription": "tree", "aria-label": t("runTree") });
+  const steps = [], picture = build("div", "picture"), mark = make("div", "mark"), told = make("p", "mono value");
+  const tree = build("div", "tree", build("div", "inside", [picture, mark]), { tabindex: "0", role: "application", "aria-roledescription": "tree", "aria-label": t("runTree") });
   const texts = build("div"), nodes = [texts, make("h3", "", t("runTree")), make("p", "soft", t("runTreeNote")), tree, told];
   let path = [], at = [0, 0], waiting = false;
   const svg = () => treeSvg(question.inputs, t("runPrompt"), steps, path);
@@ -125,7 +125,10 @@ export function beams({ t, signal, question }) {
   function paint() {
     if (waiting) return;
     waiting = true;
-    requestAnimationFrame(() => { waiting = false; image.src = address(svg()); });
+    requestAnimationFrame(async () => {
+      waiting = false;
+      picture.replaceChildren(await drawn(svg()));
+    });
   }
 
   function select(step, rank) {
@@ -147,7 +150,7 @@ export function beams({ t, signal, question }) {
     event.preventDefault();
     select(at[0] + move[0], at[1] + move[1]);
   }, { signal });
-  image.addEventListener("pointermove", (event) => {
+  picture.addEventListener("pointermove", (event) => {
     const step = Math.floor((event.offsetX - TREE.left) / TREE.column), rank = Math.floor((event.offsetY - TREE.top) / TREE.row);
     if (steps[step]?.[rank] && (step !== at[0] || rank !== at[1] || mark.hidden)) select(step, rank);
   }, { signal });

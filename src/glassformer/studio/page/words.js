@@ -1,5 +1,5 @@
 // The page in English and Chinese. A screen brings its own words from words/<screen>.js.
-const known = {
+export const known = {
   en: {
     name: "English", studio: "studio", skip: "Skip to the screen",
     run: "Run", atlas: "Atlas", head: "Head", recompute: "Recompute", states: "States", lens: "Lens",

@@ -1,6 +1,6 @@
 // Tensors: every value of the trace and every weight by name, and a slice of one to look at.
 import { cssColour, heatmap, kindOf, legend, rampOf, stepsOf } from "../canvas.js";
-import { build, button, field, make, number } from "../dom.js";
+import { build, exact, field, make, number } from "../dom.js";
 import { matrixSvg } from "../share.js";
 
 const MOST = 150; // names shown at once
@@ -112,7 +112,7 @@ async function showTensor(view, one, shown) {
     steps, high, wide, kind: kindOf(scale), label: `${one.name} ${asked}`, signal, width: shown.clientWidth - 40,
     at: state.cell?.split(",").map(Number),
     move(row, column) { // the exact number, as it was fetched
-      told.textContent = `[${row}, ${column}] = ${found.values[row * wide + column]}`;
+      told.textContent = `[${row}, ${column}] = ${exact(found.values[row * wide + column])}`;
       view.set({ cell: `${row},${column}` }, { push: false, show: false });
     },
   });

@@ -1,0 +1,196 @@
+"""The studio as a whole, in a real browser: every screen and family, hostile text, faults, keys alone."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+import glassformer.studio
+from glassformer.studio.app import create_app
+from glassformer.studio.desk import Shelf, Studio
+from glassformer.studio.traces import Traces
+from studio.cases import MODELS, TEXT, serving, watched
+
+PAGE = Path(glassformer.studio.__file__).parent / "page"
+SCREENS = re.findall(r'"(\w+)"', re.search(r"const SCREENS = \[(.*?)\]", (PAGE / "main.js").read_text())[1])
+HOSTILE = "<img src=x onerror=alert(1)> & </script> \u202e 'quoted' 你好"
+READY = ".screen[data-painted=yes], .screen .notice"
+
+
+def asked(screen: str, model: str, **more: Any) -> str:
+    pair = {"pair": "Who gave it ?"} if model == "bert-qa" else {}
+    text = TEXT.replace("red", "[MASK]") if model == "bert-mlm" else TEXT
+    return "/?" + urlencode({"screen": screen, "model": model, "text": text, "lang": "en", **pair, **more})
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_every_screen_shows_every_family(screen, page):
+    """Something is painted, or a card says why there is nothing to paint; never an error."""
+    shown = []
+    for model in MODELS:
+        page.goto(asked(screen, model))
+        page.wait_for_selector(READY)
+        assert page.locator(".problem").count() == 0, page.locator(".problem").text_content()
+        shown.append(page.locator(".screen[data-painted=yes]").count())
+        assert page.evaluate("document.querySelectorAll('*').length") < 3000
+    assert any(shown)
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_no_screen_overflows_a_phone_and_every_word_is_translated(screen, lang, browser, studio_url):
+    model = {"states": "lstm", "edit": "gpt2"}.get(screen, "bert")
+    with watched(browser, studio_url, viewport={"width": 390, "height": 844}) as page:
+        page.goto(asked(screen, model, lang=lang))
+        page.wait_for_selector(READY)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        labels = page.locator("h1, h2, h3, button, .field > span, th, .note").all_text_contents()
+        assert [one for one in labels if re.fullmatch(r"[a-z]+[A-Z]\w*", one)] == []  # a key that nobody translated
+        if lang == "zh":
+            assert re.search(r"[\u4e00-\u9fff]", page.locator("h1").text_content())
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious(screen, theme, page):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe
+    source = Path(pytest.importorskip("axe_playwright_python").__file__).parent / "axe.min.js"
+    model = {"states": "lstm"}.get(screen, "bert")
+    page.goto(asked(screen, model, theme=theme))
+    page.wait_for_selector(READY)
+    assert source.is_file() or axe
+    found = axe().run(page).response["violations"]
+    serious = [one for one in found if one["impact"] in ("serious", "critical")]
+    told = [(one["id"], [node["html"][:120] for node in one["nodes"][:3]]) for one in serious]
+    assert told == []
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_hostile_text_stays_text(screen, page):
+    page.on("dialog", lambda dialog: page.faults.append(f"dialog: {dialog.message}"))
+    for model in ("gpt2", "transformer"):
+        page.goto(asked(screen, model, text=HOSTILE))
+        page.wait_for_selector(READY)
+        assert page.locator("img").count() == 0
+        assert page.locator("#ask-text").input_value() == HOSTILE
+
+
+def test_words_of_both_languages_have_the_same_keys(page):
+    page.goto("/?lang=en")
+    files = ["words.js", *(f"words/{file.name}" for file in sorted((PAGE / "words").glob("*.js")))]
+    for file in files:
+        keys = page.evaluate(
+            "async (file) => { const found = await import(`/static/${file}`), { en, zh } = found.known ?? found;"
+            "return [Object.keys(en), Object.keys(zh)] }",
+            file,
+        )
+        assert set(keys[0]) ^ set(keys[1]) == set(), file
+
+
+def test_nothing_of_the_page_comes_from_elsewhere():
+    for file in PAGE.rglob("*.*"):
+        text = file.read_text(encoding="utf-8")
+        addresses = set(re.findall(r"https?://[^\s\"'`)]+", text)) - {"http://www.w3.org/2000/svg"}
+        assert addresses == set(), file.name
+        assert "innerHTML" not in text, file.name
+        assert "eval(" not in text, file.name
+
+
+# --- faults of the server -------------------------------------------------------------------------------------------
+
+
+def test_an_expired_trace_says_so_and_can_be_run_again(browser, studio_folders):
+    now = [0.0]
+    studio = Studio(Shelf([str(studio_folders["bert"])]), Traces(seconds=60, clock=lambda: now[0]))
+    with serving(create_app(studio)) as url, watched(browser, url) as page:
+        page.goto(asked("tensors", "bert"))
+        page.wait_for_selector("[data-painted=yes]")
+        now[0] = 100.0
+        page.click("[data-screen=tensors]")
+        assert "expired" in page.locator(".problem").text_content()
+        page.faults.clear()  # the browser logs the 410
+        page.click("#retry")
+        page.wait_for_selector("[data-painted=yes]")
+
+
+@pytest.mark.parametrize(("status", "words"), [(429, "busy"), (500, "Server"), (0, "does not answer")])
+def test_a_fault_says_so_and_can_be_tried_again(status, words, page):
+    def fault(route: Any) -> None:
+        if status:
+            route.fulfill(status=status, body=json.dumps({"detail": "Internal Server Error"}))
+        else:
+            route.abort()
+
+    page.route("**/api/v1/traces", fault)
+    page.goto(asked("tensors", "bert"))
+    assert words in page.locator(".problem").text_content()
+    page.unroute("**/api/v1/traces")
+    page.faults.clear()
+    page.click("#retry")
+    page.wait_for_selector("[data-painted=yes]")
+
+
+def test_wrong_addresses_are_answered_in_words(page):
+    for query, words in (
+        ({"screen": "nowhere"}, "no screen nowhere"),
+        ({"screen": "tensors", "model": "nobody", "text": "a"}, "no model nobody"),
+        ({"screen": "tensors", "model": "bert", "text": " "}, "nothing to read"),
+    ):
+        page.goto("/?" + urlencode({"lang": "en", **query}))
+        assert words in page.locator(".problem").text_content()
+        page.faults.clear()
+
+
+# --- keys and addresses ---------------------------------------------------------------------------------------------
+
+
+def test_keys_alone_go_all_the_way(page):
+    """From the bare address, with the keyboard only: a model, a text, a screen, and a value in it."""
+    page.goto("/?lang=en")
+    page.wait_for_selector("#ask-text")
+    reach(page, "#ask select")
+    page.keyboard.type("gpt2")
+    page.wait_for_selector("#ask-text")
+    reach(page, "#ask-text")
+    page.keyboard.press("Control+A")
+    page.keyboard.type(TEXT)
+    page.keyboard.press("Enter")
+    reach(page, "[data-screen=tensors]")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".screen-tensors[data-painted=yes]")
+    reach(page, "#tensor-search")
+    page.keyboard.type("layers.0.attention.pattern")
+    reach(page, "[data-name='layers.0.attention.pattern']")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".heatmap")
+    reach(page, ".heatmap")
+    page.keyboard.press("ArrowDown")
+    assert page.locator(".value").text_content().startswith("[1, 0] = ")
+
+
+def reach(page: Any, selector: str) -> None:
+    """Press Tab until the focus is there."""
+    for _ in range(120):
+        if page.evaluate("(selector) => document.activeElement?.matches(selector) ?? false", selector):
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"{selector} cannot be reached with the Tab key")
+
+
+def test_the_address_is_the_whole_state(page, browser, studio_url):
+    page.goto(asked("tensors", "gpt2", tensor="layers.1", cell="1,2", theme="dark"))
+    page.wait_for_selector("[data-painted=yes]")
+    before = page.locator("#screen").inner_text()
+    with watched(browser, studio_url) as other:
+        other.goto(page.url)
+        other.wait_for_selector("[data-painted=yes]")
+        assert other.locator("#screen").inner_text() == before
+        assert other.evaluate("document.documentElement.dataset.theme") == "dark"
+        other.click("[data-screen=run]")
+        other.wait_for_selector(".screen-run")
+        other.go_back()
+        other.wait_for_selector(".screen-tensors[data-painted=yes]")
+        assert other.locator("#screen").inner_text() == before
