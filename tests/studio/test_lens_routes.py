@@ -72,9 +72,9 @@ def test_every_family_has_its_lens(name, api, studio):
             assert_close(torch.tensor(cell["share"]), wanted)
             assert cell["rank"] == (shares[row] > wanted[:, None]).sum(-1).tolist()
             entropy = torch.distributions.Categorical(logits=logits[row].double()).entropy()
-            assert_close(torch.tensor(cell["entropy"], dtype=torch.double), entropy)
+            assert_close(torch.tensor(cell["entropy"], dtype=torch.double), entropy, atol=1e-5, rtol=1e-5)
         if lens["kind"] != "prefix":
-            assert max(lens["cells"][-1]["kl"]) < 1e-6, "the last row is the model itself"
+            assert max(lens["cells"][-1]["kl"]) < 1e-5, "the last row is the model itself"
         for number, text in lens["names"].items():
             assert isinstance(text, str), number
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
 from glassformer.inspect.laws import is_encoder_decoder
@@ -66,7 +65,7 @@ class Answers:
         if self.model.head_name not in ("fill-mask", "pretraining") or tokenizer is None:
             return []
         ids = self.trace.reading.inputs["input_ids"][0]
-        return [int(place) for place in (ids == tokenizer.mask_token_id).nonzero()]
+        return [place for place, token in enumerate(ids.tolist()) if token == tokenizer.mask_token_id]
 
     @property
     def asked(self) -> list[int]:
@@ -119,8 +118,3 @@ def divergence(before: Tensor, after: Tensor) -> Tensor:
     """KL(before ‖ after) in nats of logits (…, V), in float64."""
     sure, other = before.double().log_softmax(-1), after.double().log_softmax(-1)
     return (sure.exp() * (sure - other)).sum(-1).clamp(min=0.0)
-
-
-def entropy(logits: Tensor) -> Tensor:
-    """In nats, of logits (…, V), in float64."""
-    return torch.special.entr(logits.double().softmax(-1)).sum(-1)

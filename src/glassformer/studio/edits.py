@@ -69,7 +69,7 @@ def router(studio: Studio) -> APIRouter:
 def edited(trace: Trace, order: Order) -> dict[str, Any]:
     """Before and after: the scores at one place, how far every place moved, and the answer in the task's words."""
     answers = Answers(trace)
-    changes = off(answers.model, order.off, order.to, trace.reading.inputs)
+    changes = off(answers.model, order.off, order.to, trace.reading.inputs, seen=trace.seen)
     before, after = answers.scores, run(trace, changes)
     moved = divergence(before, after) if answers.exclusive else None
     place = _place(answers, (before - after).abs().amax(-1) if moved is None else moved, order.place)
@@ -176,7 +176,7 @@ def every_head(studio: Studio, trace: Trace, to: Literal["zero", "mean"]) -> Ite
     for done, name in enumerate(heads, 1):
         try:
             with studio.work(), trace.loaded.lock:
-                after = run(trace, off(answers.model, [name], to, trace.reading.inputs))
+                after = run(trace, off(answers.model, [name], to, trace.reading.inputs, seen=trace.seen))
         except Busy as error:  # the answer has begun, so that its status cannot say it
             yield {"kind": "problem", "status": 429, "detail": str(error)}
             return

@@ -162,16 +162,16 @@ function effectWords(t, name, { kl, delta }) {
 }
 
 function trial(desk, heads) {
-  const { view, to } = desk, { t, api, trace, signal, state } = view, by = state.by === "delta" ? "delta" : "kl";
+  const { view, to } = desk, { t, api, trace, signal, state } = view;
   const key = keyOf(view, to), done = build("progress", "", [], { max: String(heads.length), value: "0", "aria-label": t("edTrying"), hidden: true });
   const note = make("p", "soft"), bar = build("div", "bar");
   let running = null;
   const start = button(t("edTry", heads.length), () => (running ? running.abort() : go()), { id: "try-heads" });
-  const measure = choice(t("edBy"), [["kl", "KL"], ["delta", t("edDelta")]], by, (one) => view.set({ by: one === "delta" ? one : null }));
+  const measure = choice(t("edBy"), [["kl", "KL"], ["delta", t("edDelta")]], state.by === "delta" ? "delta" : "kl", (one) => view.set({ by: one === "delta" ? one : null }));
   signal.addEventListener("abort", () => running?.abort());
 
   function paint() {
-    const found = tried.get(key) ?? {}, names = Object.keys(found);
+    const found = tried.get(key) ?? {}, names = Object.keys(found), by = state.by === "delta" || names.some((name) => found[name].kl === null) ? "delta" : "kl";
     const value = (name) => found[name][by] ?? 0, reach = Math.max(0, ...names.map((name) => Math.abs(value(name)))) || 1;
     const scale = [by === "delta" ? -reach : 0, reach, false], ramp = rampOf(by === "delta" ? "signed" : "plain");
     for (const name of names) {
@@ -249,7 +249,7 @@ function deltas(answer, t) {
       build("td", "figure mono", exact(one.delta)), build("td", "bar-cell", bar), make("td", "figure mono", number(one.share_before)), make("td", "figure mono", number(one.share_after))]);
   });
   const heads = [t("edChoice"), t("edLogitBefore"), t("edLogitAfter"), "Δ", "", t("edShareBefore"), t("edShareAfter")];
-  const table = build("table", "deltas", [build("thead", "", build("tr", "", heads.map((text) => build("th", "", text, { scope: "col" })))), build("tbody", "", rows)]);
+  const table = build("table", "deltas", [build("thead", "", build("tr", "", heads.map((text) => (text ? build("th", "", text, { scope: "col" }) : make("td"))))), build("tbody", "", rows)]);
   return build("div", "scroll", table, { tabindex: "0", role: "region", "aria-label": t("edDeltas") });
 }
 
