@@ -47,7 +47,8 @@ def router(studio: Studio) -> APIRouter:
 
 def lenses(trace: Trace, top: int) -> Iterator[dict[str, Any]]:
     """Every lens that suits the model: one, and of an encoder-decoder Transformer two."""
-    answers, model, inputs = Answers(trace), trace.loaded.model, trace.reading.inputs
+    answers, inputs = Answers(trace), trace.reading.inputs
+    model = answers.model
     names = modules_of(model)
     if "recurrent" in names or "encoder.recurrent" in names:
         yield _over_time(answers, top)

@@ -16,7 +16,7 @@ export const screen = {
     const { root, state, t, trace, api, signal } = view;
     const off = (state.off ?? "").split(",").filter(Boolean), to = state.to === "mean" ? "mean" : "zero";
     const place = /^\d+$/.test(state.place ?? "") ? Number(state.place) : undefined;
-    const board = build("section", "card board"), result = build("section", "result", make("p", "busy", t("working")), { "aria-live": "polite" });
+    const board = build("section", "card board"), result = build("section", "result", make("p", "busy", t("working")));
     root.append(build("div", "desk", [board, result]));
     const editable = await api.json(`/traces/${trace.trace_id}/editable`, { signal });
     if (signal.aborted) return;
@@ -34,6 +34,7 @@ export const screen = {
     }
     if (signal.aborted) return;
     fillResult(desk, answer);
+    if (off.length) view.tell(t("edTold", off.length, exact(answer.largest)));
     view.share({ python: answer.python ? `${trace.python}\n${answer.python}` : trace.python, names: Object.keys(trace.outputs).map((name) => `outputs.${name}`),
       svg: () => deltaSvg(answer, trace.model), png: () => deltaPicture(answer) });
     root.dataset.painted = "yes";
@@ -223,8 +224,8 @@ function trial(desk, heads) {
 
 function fillResult(desk, answer) {
   const { view, off } = desk, { t } = view, few = answer.places.length > 1;
-  const words = said(answer, t);
-  const parts = [];
+  const words = said(answer, t), parts = [];
+  if (!off.length) parts.push(make("p", "note", t("edStart")));
   if (words) {
     parts.push(build("section", "card pair", [
       build("div", "", [make("h2", "", t("edBefore")), words.before]), build("div", "after", [make("h2", "", t("edAfter")), words.after]),
@@ -233,7 +234,7 @@ function fillResult(desk, answer) {
   const where = few ? t("edAt", answer.side ? visible(answer.places[answer.place]) : t(`ed_${answer.places[answer.place]}`)) : "";
   const kl = answer.kl?.[answer.place];
   parts.push(build("section", "card", [
-    make("h2", "", `${t("edDeltas")} ${where}`), make("p", "soft kl", kl === undefined ? "" : t("edKl", number(kl))), deltas(answer, t),
+    make("h2", "", `${t("edDeltas")} ${where}`), make("p", "soft kl", kl === undefined || !off.length ? "" : t("edKl", number(kl))), deltas(answer, t),
   ]));
   if (few) parts.push(places(desk, answer));
   if (off.length) parts.push(build("section", "card", [make("h2", "", "Python"), make("pre", "", answer.python)]));

@@ -37,7 +37,7 @@ export const screen = {
       },
     });
     root.replaceChildren(
-      make("p", "note", t(`lensSays_${lens.kind}`)), bar,
+      make("p", "note", t(lens.kind === "time" && lens.choices === "classes" ? "lensSays_tags" : `lensSays_${lens.kind}`)), bar,
       build("div", "split", [build("div", "card", table.element), shown]));
     table.draw();
     const start = cellAsked(state) ?? [lens.asked[0] ?? 0, columns.length - 1];

@@ -7,10 +7,11 @@ export const en = {
   edPlace: "Place", edUnit: "Unit", edNeuron: "Neuron", edSwitchOff: "Switch off",
   edTry: "Try every head ({0})", edTrying: "Heads tried", edCancel: "Stop", edBy: "Colour", edDelta: "Δ top logit",
   edTried: "{0} of {1} heads tried alone; {2} moves the answer most.", edTooLong: "Stopped after {1} s and {0} heads: a run takes too long here.",
-  edEffect: "{0} off: KL {1} nat, Δ top logit {2}", edBefore: "Before", edAfter: "After", edDeltas: "Δ logits", edAt: "at {0}", edKl: "KL {0} nat",
+  edEffect: "{0} off: KL {1} nat, Δ top logit {2}", edBefore: "Before", edAfter: "After", edDeltas: "Δ logits", edAt: "at {0}", edKl: "KL {0} nat", edTold: "{0} off: the largest Δ of a logit is {1}.",
   ed_start: "the start of the answer", ed_end: "the end of the answer", ed_text: "the whole text",
   edChoice: "choice", edLogitBefore: "before", edLogitAfter: "after", edShareBefore: "p before", edShareAfter: "p after",
   edPlaces: "Every place", edPlacesSay: "The likeliest choice at every place, before and after. Enter shows its Δ logits.",
+  edStart: "Nothing is off yet: switch off a head, a layer or a neuron, and see here what becomes of the answer.",
   edNoEntities: "no entities", edNoAnswer: "no answer",
 };
 export const zh = {
@@ -22,9 +23,10 @@ export const zh = {
   edPlace: "位置", edUnit: "单元", edNeuron: "神经元", edSwitchOff: "关掉",
   edTry: "逐个试每个头（{0}）", edTrying: "已试的头", edCancel: "停止", edBy: "颜色", edDelta: "最高 logit 的 Δ",
   edTried: "{1} 个头中单独试了 {0} 个；{2} 对答案影响最大。", edTooLong: "{1} 秒、{0} 个头之后停止：运行一次太久。",
-  edEffect: "关掉 {0}：KL {1} nat，最高 logit 的 Δ {2}", edBefore: "之前", edAfter: "之后", edDeltas: "Δ logits", edAt: "位于 {0}", edKl: "KL {0} nat",
+  edEffect: "关掉 {0}：KL {1} nat，最高 logit 的 Δ {2}", edBefore: "之前", edAfter: "之后", edDeltas: "Δ logits", edAt: "位于 {0}", edTold: "已关掉 {0} 个：logit 的最大 Δ 是 {1}。", edKl: "KL {0} nat", edTold: "{0} off: the largest Δ of a logit is {1}.",
   ed_start: "答案开头", ed_end: "答案结尾", ed_text: "整段文本",
   edChoice: "选择", edLogitBefore: "之前", edLogitAfter: "之后", edShareBefore: "之前概率", edShareAfter: "之后概率",
   edPlaces: "每个位置", edPlacesSay: "每个位置最可能的选择，之前与之后。按回车查看该处的 Δ logits。",
+  edStart: "还没有关掉任何部分：关掉一个头、一层或一个神经元，这里会显示答案的变化。",
   edNoEntities: "没有实体", edNoAnswer: "没有答案",
 };
