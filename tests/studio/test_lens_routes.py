@@ -115,3 +115,8 @@ def test_a_wrong_count_is_explained(top, api, studio):
     made = api.post("/api/v1/traces", json={"model": "gpt2", "inputs": TEXT}).json()
     answer = api.get(f"/api/v1/traces/{made['trace_id']}/lens?top={top}")
     assert (answer.status_code, answer.json()["detail"]) == (422, f"top={top}: ask for 1 to 50 predictions")
+
+
+def test_only_words_are_tagged(api, studio):
+    trace, (lens,) = looked(api, studio, "bert-ner")
+    assert lens["asked"] == list(range(1, len(trace.reading.tokens["read"].ids) - 1))

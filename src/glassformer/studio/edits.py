@@ -118,7 +118,8 @@ def _changes(answers: Answers, before: Tensor, after: Tensor) -> list[dict[str, 
     """The likeliest choices before and after, then those whose score moved most."""
     delta = after - before
     few = min(SHOWN // 3, len(before))
-    chosen = [before.topk(few).indices, after.topk(few).indices, delta.abs().topk(min(SHOWN, len(delta))).indices]
+    moved = delta.abs() if delta.any() else before
+    chosen = [before.topk(few).indices, after.topk(few).indices, moved.topk(min(SHOWN, len(delta))).indices]
     numbers = list(dict.fromkeys(torch.cat(chosen).tolist()))[:SHOWN]
     old, new = answers.shares(before), answers.shares(after)
     return [
@@ -154,8 +155,10 @@ def said(trace: Trace, changes: Edits) -> Any:
             return None if asked is None else loaded.pipeline(asked[0], **asked[1])
         if not writes:
             return None
-        ids = generate(loaded.model, None, trace.reading.inputs["input_ids"], **written)
-        return [{"generated_text": " ".join(map(str, ids[0].tolist()))}]
+        read = trace.reading.inputs["input_ids"]
+        ids = generate(loaded.model, None, read, **written)[0].tolist()
+        new = ids if is_encoder_decoder(loaded.model) else ids[read.shape[1] :]
+        return [{"generated_text": " ".join(map(str, new))}]
 
 
 def _asked(trace: Trace, written: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
@@ -166,10 +169,14 @@ def _asked(trace: Trace, written: dict[str, Any]) -> tuple[Any, dict[str, Any]] 
         case "question-answering":
             return ({"question": trace.text, "context": trace.pair}, {}) if trace.pair else None
         case "fill-mask":
-            return (trace.text, {}) if Answers(trace).masks else None
+            assert trace.loaded.tokenizer is not None
+            masked = trace.loaded.tokenizer.mask_token_id in trace.reading.tokens["read"].ids
+            return (trace.text, {}) if masked else None
         case "token-classification":
             return trace.text, {}
-        case "text-generation" | "translation":
+        case "text-generation":
+            return trace.text, written | {"return_full_text": False}
+        case "translation":
             return trace.text, written
     return None
 

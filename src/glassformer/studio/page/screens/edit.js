@@ -94,8 +94,8 @@ function headTable(desk, name, rows) {
     ...(one.whole ? [whole(desk, one)] : []), ...Array.from({ length: one.size }, (_, n) => oneHead(desk, one, n)),
   ]);
   const numbers = Array.from({ length: most }, (_, n) => build("th", "", String(n), { scope: "col" }));
-  const head = build("tr", "", [make("td"), ...(rows[0].whole ? [build("th", "", t("edWhole"), { scope: "col" })] : []), ...numbers]);
-  const body = rows.map((one, row) => build("tr", "", [build("th", "", `${t("layer")} ${one.layer}`, { scope: "row" }), ...cells[row].map((cell) => build("td", "", cell))]));
+  const head = build("tr", "", [build("th", "", t("layer"), { scope: "col" }), ...(rows[0].whole ? [build("th", "", t("edWhole"), { scope: "col" })] : []), ...numbers]);
+  const body = rows.map((one, row) => build("tr", "", [build("th", "", one.layer, { scope: "row" }), ...cells[row].map((cell) => build("td", "", cell))]));
   const table = build("table", "heads", [make("caption", "", t(`edHeads_${name}`)), build("thead", "", head), build("tbody", "", body)]);
   roving(table, cells);
   return build("div", "scroll", table);
@@ -224,7 +224,7 @@ function trial(desk, heads) {
 
 function fillResult(desk, answer) {
   const { view, off } = desk, { t } = view, few = answer.places.length > 1;
-  const words = said(answer, t), parts = [];
+  const words = said(answer, t, view.state.text), parts = [];
   if (!off.length) parts.push(make("p", "note", t("edStart")));
   if (words) {
     parts.push(build("section", "card pair", [

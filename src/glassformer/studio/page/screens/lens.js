@@ -29,7 +29,7 @@ export const screen = {
     const table = grid({
       rows: lens.columns.map((name) => (lens.side ? visible(name) : t(`lens_${name}`))), columns,
       text: (row, column) => nameOf(lens, cells.choice(row, column)), step: cells.step, kind: kindOf(cells.scale),
-      strong: (row) => lens.side && lens.asked.includes(row) && lens.asked.length < lens.columns.length,
+      strong: (row) => lens.choices === "words" && lens.asked.includes(row) && lens.asked.length < lens.columns.length,
       label: t("lensTable", lens.columns.length, columns.length), at: cellAsked(state), signal, room: root.clientWidth - 370,
       move(row, column) {
         view.set({ cell: `${row},${column}` }, { push: false, show: false });

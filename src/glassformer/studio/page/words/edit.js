@@ -2,7 +2,7 @@ export const en = {
   edNoHead: "This model has no head, so there is no output to compare. Load one that was trained for a task.",
   edBoard: "Switches", edTo: "Off means", edZero: "zero", edMean: "its mean over this text", edOff: "Off: {0}", edNothing: "Everything is on.",
   edMore: "… and {0} more", edBackOn: "Switch {0} on again", edUndo: "Undo", edReset: "All on", edOthers: "Switch all others off",
-  edOthersSay: "Keeps the heads that are off now, and switches off all the rest", edWhole: "layer", edIsOn: "on", edIsOff: "off", edSwitch: "Switch off {0}",
+  edOthersSay: "Keeps the heads that are off now, and switches off all the rest", edWhole: "whole", edIsOn: "on", edIsOff: "off", edSwitch: "Switch off {0}",
   edHeads_attention: "Attention heads, layer by layer", edHeads_encoder: "Encoder heads", edHeads_decoder: "Decoder heads", edHeads_cross: "Cross-attention heads",
   edPlace: "Place", edUnit: "Unit", edNeuron: "Neuron", edSwitchOff: "Switch off",
   edTry: "Try every head ({0})", edTrying: "Heads tried", edCancel: "Stop", edBy: "Colour", edDelta: "Δ top logit",
