@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.inspect.explain import Explanation, explained
-from glassformer.inspect.record import modules_of
 from glassformer.inspect.recompute import (
     TOLERANCE,
     Recomputed,
@@ -20,6 +19,7 @@ from glassformer.inspect.recompute import (
     recompute,
     recompute_attention,
 )
+from glassformer.inspect.record import modules_of
 
 from .desk import Studio
 from .traces import Trace
