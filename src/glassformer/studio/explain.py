@@ -24,7 +24,7 @@ from glassformer.inspect.record import modules_of
 from .desk import Studio
 from .traces import Trace
 
-WORK = 1e9  # weights × tokens, and
+WORK = 2e9  # weights × tokens, and
 WEIGHTS = 4e6  # numbers in all attention patterns, up to which a whole pass takes seconds and not minutes
 NUMBERS = 4096  # shown of an operand
 
@@ -81,10 +81,8 @@ def _working(studio: Studio, trace: Trace, make: Any) -> Recomputed:
 def is_small(trace: Trace) -> bool:
     """Whether the whole pass can be recomputed while someone waits; a network without attention always is."""
     model, tokens = trace.loaded.model, max(len(listed.ids) for listed in trace.reading.tokens.values())
-    parts = list(model.modules())
-    heads = sum(part.heads for part in parts if isinstance(part, MultiHeadAttention))
-    tables = sum(part.weight.numel() for part in parts if isinstance(part, nn.Embedding))
-    weights = sum(weight.numel() for weight in model.parameters()) - tables
+    heads = sum(part.heads for part in model.modules() if isinstance(part, MultiHeadAttention))
+    weights = sum(weight.numel() for weight in model.parameters())
     return heads == 0 or (weights * tokens <= WORK and heads * tokens**2 <= WEIGHTS)
 
 
