@@ -61,21 +61,15 @@ def router(studio: Studio) -> APIRouter:
 def recomputed(studio: Studio, trace: Trace, step: str) -> tuple[Recomputed, str | None]:
     """The whole pass or, where that would take minutes, only the attention that a step is of; and its name then."""
     model, inputs = trace.loaded.model, trace.reading.inputs
-    if is_small(trace):
-        return trace.once("recomputed", lambda: _working(studio, trace, lambda: recompute(model, inputs))), None
-    name = attention_of(model, step)
-    kept: dict[str, Recomputed] = trace.once("recomputed attention", dict)
-    with trace.lock:
-        if name not in kept:
-            kept.clear()  # one of a long text is a hundred megabytes
-            kept[name] = _working(studio, trace, lambda: recompute_attention(model, inputs, name))
-        return kept[name], name
-
-
-def _working(studio: Studio, trace: Trace, make: Any) -> Recomputed:
-    with studio.work(), trace.loaded.lock:
-        found: Recomputed = make()
-    return found
+    name = None if is_small(trace) else attention_of(model, step)
+    kept: dict[str | None, Recomputed] = trace.kept.get("recomputed", {})
+    if name not in kept:
+        with studio.work(), trace.lock, trace.loaded.lock:
+            kept = trace.kept.get("recomputed", {})  # another may have been quicker
+            if name not in kept:
+                found = recompute(model, inputs) if name is None else recompute_attention(model, inputs, name)
+                kept = trace.kept["recomputed"] = {name: found}  # one alone: of a long text it is a hundred megabytes
+    return kept[name], name
 
 
 def is_small(trace: Trace) -> bool:
