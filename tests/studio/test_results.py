@@ -59,7 +59,9 @@ def pipe(trained):
 def test_classes(ask, pipe, name, pair):
     (line,) = ask(name, TEXT, pair)
     inputs = {"text": TEXT, "text_pair": pair} if pair else TEXT
-    assert line == {"kind": "classes", "problem": pipe(name).task.problem, "classes": pipe(name)(inputs, top_k=None)}
+    task = pipe(name).task
+    wanted = {"problem": task.problem, "labels": task.labels, "classes": pipe(name)(inputs, top_k=None)}
+    assert line == {"kind": "classes", **wanted}
 
 
 @pytest.mark.parametrize("name", FOLDERS[3:5])

@@ -174,7 +174,9 @@ def _called(pipe: Pipeline, question: Question) -> Any:
 
 
 def _classes(pipe: Any, question: Question) -> Line:
-    return {"kind": "classes", "problem": pipe.task.problem, "classes": _called(pipe, question)}
+    """The classes by probability; `labels` has them in the order of the logits."""
+    task = pipe.task
+    return {"kind": "classes", "problem": task.problem, "labels": task.labels, "classes": _called(pipe, question)}
 
 
 def _entities(pipe: Any, question: Question) -> Line:

@@ -14,6 +14,7 @@ export const screen = {
   needs: "trace",
   async show(view) {
     const { root, state, t, model } = view;
+    root.classList.add("results");
     const tokens = sides(view, state.token, (token) => view.set({ token }, { push: false, show: false }));
     const result = build("section", "card result", [], { "aria-label": t("runSays") });
     root.replaceChildren(...tokens.filter((one) => one.dataset.side === "read"), ...options(view), result, ...tokens.filter((one) => one.dataset.side !== "read"));
