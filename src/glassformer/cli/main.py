@@ -15,6 +15,7 @@ from . import (
     models,
     predict,
     show,
+    studio,
     tokenizer,
     train,
     translate,
@@ -38,6 +39,7 @@ app.command("show")(show.show)
 app.command("verify")(verify.verify)
 app.command("heads")(heads.heads)
 app.command("inspect")(inspect.inspect)
+app.command("studio")(studio.studio)
 app.command("models")(models.models)
 app.command("doctor")(doctor.doctor)
 

@@ -169,7 +169,12 @@ def files_of(sources: Sequence[str]) -> list[Path]:
     return [one.path for one in found if one.path is not None]
 
 
+def cache_home() -> Path:
+    """Where everything is that can be deleted at any time."""
+    home = os.environ.get("GLASSFORMER_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "glassformer"
+    return Path(home).expanduser()
+
+
 def shards_folder() -> Path:
     """Where the shards of all corpora are."""
-    home = os.environ.get("GLASSFORMER_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "glassformer"
-    return Path(home).expanduser() / "shards"
+    return cache_home() / "shards"

@@ -19,6 +19,8 @@ from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.jobs.predict import Pipeline, pipeline, task_of
 from glassformer.text.tokenizer import Tokenizer
 
+from .lessons import examples
+
 if TYPE_CHECKING:
     from .traces import Traces
 
@@ -83,6 +85,11 @@ class Shelf:
             raise Missing(f"there is no model {name!r}; there are: {', '.join(self._sources) or 'none'}")
         return self._sources[name]
 
+    @property
+    def folders(self) -> dict[str, Path]:
+        """Where each model lies."""
+        return {name: config_folder(source) for name, source in self._sources.items()}
+
     @cached_property
     def entries(self) -> list[dict[str, Any]]:
         """What is said of every model before it is opened, from its config alone."""
@@ -117,7 +124,7 @@ def entry(name: str, source: str) -> dict[str, Any]:
         "writes": is_encoder_decoder(model),
         "pairs": not hasattr(model, "step") and not is_encoder_decoder(model),
         "tokenizer": has_tokenizer(source),
-        "examples": [],
+        "examples": examples(_task(source), "<mask>" if model.config.model_type == "roberta" else "[MASK]"),
     }
 
 

@@ -1,0 +1,92 @@
+"""`glassformer studio`: look inside models in the browser."""
+
+import errno
+import re
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .output import Device
+
+UNITS = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def studio(
+    models: Annotated[list[str] | None, typer.Argument(metavar="MODEL", help="Folders, or hub names.")] = None,
+    host: Annotated[str, typer.Option(help="Where to listen; any but this machine itself needs --key.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 8421,
+    runs: Annotated[Path, typer.Option(help="Where runs are, for the screen Train.")] = Path("runs"),
+    memory: Annotated[str, typer.Option(help="How much is kept of what was looked at.")] = "2GB",
+    keep: Annotated[float, typer.Option(min=0.1, help="Minutes it is kept after the last look.")] = 30,
+    key: Annotated[str | None, typer.Option(help="Who opens the page must know it.")] = None,
+    device: Device = None,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+) -> None:
+    """Look inside models in the browser: every head, state and tensor of a text's way through them.
+
+    Without a model, one small model of each family is trained first, on made-up sentences; that takes about a minute,
+    once.
+
+    Example: glassformer studio ./my-bert runs/en-de --open
+    """
+    if host not in LOOPBACK and not key:
+        raise ValueError(f"--host {host} lets other machines in: give a --key that they must know, or leave --host out")
+    budget = size_of(memory)
+    uvicorn = _uvicorn()
+    with _listening(host, port) as listener:
+        from glassformer.studio.app import create_app
+        from glassformer.studio.demo import demo_models
+        from glassformer.studio.desk import Shelf, Studio
+        from glassformer.studio.traces import Traces
+
+        sources = models or [str(folder) for folder in demo_models(say=typer.echo)]
+        desk = Studio(Shelf(sources, device=device), Traces(budget=budget, seconds=60 * keep), runs=runs)
+        app = create_app(desk, key=key)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2))
+        address = address_of(host, listener.getsockname()[1], key)
+        typer.echo(f"the studio is at {address} (Ctrl-C stops it)")
+        if open_:
+            typer.launch(address)
+        with suppress(KeyboardInterrupt):  # which is how it is meant to end
+            server.run(sockets=[listener])
+
+
+def size_of(text: str) -> int:
+    """ "2GB" in bytes."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]B)", text.strip().upper())
+    if not match or not float(match[1]):
+        raise ValueError(f"--memory {text!r} is no size: write it like 500MB or 2GB")
+    return int(float(match[1]) * UNITS[match[2]])
+
+
+def address_of(host: str, port: int, key: str | None) -> str:
+    from urllib.parse import quote
+
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{port}/" + (f"?key={quote(key, safe='')}" if key else "")
+
+
+def _uvicorn() -> Any:
+    try:
+        import fastapi  # noqa: F401
+        import uvicorn
+    except ImportError as error:
+        raise ValueError(f"the studio needs {error.name}: pip install 'glassformer[studio]'") from None
+    return uvicorn
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """The port, taken before anything slow begins."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=128)
+    except socket.gaierror:
+        raise ValueError(f"--host {host!r} is no address of this machine; leave it out for 127.0.0.1") from None
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ValueError(f"port {port} is in use, perhaps by another studio; --port 0 takes a free one") from None
+        raise ValueError(f"nothing can listen on {host}:{port} ({error.strerror}); choose another --port") from None
