@@ -45,7 +45,7 @@ async function classes({ view: { t }, first, second, logits }) {
   });
   const words = [t("cmpClass"), t("cmpFirst"), t("cmpSecond"), "Δ"];
   return [headline(t, first.classes[0].label, second.classes[0].label), make("h3", "", t("cmpProbability")), ...both(rows, t),
-    ...(same ? [make("h3", "", t("cmpLogit")), table(words, numbers, t("cmpLogit"))] : [])];
+    ...(same ? [table(words, numbers, t("cmpLogit"))] : [])];
 }
 
 function difference(t, one, other) {
@@ -112,7 +112,7 @@ async function texts({ view, first, second, lines, logits }) {
   const { t, model } = view, tokens = lines.map((all) => all.filter((one) => one.kind === "token"));
   const apart = tokens[0].findIndex((one, place) => one.id !== tokens[1][place]?.id), shorter = apart < 0 && tokens[1].length > tokens[0].length ? tokens[0].length : apart;
   const words_ = shorter < 0 ? t("cmpWrittenSame", tokens[0].length) : t("cmpWrittenOther", shorter + 1);
-  const sides = [first, second].map((line, side) => build("div", "", [make("h3", "", t(side ? "cmpSecond" : "cmpFirst")), make("p", "passage", line.texts[0].text)]));
+  const sides = [first, second].map((line, side) => build("div", "", [make("h3", "", t(side ? "cmpSecond" : "cmpFirst")), make("p", "passage", line.texts[0].text.trim() ? line.texts[0].text : visible(line.texts[0].text))]));
   const raw = await Promise.all([0, 1].map((side) => logits(side, model.writes ? "0,0" : "0,-1")));
   const chances = raw.map(({ values }) => softmax(values)), listed = tokens.map((all) => all[0].top.map((one) => ({ id: one.id, name: one.token })));
   const rows = words(...listed).map(([id, name]) => ({ name, first: chances[0][id], second: chances[1][id] }));

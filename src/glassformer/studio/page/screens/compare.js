@@ -1,12 +1,13 @@
 // Compare: two texts through one model, or one text through two checkpoints; what changes in the output and inside.
 import { cssColour, heatmap, kindOf, legend, paintSteps, rampOf, stepsOf } from "../canvas.js";
+import { layerAndHead, placeOf } from "../attention.js";
 import { differing } from "../differing.js";
 import { build, choice, exact, field, make, number, select, short, visible } from "../dom.js";
 import { matrixSvg } from "../share.js";
 
 const SHAPE = ["model_type", "head", "parameters", "vocab_size", "layers", "heads"];
 const LARGEST = 1e6; // numbers of an output that are fetched to find their largest difference
-const MIDDLE = 128; // the colour of no difference
+const NARROW = 760; // pixels in which two things do not fit beside each other
 
 export const screen = {
   id: "compare",
@@ -118,47 +119,38 @@ async function inside(view, traces) {
   root.append(card);
   if (!names.length) return card.append(make("p", "", t("cmpNoBoards")));
   const name = names.includes(state.board) ? state.board : names[0], boards = traces.map((one) => one.boards.find((board) => board.name === name));
-  const equal = boards[0].shape.join() === boards[1].shape.join(), [rows, columns] = boards[0].shape;
-  if (names.length > 1) card.append(choice(t("cmpBoard"), names.map((one) => [one, one]), name, (board) => set({ board, layer: null, head: null, cell: null })));
+  const equal = boards[0].shape.join() === boards[1].shape.join(), columns = boards[0].columns.length;
+  if (names.length > 1) card.append(choice(t("cmpBoard"), names.map((one) => [one, t(`cmpBoard-${one}`)]), name, (board) => set({ board, layer: null, head: null, cell: null })));
   if (boards[0].kind === "attention") card.append(make("p", "note", t("attentionIsNot")));
   const [down, across] = [0, 1].map((side) => boards.map((board) => traces[boards.indexOf(board)].tokens[board[side ? "across" : "down"]]));
   if (!equal) card.append(make("p", "note", `${unequal(t, boards)} ${boards[0].down === "read" ? "" : t("cmpUnequalFix")}`));
-  const at = [Number(state.layer ?? 0), Number(state.head ?? 0)].map((one, axis) => Math.max(0, Math.min([rows, columns][axis] - 1, one || 0)));
-  const open = (row, column) => set({ board: name, layer: row, head: column, cell: null });
-  card.append(make("p", "soft", t("cmpMosaic", ...boards[0].grid)));
+  const place = placeOf(boards[0], state), at = [Math.floor(place / columns), place % columns];
+  const open = (row, column) => set({ board: name, ...layerAndHead(boards[0], row * columns + column), cell: null });
+  card.append(make("p", "soft", t(boards[0].kind === "attention" ? "cmpHeads" : "cmpGates")));
   const tiles = equal ? [await view.api.mosaic(traces[1].trace_id, name, { minus: traces[0].trace_id, signal })] : await Promise.all(traces.map((one) => view.api.mosaic(one.trace_id, name, { signal })));
-  const room = root.clientWidth / tiles.length - 50, told = { board: boards[0], at, open, room, signal };
+  const room = wideOf(root, tiles.length) - 50, told = { board: boards[0], at, open, room, signal };
   card.append(build("div", "two", tiles.map((one, side) => build("div", "", [
-    make("h3", "", t(equal ? "cmpLeft" : side ? "cmpSecond" : "cmpFirst")), mosaic(equal ? { ...one, values: stretched(one) } : one, { ...told, kind: equal ? "signed" : kindOf(boards[0].scales[0]) }),
+    make("h3", "", t(equal ? "cmpLeft" : side ? "cmpSecond" : "cmpFirst")), mosaic(one, { ...told, kinds: boards[0].scales.map((scale) => (equal ? "signed" : kindOf(scale))) }),
   ]))));
+  if (equal && boards[0].kind === "attention") card.append(make("p", "soft", t("cmpReach")));
   const labels = { down, across: boards[0].across ? across : null };
   await (equal ? subtracted : beside)(view, traces, boards, at, labels, card);
 }
+
+const wideOf = (root, parts) => (root.clientWidth < NARROW ? root.clientWidth : root.clientWidth / parts);
 
 function unequal(t, boards) {
   const axis = boards[0].shape[2] !== boards[1].shape[2] ? 2 : 3;
   return t("cmpUnequal", boards[0].shape[axis], boards[1].shape[axis]);
 }
 
-// Differences are small beside what they could be: the strongest of each column of the grid has the strongest colour.
-function stretched({ values, shape: [rows, columns, high, wide] }) {
-  const size = high * wide, found = new Uint8Array(values.length);
-  for (let column = 0; column < columns; column++) {
-    const starts = Array.from({ length: rows }, (_, row) => (row * columns + column) * size);
-    let most = 1;
-    for (const start of starts) for (let place = start; place < start + size; place++) most = Math.max(most, Math.abs(values[place] - MIDDLE));
-    for (const start of starts) for (let place = start; place < start + size; place++) found[place] = Math.max(0, Math.min(255, MIDDLE + (values[place] - MIDDLE) * (127 / most)));
-  }
-  return found;
-}
-
 // All tiles on one canvas; one is chosen.
-function mosaic({ values, shape: [rows, columns, high, wide] }, { board, at, open, room, signal, kind }) {
+function mosaic({ values, reach, shape: [rows, columns, high, wide] }, { board, at, open, room, signal, kinds }) {
   const left = 44, top = 20, gap = 4, side = Math.max(14, Math.min(84, Math.floor((room - left) / columns) - gap));
   const tall = Math.max(14, Math.min(side, board.kind === "states" ? 48 : side)), scale = devicePixelRatio || 1;
   const width = left + columns * (side + gap), height = top + rows * (tall + gap), canvas = build("canvas", "", [], { "aria-hidden": "true" });
-  const element = build("div", "mosaic", canvas, { tabindex: "0", role: "application", "aria-roledescription": "grid", "aria-label": board.name, id: `mosaic-${Math.round(room)}` });
-  const tile = document.createElement("canvas"), pen = canvas.getContext("2d"), ramp = rampOf(kind);
+  const element = build("div", "mosaic", canvas, { tabindex: "0", role: "application", "aria-roledescription": "grid", "aria-label": board.name, "data-reach": reach.join() });
+  const tile = document.createElement("canvas"), pen = canvas.getContext("2d"), ramps = kinds.map(rampOf);
   Object.assign(canvas, { width: Math.ceil(width * scale), height: Math.ceil(height * scale) });
   canvas.style.width = `${width}px`;
   let now = at;
@@ -173,7 +165,7 @@ function mosaic({ values, shape: [rows, columns, high, wide] }, { board, at, ope
     for (let row = 0; row < rows; row++) pen.fillText(short(board.rows[row], 5), 2, where(row, 0)[1] + tall / 2 + 4);
     for (let column = 0; column < columns; column++) pen.fillText(short(board.columns[column], Math.max(2, Math.floor(side / 8))), where(0, column)[0], 14);
     for (let cell = 0; cell < rows * columns; cell++) {
-      paintSteps(tile, values.subarray(cell * high * wide, (cell + 1) * high * wide), high, wide, ramp);
+      paintSteps(tile, values.subarray(cell * high * wide, (cell + 1) * high * wide), high, wide, ramps[cell % columns]);
       pen.drawImage(tile, ...where(Math.floor(cell / columns), cell % columns), side, tall);
     }
     pen.strokeStyle = cssColour("ink");
@@ -199,7 +191,8 @@ function mosaic({ values, shape: [rows, columns, high, wide] }, { board, at, ope
 }
 
 function title(t, board, [row, column]) {
-  return t("cmpMatrix", board.grid[0], board.rows[row], board.grid[1], board.columns[column]);
+  if (board.name === "alignment") return t("cmpBoard-alignment");
+  return t(board.kind === "attention" ? "cmpHead" : "cmpGate", board.rows[row], board.columns[column]);
 }
 
 const cellOf = (board, [row, column]) => board.cells[row * board.shape[1] + column];
@@ -238,7 +231,7 @@ async function beside(view, traces, boards, at, labels, card) {
   found.forEach(({ values, shape: [high, wide] }, side) => {
     const down = labels.down[side].map((one) => one.text), across = labels.across?.[side].map((one) => one.text) ?? [], name = t(side ? "cmpSecond" : "cmpFirst");
     const steps = stepsOf(values, scale), matrix = heatmap({
-      steps, high, wide, kind: kindOf(scale), down, across, label: `${name}: ${title(t, boards[0], at)}`, signal, width: root.clientWidth / 2 - 50, most: 520,
+      steps, high, wide, kind: kindOf(scale), down, across, label: `${name}: ${title(t, boards[0], at)}`, signal, width: wideOf(root, 2) - 50, most: 520,
       move: (row, column) => { told.textContent = `${name}   ${across.length ? t("cmpCell", visible(down[row]), visible(across[column])) : t("cmpUnit", visible(down[row]), column)}   ${exact(values[row * wide + column])}`; },
     });
     parts.push({ name, matrix, steps, high, wide, down, across });

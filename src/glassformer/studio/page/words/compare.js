@@ -10,10 +10,12 @@ export const en = {
   cmpMask: "Mask {0}", cmpMasksUnequal: "The texts have {0} and {1} masks; those that both have are compared.", cmpLess: "below {0}",
   cmpCosine: "Cosine of the two vectors: {0}.", cmpNumber: "{0} → {1}, Δ {2}.", cmpNoTask: "This model has no head for a task, so there is no answer to compare.",
   cmpFar: "Largest difference of {0}: {1}, at [{2}].", cmpShapes: "{0} has the shape {1} first and {2} then: no difference can be taken.",
-  cmpInside: "What happens inside", cmpBoard: "Board", cmpMosaic: "Every {0} and {1}: choose one with the mouse, or with arrow keys and Enter.",
+  cmpInside: "What happens inside", cmpBoard: "Board", cmpHeads: "Every layer and head: choose one with the mouse, or with arrow keys and Enter.", cmpGates: "Every layer, state and gate: choose one with the mouse, or with arrow keys and Enter.", cmpReach: "In every column of the mosaic the largest difference has the strongest colour.",
+  "cmpBoard-attention": "attention", "cmpBoard-encoder": "encoder", "cmpBoard-decoder": "decoder", "cmpBoard-cross": "cross-attention", "cmpBoard-alignment": "alignment",
+  "cmpBoard-states": "states", "cmpBoard-encoder states": "encoder states", "cmpBoard-decoder states": "decoder states",
   cmpUnequal: "The first has {0} tokens and the second {1}. Their matrices have no common cells, so they stand side by side instead of a difference.",
   cmpUnequalFix: "To compare what a decoder does, give both the same target.", cmpNoBoards: "This model has neither attention nor states to compare.",
-  cmpMatrix: "{0} {1}, {2} {3}", cmpCell: "{0} → {1}", cmpUnit: "{0}, unit {1}", cmpLeft: "Δ: second minus first", cmpNpz: "npz of the second", cmpNothing: "nothing", cmpWord: "token", cmpClass: "class",
+  cmpHead: "Layer {0}, head {1}", cmpGate: "Layer {0}, {1}", cmpCell: "{0} → {1}", cmpUnit: "{0}, unit {1}", cmpLeft: "Δ: second minus first", cmpNpz: "npz of the second", cmpNothing: "nothing", cmpWord: "token", cmpClass: "class",
 };
 export const zh = {
   cmpBy: "比较", cmpByText: "两段文本", cmpByModel: "两个检查点", cmpText: "另一段文本", cmpPair: "它的第二段文本", cmpModel: "另一个检查点",
@@ -27,8 +29,10 @@ export const zh = {
   cmpMask: "第 {0} 个掩码", cmpMasksUnequal: "两段文本分别有 {0} 和 {1} 个掩码；只比较都有的。", cmpLess: "低于 {0}",
   cmpCosine: "两个向量的余弦：{0}。", cmpNumber: "{0} → {1}，Δ {2}。", cmpNoTask: "这个模型没有任务的输出头，没有回答可比较。",
   cmpFar: "{0} 的最大差别：{1}，位于 [{2}]。", cmpShapes: "{0} 的形状先是 {1}，后是 {2}：不能相减。",
-  cmpInside: "内部发生了什么", cmpBoard: "图板", cmpMosaic: "每个{0}和{1}：用鼠标选择，或用方向键和回车。",
+  cmpInside: "内部发生了什么", cmpBoard: "图板", cmpHeads: "每一层和每个头：用鼠标选择，或用方向键和回车。", cmpGates: "每一层、每个状态和门：用鼠标选择，或用方向键和回车。", cmpReach: "拼图的每一列中，最大的差别颜色最深。",
+  "cmpBoard-attention": "注意力", "cmpBoard-encoder": "编码器", "cmpBoard-decoder": "解码器", "cmpBoard-cross": "交叉注意力", "cmpBoard-alignment": "对齐",
+  "cmpBoard-states": "状态", "cmpBoard-encoder states": "编码器状态", "cmpBoard-decoder states": "解码器状态",
   cmpUnequal: "前者有 {0} 个词元，后者有 {1} 个。两个矩阵没有共同的格子，因此并排显示，而不是相减。",
   cmpUnequalFix: "要比较解码器，请给两者相同的目标文本。", cmpNoBoards: "这个模型没有可比较的注意力或状态。",
-  cmpMatrix: "{0} {1}，{2} {3}", cmpCell: "{0} → {1}", cmpUnit: "{0}，单元 {1}", cmpLeft: "Δ：后者减前者", cmpNpz: "后者的 npz", cmpNothing: "无", cmpWord: "词元", cmpClass: "类别",
+  cmpHead: "第 {0} 层，第 {1} 个头", cmpGate: "第 {0} 层，{1}", cmpCell: "{0} → {1}", cmpUnit: "{0}，单元 {1}", cmpLeft: "Δ：后者减前者", cmpNpz: "后者的 npz", cmpNothing: "无", cmpWord: "词元", cmpClass: "类别",
 };
