@@ -4,6 +4,7 @@ import { shown } from "./results.js";
 import { passage } from "./tokens.js";
 
 const TOP = 8; // words compared
+const CLASSES = 12; // classes shown
 const figure = (value) => (typeof value === "number" ? build("span", "", shown(value), { title: exact(value) }) : String(value ?? "–"));
 const signed = (value) => build("span", value < 0 ? "down" : "up", `${value > 0 ? "+" : ""}${number(value)}`, { title: exact(value) });
 
@@ -37,14 +38,16 @@ async function classes({ view: { t }, first, second, logits }) {
   const score = (line, label) => line.classes.find((one) => one.label === label)?.score ?? null;
   if (first.problem === "regression") return difference(t, first.classes[0].score, second.classes[0].score);
   const raw = await Promise.all([0, 1].map((side) => logits(side, "0")));
-  const names = first.labels.filter((label) => second.labels.includes(label)), same = raw[0].values.length === raw[1].values.length;
+  const change = (label) => Math.abs(score(second, label) - score(first, label)), same = raw[0].values.length === raw[1].values.length;
+  const shared = first.labels.filter((label) => second.labels.includes(label)), names = shared.length > CLASSES ? shared.sort((one, other) => change(other) - change(one)).slice(0, CLASSES) : shared;
+  const more = shared.length > names.length ? [make("p", "soft", t("cmpMoreClasses", shared.length - names.length))] : [];
   const rows = names.map((name) => ({ name, first: score(first, name), second: score(second, name) }));
   const numbers = names.map((name) => {
     const at = first.labels.indexOf(name), [one, other] = raw.map(({ values }) => values[at]);
     return [name, figure(one), figure(other), signed(Math.fround(other - one))];
   });
   const words = [t("cmpClass"), t("cmpFirst"), t("cmpSecond"), "Δ"];
-  return [headline(t, first.classes[0].label, second.classes[0].label), make("h3", "", t("cmpProbability")), ...both(rows, t),
+  return [headline(t, first.classes[0].label, second.classes[0].label), make("h3", "", t("cmpProbability")), ...both(rows, t), ...more,
     ...(same ? [table(words, numbers, t("cmpLogit"))] : [])];
 }
 

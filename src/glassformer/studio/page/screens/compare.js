@@ -74,9 +74,10 @@ function form(view) {
 
 async function outputs(view, traces, other) {
   const { t, api, signal, model } = view, card = build("section", "card said", make("h2", "", t("cmpOutputs")));
-  if (!model.task) card.append(make("p", "", t("cmpNoTask")));
+  const writes = Boolean(model.head?.endsWith("generation"));
+  if (!model.task || !(model.tokenizer || writes)) card.append(make("p", "", t("cmpNoTask")));
   else {
-    const options = model.head?.endsWith("generation") ? { strategy: "greedy" } : model.task === "fill-mask" || model.task === "pretraining" ? { top_k: 200 } : {};
+    const options = writes ? { strategy: "greedy" } : model.task === "fill-mask" || model.task === "pretraining" ? { top_k: 200 } : {};
     const questions = [view.asked(), other].map(({ model: name, inputs, pair }) => ({ model: name, inputs, pair, options }));
     const lines = await Promise.all(questions.map((body) => all(api.lines("/results", { body, signal }), api)));
     const logits = (side, slice) => api.slice(traces[side].trace_id, "outputs.logits", { slice, signal });
