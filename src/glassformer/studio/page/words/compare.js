@@ -6,7 +6,7 @@ export const en = {
   cmpNoModel: "There is no other checkpoint of this shape", cmpNoModelWhy: "Start the studio with two folders of one architecture and size, such as {0} before and after training.",
   cmpOutputs: "What they say", cmpSame: "Both say the same: {0}.", cmpOther: "The answer changes: {0} → {1}.", cmpProbability: "probability", cmpLogit: "logit",
   cmpTagsSame: "Every token keeps its tag.", cmpTagsOther: "{0} of {1} tokens change their tag.", cmpTagsUnequal: "The texts have {0} and {1} tokens, so their tags are not compared one by one.",
-  cmpWrittenSame: "Both write the same {0} tokens.", cmpWrittenOther: "They differ from token {0} on.", cmpNext: "The first token that is written",
+  cmpWrittenSame: "Both write the same; tokens: {0}.", cmpWrittenOther: "They differ from token {0} on.", cmpNext: "The first token that is written",
   cmpMask: "Mask {0}", cmpMasksUnequal: "The texts have {0} and {1} masks; those that both have are compared.", cmpLess: "below {0}",
   cmpCosine: "Cosine of the two vectors: {0}.", cmpNumber: "{0} → {1}, Δ {2}.", cmpNoTask: "This model has no head for a task, or no tokenizer, so there is no answer to compare.", cmpMoreClasses: "… and {0} classes that change less.",
   cmpFar: "Largest difference of {0}: {1}, at [{2}].", cmpShapes: "{0} has the shape {1} first and {2} then: no difference can be taken.",
