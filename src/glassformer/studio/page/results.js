@@ -5,6 +5,8 @@ import { TREE, drawn, treeSvg } from "./pictures.js";
 import { matrixSvg } from "./share.js";
 import { passage, row } from "./tokens.js";
 
+document.head.append(build("link", "", [], { rel: "stylesheet", href: "/static/styles/results.css" }));
+
 const CLASSES = 12; // shown at once
 export const shown = (value) => (typeof value === "number" ? number(value) : String(value)); // JSON names what is not finite
 
