@@ -162,3 +162,25 @@ def test_a_fault_of_the_second_says_so_and_can_be_tried_again(visit, page):
     page.click("#retry")
     page.wait_for_selector(".said")
     assert page.locator(".problem").count() == 0
+
+
+@pytest.mark.parametrize(("model", "other"), [("bert", OTHER), ("gru-lm", SHORT), ("transformer", OTHER)])
+def test_a_comparison_can_be_taken_along(visit, page, model, other, capsys):
+    """The Python runs as it stands, and prints what is shown."""
+    visit("compare", **state_of(model, other=other), cell="0,0")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.click("#copy-python")
+    names: dict[str, torch.Tensor] = {}
+    exec(page.evaluate("navigator.clipboard.readText()"), names)
+    words = page.locator(".value").inner_text().split()
+    if other == OTHER:
+        assert float(names["first"][0, 0]) == pytest.approx(float(words[words.index("First") + 1]), abs=1e-6)
+        assert float(names["second"][0, 0]) == pytest.approx(float(words[words.index("Second") + 1]), abs=1e-6)
+    with page.expect_download() as saved:
+        page.click("#export-svg")
+    assert saved.value.path().read_text().startswith("<svg")
+    for button in ("#export-npz", "#export-npz-second"):
+        with page.expect_download() as saved:
+            page.click(button)
+        assert len(np.load(saved.value.path()).files) == 1
+    assert "tensor(" in capsys.readouterr().out

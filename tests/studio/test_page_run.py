@@ -211,3 +211,19 @@ def test_many_tokens_are_few_nodes(visit, page):
     assert page.evaluate("document.querySelectorAll('*').length") < 3000
     page.locator(".side .pages button").last.click()
     assert page.locator(".side .token").count() > 0
+
+
+@pytest.mark.parametrize(("model", "words"), [("bert", "LABEL_0"), ("gpt2", "Anna"), ("transformer", "prompt")])
+def test_results_can_be_taken_along(visit, page, model, words):
+    visit("run", **state_of(model), max_new_tokens=5)
+    with page.expect_download() as saved:
+        page.click("#export-svg")
+    svg = saved.value.path().read_text()
+    assert svg.startswith("<svg")
+    assert words in svg
+    with page.expect_download() as saved:
+        page.click("#export-png")
+    assert saved.value.path().read_bytes()[:4] == b"\x89PNG"
+    with page.expect_download() as saved:
+        page.click("#export-npz")
+    assert "outputs.logits" in np.load(saved.value.path())
