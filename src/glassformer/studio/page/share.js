@@ -2,13 +2,13 @@
 import { npz } from "./api.js";
 import { build, button } from "./dom.js";
 
-// {python, svg: () => text, png: () => canvas, names: [tensors], more: [nodes]}; only what is given has a button.
+// {python, svg: () => text, png: () => canvas or a promise of one, names: [tensors], more: [nodes]}; only what is given has a button.
 export function toolbar(view, { python, svg, png, names = [], more = [] }) {
   const { t, tell } = view, file = `${view.model?.name ?? "studio"}-${view.state.screen ?? "run"}`;
   const parts = [...more];
   if (python) parts.push(button(t("copyPython"), () => copy(value(python), view), { id: "copy-python" }));
   if (svg) parts.push(button("SVG", () => download(new Blob([svg()], { type: "image/svg+xml" }), `${file}.svg`), { id: "export-svg", "aria-label": t("exportAs", "SVG") }));
-  if (png) parts.push(button("PNG", () => png().toBlob((blob) => download(blob, `${file}.png`)), { id: "export-png", "aria-label": t("exportAs", "PNG") }));
+  if (png) parts.push(button("PNG", async () => (await png()).toBlob((blob) => download(blob, `${file}.png`)), { id: "export-png", "aria-label": t("exportAs", "PNG") }));
   if (names.length && view.trace) {
     const label = { "aria-label": t("exportAs", "npz"), id: "export-npz", class: "button" };
     parts.push(build("a", "", "npz", { href: npz(view.trace.trace_id, names), download: `${file}.npz`, ...label }));
