@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from .hub.load import load, load_tokenizer, save
     from .hub.registry import build
     from .inspect.attribution import attribute
+    from .inspect.explain import explain
     from .inspect.lens import decoder_lens, logit_lens
-    from .inspect.recompute import explain
     from .inspect.record import record
     from .inspect.statistics import attention_statistics
     from .jobs.inspect import inspect
@@ -32,7 +32,7 @@ _HOME = {
     "load_tokenizer": "hub.load",
     "build": "hub.registry",
     "record": "inspect.record",
-    "explain": "inspect.recompute",
+    "explain": "inspect.explain",
     "attention_statistics": "inspect.statistics",
     "attribute": "inspect.attribution",
     "logit_lens": "inspect.lens",

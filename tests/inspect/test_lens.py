@@ -7,6 +7,7 @@ from torch.testing import assert_close
 
 import glassformer as gf
 from families import SMALL_BERT, SMALL_GPT, random_model
+from glassformer.inspect.lens import head_layers, prefix_lens, scores
 from inspect_cases import hooked, inputs_of, small
 
 MASK = 4
@@ -84,3 +85,47 @@ def test_models_that_have_no_words():
             gf.logit_lens(model, inputs_of(model), mask_id=MASK)
     with pytest.raises(ValueError, match="use logit_lens"):
         gf.decoder_lens(small("gpt2", "text-generation"), {})
+
+
+ENCODERS = [(name, head) for name in ("bert", "roberta", "distilbert") for head in (
+    "text-classification", "token-classification", "question-answering", "fill-mask"
+)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("model_type", "head"), ENCODERS)
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_the_head_on_the_last_layer_says_what_the_model_says(model_type, head, side):
+    model = small(model_type, head, num_hidden_layers=2) if model_type != "distilbert" else small(model_type, head)
+    inputs = inputs_of(model, side=side)
+    lens = head_layers(model, inputs).together()
+    with torch.no_grad():
+        outputs = model(**inputs)
+    last, said = lens.logits[-1], scores(outputs)
+    if head in ("token-classification", "fill-mask"):
+        keep = inputs["attention_mask"].bool()
+        last, said = last[keep], said[keep]
+    elif head == "question-answering":
+        keep = inputs["attention_mask"].bool()[:, None].expand(-1, 2, -1)
+        last, said = last[keep], said[keep]
+    assert_close(last, said, atol=1e-5, rtol=1e-5)
+    assert (lens.logits[0] - lens.logits[-1]).abs().max() > 1e-4
+    assert not hooked(model)
+
+
+def test_an_answer_has_two_ends_and_a_class_is_said_once():
+    answers, classes = small("bert", "question-answering"), small("bert", "text-classification")
+    inputs = inputs_of(answers, lengths=(6,))
+    assert head_layers(answers, inputs).together().logits.shape[1:] == (1, 2, 6)
+    assert head_layers(classes, inputs).together().logits.shape[1:3] == (1, 1)
+    with pytest.raises(ValueError, match="use logit_lens"):
+        head_layers(small("gpt2", "text-generation"), {})
+
+
+@pytest.mark.parametrize("pooling", ["last", "mean", "max"])
+def test_every_beginning_of_a_text_is_judged(pooling):
+    model = small("glassformer-rnn", "text-classification", bidirectional=True, pooling=pooling)
+    ids = torch.randint(1, 40, (1, 7), generator=torch.Generator().manual_seed(0))
+    found = prefix_lens(model, {"input_ids": ids}, rows=3)
+    with torch.no_grad():
+        alone = torch.cat([model(input_ids=ids[:, :end]).logits for end in range(1, 8)])
+    assert_close(found, alone, atol=1e-5, rtol=1e-5)

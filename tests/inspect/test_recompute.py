@@ -1,5 +1,7 @@
 """A forward pass from scratch: equal for every family, whatever its config; and a fault is found, and where it is."""
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -14,7 +16,8 @@ from families import CASES, SMALL_BERT, SMALL_GPT, random_model, settings_of
 from glassformer.blocks.linear import quantised, supports_int8
 from glassformer.blocks.packing import Causal, Dense, Packed
 from glassformer.blocks.recurrent import LstmGates
-from glassformer.inspect.recompute import explained, folded, recompute
+from glassformer.inspect.explain import explained
+from glassformer.inspect.recompute import folded, recompute, recompute_attention
 from inspect_cases import hooked, inputs_of, small
 
 WITHIN = 1e-5
@@ -269,8 +272,131 @@ def test_names_of_blocks_and_wrong_names():
     assert explained(found, "layers.0.attention").step == "layers.0.attention.output"
     with pytest.raises(ValueError, match=r"there is no step 'layers.0.atention'; near it: layers.0.attention"):
         found.step("layers.0.atention")
-    with pytest.raises(ValueError, match="a cell is of a head's pattern"):
-        explained(found, "layers.0.attention.output", (0, 0))
+    with pytest.raises(ValueError, match="is not explained number by number; leave the cell out"):
+        explained(found, "layers.0.attention.mask", (0, 0))
+
+
+def hand_made(told):
+    """The value that the operands of one number make, by the words of its formula."""
+    of = {symbol.split("[")[0]: float(value) for symbol, value in told.operands.items() if value.dim() == 0}
+    sigmoid = lambda x: 1 / (1 + math.exp(-x))  # noqa: E731
+    made = {
+        "x Wᵀ + b": lambda: of["x · W"] + of["b"],
+        "x W_hᵀ + b_h": lambda: of["x · W"] + of["b"],
+        "x + y": lambda: of["x"] + of["y"],
+        "x": lambda: of["x"],
+        "tanh(x)": lambda: math.tanh(of["x"]),
+        "gelu(x)": lambda: of["x"] * 0.5 * (1 + math.erf(of["x"] / math.sqrt(2))),
+        "(x − mean) / √(variance + ε) · γ + β": lambda: (
+            (of["x"] - of["mean"]) / math.sqrt(of["variance"] + 1e-12) * of["γ"] + of["β"]
+        ),
+        "(1 − z) · n + z · h": lambda: (1 - of["z"]) * of["n"] + of["z"] * of["h"],
+        "f · c + i · g": lambda: of["f"] * of["c"] + of["i"] * of["g"],
+        "o · tanh(c)": lambda: of["o"] * math.tanh(of["c"]),
+        "tanh(x W_nᵀ + b_n + r · (h U_nᵀ + c_n))": lambda: math.tanh(
+            of["x · W"] + of["b"] + of["r"] * (of["h · U"] + of["c"])
+        ),
+    }
+    if told.formula in made:
+        return made[told.formula]()
+    squash = math.tanh if told.formula.startswith("tanh") else sigmoid
+    return squash(of["x · W"] + of["b"] + of["h · U"] + of["c"])
+
+
+@pytest.mark.parametrize(
+    ("model_type", "head", "more"),
+    [
+        ("bert", "fill-mask", {"hidden_act": "gelu", "layer_norm_eps": 1e-12}),
+        ("glassformer-rnn", "text-generation", {"kind": "lstm", "num_layers": 2}),
+        ("glassformer-rnn", "text-classification", {"kind": "gru", "bidirectional": True}),
+        ("glassformer-rnn", "text-classification", {"kind": "rnn"}),
+    ],
+)
+def test_every_number_is_made_from_its_operands(model_type, head, more):
+    model = small(model_type, head, **more)
+    found = recompute(model, inputs_of(model, lengths=(4,)))
+    told = 0
+    for step in found.walk.steps:
+        if step.formula.number is not None:
+            value = found.scratch[step.name]
+            place = (0 if value.dim() == 2 else 3, value.shape[-1] - 1)
+            number = explained(found, step.name, place)
+            assert_close(hand_made(number), float(number.value), rtol=1e-9, atol=1e-12)
+            assert number.value == value[0][place if value.dim() == 3 else place[1]]
+            told += 1
+    assert told > len(found.walk.steps) / 3
+
+
+def test_a_gate_at_a_time_and_a_unit():
+    model = small("glassformer-rnn", "text-generation", kind="lstm", num_layers=2)
+    found = recompute(model, inputs_of(model, lengths=(5,)))
+    told = explained(found, "recurrent.layers.1.left_to_right.forget", (3, 2))
+    below, before = (
+        found.scratch[f"recurrent.layers.{place}"][0]
+        for place in ("0.left_to_right.hidden.step.3", "1.left_to_right.hidden.step.2")
+    )
+    width, kernel = model.recurrent.width, model.recurrent.kernel
+    assert_close(told.operands["x"], below)
+    assert_close(told.operands["h"], before)
+    row = width + 2  # the second of four gates
+    assert_close(told.operands[f"W[{row}]"].float(), kernel.weight_ih_l1[row].detach())
+    assert told.names[f"U[{row}]"] == f"recurrent.kernel.weight_hh_l1[{row}]"
+    assert told.names["h"] == "recurrent.layers.1.left_to_right.hidden.step.2"
+    total = below @ kernel.weight_ih_l1[row].double() + before @ kernel.weight_hh_l1[row].double()
+    total = total + kernel.bias_ih_l1[row].double() + kernel.bias_hh_l1[row].double()
+    assert_close(told.value, total.detach().sigmoid())
+    assert told.error < WITHIN
+    with pytest.raises(ValueError, match="the time 5 of .* is not one of its 5 steps, 0 to 4"):
+        explained(found, "recurrent.layers.1.left_to_right.forget", (5, 2))
+    with pytest.raises(ValueError, match=f"the cell 0,{width} is outside the step .*: 1 rows and {width} units"):
+        explained(found, "recurrent.layers.1.left_to_right.forget", (3, width))
+
+
+@pytest.mark.parametrize("kind", ["additive", "dot", "general", "concat", "scaled_dot"])
+def test_a_weight_of_an_alignment_by_hand(kind):
+    model = small("glassformer-seq2seq", "text2text-generation", attention=kind)
+    inputs = inputs_of(model, lengths=(6,))
+    told = explained(recompute(model, inputs), "decoder.attention", (2, 4))
+    with torch.no_grad(), gf.record(model, ["decoder.attention.pattern", "decoder.attention.scores"]) as seen:
+        model(**inputs)
+    operands = told.operands
+    assert_close(told.seen, seen["decoder.attention.pattern"][0, 2, 4])
+    assert_close(operands["score"].float(), seen["decoder.attention.scores"][0, 2, 4], rtol=1e-4, atol=1e-5)
+    assert_close(told.value, operands["exp(score)"] / operands["Σ exp"])
+    if "v" in operands:
+        met = (operands["q Wᵀ"] + operands["k[4]"]).tanh()
+        assert_close(operands["score"], met @ operands["v"])
+    else:
+        scale = 12**-0.5 if kind == "scaled_dot" else 1.0
+        assert_close(operands["score"], operands["q"] @ operands["m[4]"] * scale)
+    with pytest.raises(ValueError, match="outside this alignment's 4 tokens written and 6 tokens read"):
+        explained(recompute(model, inputs), "decoder.attention", (4, 0))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "name"),
+    [
+        ("bert", "layers.0.attention"),
+        ("gpt2", "layers.0.attention"),
+        ("glassformer-transformer", "encoder.layers.0.attention"),
+        ("glassformer-transformer", "decoder.layers.0.attention"),
+        ("glassformer-transformer", "decoder.layers.0.cross_attention"),
+    ],
+)
+def test_one_attention_alone_equals_itself_in_the_whole_pass(model_type, name):
+    head = next(head for each, head in CASES if each == model_type and head)
+    model = small(model_type, head)
+    inputs = inputs_of(model)
+    part, whole = recompute_attention(model, inputs, name), recompute(model, inputs)
+    assert part.names == [each for each in whole.names if each.startswith(f"{name}.")]
+    assert {row.verdict for row in part.rows(WITHIN)} == {"holds"}
+    for step in part.names:
+        assert_close(part.scratch[step], whole.scratch[step], rtol=1e-4, atol=1e-5)
+    one, other = (explained(found, f"{name}.head.0", (1, 1)) for found in (part, whole))
+    assert one.seen == other.seen
+    assert not hooked(model)
+    with pytest.raises(ValueError, match=r"there is no attention 'layers.9.attention'; near it: .*attention"):
+        recompute_attention(model, inputs, "layers.9.attention")
 
 
 def test_dropout_is_refused():

@@ -14,7 +14,8 @@ from .typed import labels_of, tokenizer_of, typed
 if TYPE_CHECKING:
     from torch import nn
 
-    from glassformer.inspect.recompute import Explanation, Recomputed, Row
+    from glassformer.inspect.explain import Explanation
+    from glassformer.inspect.recompute import Recomputed, Row
 
 NUMBERS = 8  # shown of a long operand
 Tokens = dict[str, list[str]]  # of what is read and, in an encoder-decoder, of what is fed to the decoder
@@ -108,7 +109,7 @@ def _print_rows(name: str, tokens: Tokens, rows: "list[Row]", found: "Recomputed
 
 
 def _show_step(name: str, found: "Recomputed", tokens: Tokens, step: str, cell: str | None, json: bool) -> None:
-    from glassformer.inspect.recompute import explained
+    from glassformer.inspect.explain import explained
 
     explanation = explained(found, step, _position(cell))
     if json:

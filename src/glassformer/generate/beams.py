@@ -4,7 +4,7 @@ B texts, K beams of a group, G groups, P prompt length, N new tokens, V vocabula
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Generator
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -20,8 +20,18 @@ from .settings import Settings
 NEVER = -1.0e9  # a score no text can have
 
 
-def beams(model: Stepper[S], job: Job, *, watch: "Callable[[list[Group]], None] | None" = None) -> Found:
-    """The best texts by score over lengthᵖ; a prompt is read once, whatever K is. `watch` sees the groups every step.
+def beams(model: Stepper[S], job: Job) -> Found:
+    """The best texts by score over lengthᵖ; a prompt is read once, whatever K is."""
+    steps = beam_steps(model, job)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+def beam_steps(model: Stepper[S], job: Job) -> "Generator[list[Group], None, Found]":
+    """The search itself: the groups after every step, and the texts found as what the generator returns.
 
     With do_sample the beginnings are drawn instead of taken by rank. Of several groups each takes its words after
     the ones before it, and pays diversity_penalty for every time they took the same word (Vijayakumar et al. 2016).
@@ -44,8 +54,7 @@ def beams(model: Stepper[S], job: Job, *, watch: "Callable[[list[Group]], None] 
         if due or last:
             check(highest)
         groups = go_on(groups, logs.unflatten(0, (len(texts), -1)), filters, number, last, job)
-        if watch is not None:
-            watch(groups)
+        yield groups
         over = torch.stack([group.done.final(settings) for group in groups]).all(0)  # (B,)
         if last or (due and bool(over.all())):
             break

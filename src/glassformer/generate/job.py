@@ -110,6 +110,11 @@ class Found:
     lengths: Tensor  # (B·R,): how many of the N are written
     scores: Tensor | None = None  # (B·R,), of beams: log-probability over length to the power of length_penalty
 
+    def new(self, row: int) -> list[int]:
+        """The ids that were written, of one text."""
+        start = self.sequences.shape[1] - int(self.lengths.max())
+        return self.sequences[row, start : start + int(self.lengths[row])].tolist()
+
 
 def _filters(prompt: Prompt, settings: Settings) -> pick.Filters:
     """How scores are changed before a token is taken by them."""

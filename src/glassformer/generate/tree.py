@@ -1,12 +1,13 @@
 """The tree of a beam search: at every step what each beam could go on with, and what was kept, ended or dropped."""
 
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
 
-from .beams import NEVER, Group, beams
-from .job import Job
+from .beams import NEVER, Group, beam_steps
+from .job import Found, Job
 from .prompts import prompt_of, request_of
 
 Fate = Literal["kept", "ended", "dropped"]
@@ -41,24 +42,31 @@ class Tree:
         return next(iter(ways.values()), [])
 
 
-@torch.inference_mode()
 def beam_tree(model: Any, tokenizer: Any, prompt: str, **settings: Any) -> Tree:
     """Search with beams (num_beams, in one group) from one prompt, and tell of every step."""
-    read, request = prompt_of(model, tokenizer, [prompt], None, request_of(model, settings))
-    if request.num_beams < 2 or request.num_beam_groups > 1:
+    job = Job.of(*prompt_of(model, tokenizer, [prompt], None, request_of(model, settings)))
+    tree, steps = Tree(), growing(model, job)
+    while True:
+        try:
+            tree.steps.append(next(steps))
+        except StopIteration as end:
+            tree.best = end.value.new(0)
+            return tree
+
+
+def growing(model: Any, job: Job) -> Generator[list[Node], None, Found]:
+    """The steps of a tree as they are taken, and the texts found as what the generator returns."""
+    if job.settings.num_beams < 2 or job.settings.num_beam_groups > 1 or len(job.prompt.written) > 1:
         raise ValueError("a tree is of several beams in one group: give num_beams=4, or any number above 1")
-    tree, live = Tree(), list[int | None]()  # the nodes that the live beams are
-
-    def watch(groups: list[Group]) -> None:
-        nonlocal live
-        nodes, places = _nodes(groups[0], live or [None] * request.num_beams)
-        tree.steps.append(nodes)
-        live = places
-
-    found = beams(model, Job.of(read, request), watch=watch)
-    start = read.written.shape[1]
-    tree.best = found.sequences[0, start : start + int(found.lengths[0])].tolist()
-    return tree
+    search, live = beam_steps(model, job), list[int | None]()  # the nodes that the live beams are
+    while True:
+        try:
+            with torch.inference_mode():  # left at every step, so that the caller's own work is not in it
+                groups = next(search)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        nodes, live = _nodes(groups[0], live or [None] * job.settings.num_beams)
+        yield nodes
 
 
 def _nodes(group: Group, live: list[int | None]) -> tuple[list[Node], list[int | None]]:

@@ -28,7 +28,12 @@ def heads(chosen: dict[str, Sequence[int]], to: To = "zero", *, keep: Tensor | N
 
 def neuron(where: str, number: int, to: To = "zero", *, keep: Tensor | None = None) -> Edits:
     """One number of every token's vector: neuron("layers.3.feed_forward.neurons", 17), or of any other module."""
-    return {where: _at((..., [number]), to, keep)}
+    return neurons(where, [number], to, keep=keep)
+
+
+def neurons(where: str, numbers: Sequence[int], to: To = "zero", *, keep: Tensor | None = None) -> Edits:
+    """Several numbers of every token's vector."""
+    return {where: _at((..., list(numbers)), to, keep)}
 
 
 def layer(name: str, to: To = "zero", *, keep: Tensor | None = None) -> Edits:

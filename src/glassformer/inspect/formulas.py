@@ -12,6 +12,9 @@ from torch import Tensor
 
 from glassformer.blocks.activations import ACTIVATIONS, Activation
 
+from . import numbers
+from .numbers import Number
+
 
 @dataclass(frozen=True)
 class Formula:
@@ -20,15 +23,16 @@ class Formula:
     text: str
     latex: str
     compute: Callable[..., Tensor]
+    number: Number | None = None  # what one number of it is made from
 
 
 LOOKUP = Formula("E[i]", r"E_{i}", lambda i, table: table[i])
-LINEAR = Formula("x Wᵀ + b", r"x W^\top + b", lambda x, weight, *bias: sum(bias, x @ weight.mT))
-RESIDUAL = Formula("x + y", r"x + y", lambda x, y: x + y)
+LINEAR = Formula("x Wᵀ + b", r"x W^\top + b", lambda x, weight, *bias: sum(bias, x @ weight.mT), numbers.linear())
+RESIDUAL = Formula("x + y", r"x + y", lambda x, y: x + y, numbers.alike("x", "y"))
 MIX = Formula("pattern · v", r"A v", lambda pattern, value: pattern @ value)
 CONCATENATION = Formula("[a; b; …]", r"[a; b; \dots]", lambda *parts: torch.cat(parts, dim=-1))
-IDENTITY = Formula("x", "x", lambda x: x)
-TANH = Formula("tanh(x)", r"\tanh(x)", lambda x: x.tanh())
+IDENTITY = Formula("x", "x", lambda x: x, numbers.alike("x"))
+TANH = Formula("tanh(x)", r"\tanh(x)", lambda x: x.tanh(), numbers.alike("x"))
 AT_PADDING = Formula("x, 0 at padding", r"x \odot m", lambda x, keep: x * keep[..., None])
 BOTH = Formula("keep[j] and order[i, j]", r"m_j \wedge o_{ij}", lambda keep, order: keep[:, None] & order)
 STACK = Formula("x₁, x₂, …", r"(x_1, \dots, x_T)", lambda *steps: torch.stack(steps, dim=1))
@@ -102,6 +106,7 @@ def norm(epsilon: float) -> Formula:
         "(x − mean) / √(variance + ε) · γ + β",
         r"\frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot \gamma + \beta",
         compute,
+        numbers.norm,
     )
 
 
@@ -109,7 +114,10 @@ def one_head(number: int, width: int) -> Formula:
     """A projection, of which a head has its own rows."""
     part = slice(number * width, (number + 1) * width)
     return Formula(
-        "x W_hᵀ + b_h", r"x W_h^\top + b_h", lambda x, weight, *bias: sum((b[part] for b in bias), x @ weight[part].mT)
+        "x W_hᵀ + b_h",
+        r"x W_h^\top + b_h",
+        lambda x, weight, *bias: sum((b[part] for b in bias), x @ weight[part].mT),
+        numbers.linear(part.start),
     )
 
 
@@ -138,7 +146,7 @@ SOFTMAX = Formula("softmax(scores where mask, else −∞)", r"\mathrm{softmax}(
 def activation(function: Activation) -> Formula:
     """One of the activations that configs name."""
     name = next((name for name, known in ACTIVATIONS.items() if known is function), "activation")
-    return Formula(f"{name}(x)", rf"\mathrm{{{name.replace('_', '-')}}}(x)", function)
+    return Formula(f"{name}(x)", rf"\mathrm{{{name.replace('_', '-')}}}(x)", function, numbers.alike("x"))
 
 
 def _cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -162,7 +170,7 @@ def gate(symbol: str, row: int, width: int, squash: Callable[[Tensor], Tensor], 
 
     at = f"_{symbol}" if symbol else ""
     text = f"{called}(x W{at}ᵀ + b{at} + h U{at}ᵀ + c{at})"
-    return Formula(text, _latex_gate(symbol, called), compute)
+    return Formula(text, _latex_gate(symbol, called), compute, numbers.gate(part.start))
 
 
 def _latex_gate(symbol: str, called: str) -> str:
@@ -182,12 +190,23 @@ def gru_candidate(width: int) -> Formula:
         "tanh(x W_nᵀ + b_n + r · (h U_nᵀ + c_n))",
         r"\tanh\left(x W_n^\top + b_n + r \odot (h U_n^\top + c_n)\right)",
         compute,
+        numbers.gru_candidate(part.start),
     )
 
 
-GRU_HIDDEN = Formula("(1 − z) · n + z · h", r"(1 - z) \odot n + z \odot h", lambda z, n, h: (1 - z) * n + z * h)
-LSTM_CELL = Formula("f · c + i · g", r"f \odot c + i \odot g", lambda f, c, i, g: f * c + i * g)
-LSTM_HIDDEN = Formula("o · tanh(c)", r"o \odot \tanh(c)", lambda o, c: o * c.tanh())
+GRU_HIDDEN = Formula(
+    "(1 − z) · n + z · h",
+    r"(1 - z) \odot n + z \odot h",
+    lambda z, n, h: (1 - z) * n + z * h,
+    numbers.alike("z", "n", "h"),
+)
+LSTM_CELL = Formula(
+    "f · c + i · g",
+    r"f \odot c + i \odot g",
+    lambda f, c, i, g: f * c + i * g,
+    numbers.alike("f", "c", "i", "g"),
+)
+LSTM_HIDDEN = Formula("o · tanh(c)", r"o \odot \tanh(c)", lambda o, c: o * c.tanh(), numbers.lstm_hidden)
 
 
 def kept(time: int) -> Formula:
@@ -204,13 +223,14 @@ def kept(time: int) -> Formula:
 
 def dot(scale: float) -> Formula:
     text, latex = ("q mᵀ", r"q m^\top") if scale == 1.0 else (f"q mᵀ · {scale:.4g}", rf"{scale:.4g} \, q m^\top")
-    return Formula(text, latex, lambda q, m: _beside(q, m, lambda a, b: (a * b).sum(-1) * scale))
+    return Formula(text, latex, lambda q, m: _beside(q, m, lambda a, b: (a * b).sum(-1) * scale), numbers.dot)
 
 
 ADDED = Formula(
     "v · tanh(q Wᵀ + k)",
     r"v^\top \tanh(W q + k)",
     lambda q, k, w, v: _beside(q @ w.mT, k, lambda a, b: (a + b).tanh() @ v[0]),
+    numbers.added(),
 )
 
 
@@ -224,6 +244,7 @@ def concat(query_width: int) -> Formula:
         "v · tanh(W [q; m])",
         r"v^\top \tanh(W [q; m])",
         lambda q, k, w, v: _beside(q @ w[:, :query_width].mT, k, lambda a, b: (a + b).tanh() @ v[0]),
+        numbers.added(query_width),
     )
 
 

@@ -3,12 +3,14 @@
 B batch, T places asked, L layers, D model width, V vocabulary.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from glassformer.blocks.masks import as_keep
 
 from .edits import patch
 from .laws import is_encoder_decoder
@@ -34,13 +36,30 @@ class Lens:
         return (self.logits > wanted).sum(-1)
 
 
-@torch.no_grad()
+@dataclass(frozen=True)
+class Layers:
+    """A lens that speaks for one layer at a time, since the scores of all may not fit into memory."""
+
+    names: list[str]
+    places: Tensor  # (B, T)
+    says: Callable[[str], Tensor]  # of a name, (B, T, V)
+
+    def together(self) -> Lens:
+        return Lens(self.names, torch.stack([self.says(name) for name in self.names]), self.places)
+
+
 def logit_lens(model: nn.Module, inputs: Mapping[str, Any], *, mask_id: int | None = None) -> Lens:
     """The output layer on what every layer gives (nostalgebraist 2020), after the final norm where there is one.
 
     A masked language model is asked at its masks alone: `mask_id` is their id. In an encoder-decoder it is the
     decoder that is looked at.
     """
+    return logit_layers(model, inputs, mask_id=mask_id).together()
+
+
+@torch.no_grad()
+def logit_layers(model: nn.Module, inputs: Mapping[str, Any], *, mask_id: int | None = None) -> Layers:
+    """The logit lens, layer by layer."""
     side = "decoder." if is_encoder_decoder(model) else ""
     speak, last = _speaker(model, side)
     names = [f"{side}embeddings", *_layers(model, f"{side}layers")]
@@ -49,24 +68,65 @@ def logit_lens(model: nn.Module, inputs: Mapping[str, Any], *, mask_id: int | No
     ids = inputs["decoder_input_ids" if side else "input_ids"]
     places = _places(ids, inputs.get("attention_mask"), mask_id, masked=not hasattr(model, "step"))
     index = places[..., None].expand(-1, -1, seen[names[0]].shape[-1])
-    states = [seen[name].gather(1, index) for name in names]
-    return Lens(names, torch.stack([speak(last(state)) for state in states]), places)
+    return Layers(names, places, torch.no_grad()(lambda name: speak(last(seen[name].gather(1, index)))))
 
 
 @torch.no_grad()
+def head_layers(model: Any, inputs: Mapping[str, Any]) -> Layers:
+    """The model's own head on what every layer gives: a classifier's classes, a tagger's tags, an answer's two ends."""
+    if not _layers(model, "layers") or not hasattr(model, "summary") or model.head is None:
+        raise ValueError("a head lens needs an encoder with a head; use logit_lens for a model that writes")
+    names = ["embeddings", *_layers(model, "layers")]
+    with record(model, names) as seen:
+        last = scores(model(**inputs))
+    keep = as_keep(inputs.get("attention_mask"), inputs["input_ids"])
+
+    @torch.no_grad()
+    def says(name: str) -> Tensor:
+        return scores(model.head(seen[name], model.summary(seen[name], keep)))
+
+    return Layers(names, torch.arange(last.shape[1]).expand(last.shape[:2]), says)
+
+
+@torch.no_grad()
+def prefix_lens(model: nn.Module, inputs: Mapping[str, Any], *, rows: int = 64) -> Tensor:
+    """(T, C): what a classifier says of every beginning of one text, `rows` of them at a time."""
+    (ids,) = inputs["input_ids"]
+    found = []
+    for ends in torch.arange(1, len(ids) + 1).split(rows):
+        keep = torch.arange(int(ends[-1])) < ends[:, None]  # (rows, T): a shorter one is padded, which is invisible
+        read = ids[: int(ends[-1])].expand(len(ends), -1)
+        found.append(model(input_ids=read, attention_mask=keep.long().to(ids.device)).logits)
+    return torch.cat(found)
+
+
+def scores(outputs: Sequence[Tensor]) -> Tensor:
+    """(B, T, V) of what a head gives: one row a token, one a text (T = 1), or one for each end of an answer (T = 2)."""
+    first = outputs[0]
+    return first if first.dim() == 3 else torch.stack([one for one in outputs if one.dim() == 2], dim=1)
+
+
 def decoder_lens(model: nn.Module, inputs: Mapping[str, Any]) -> Lens:
     """The decoder reads what each layer of the encoder gives, in place of the last one (Langedijk et al. 2023)."""
+    return decoder_layers(model, inputs).together()
+
+
+@torch.no_grad()
+def decoder_layers(model: nn.Module, inputs: Mapping[str, Any]) -> Layers:
+    """The decoder lens, layer by layer: each is a run of its own."""
     if not is_encoder_decoder(model) or not _layers(model, "encoder.layers"):
         raise ValueError("a decoder lens needs a Transformer with encoder and decoder; use logit_lens for this model")
     names = ["encoder.embeddings", *_layers(model, "encoder.layers")]
     with record(model, names) as seen:
         model(**inputs)
-    found = []
-    for name in names:
+
+    @torch.no_grad()
+    def says(name: str) -> Tensor:
         with record(model, edit=patch(seen, name, at="encoder.layers")):
-            found.append(model(**inputs).logits)
+            return model(**inputs).logits  # type: ignore[no-any-return]
+
     targets = inputs["decoder_input_ids"]
-    return Lens(names, torch.stack(found), torch.arange(targets.shape[1]).expand_as(targets))
+    return Layers(names, torch.arange(targets.shape[1]).expand_as(targets), says)
 
 
 def _layers(model: nn.Module, stack: str) -> list[str]:

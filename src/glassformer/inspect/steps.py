@@ -1,7 +1,8 @@
 """Steps: a forward pass as a list of named values, each with its formula and the names of what it is made from."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,9 +36,37 @@ class Call:
 Calls = dict[str, list[Call]]
 
 
+class _Heard(Exception):
+    """All that was asked for has been computed."""
+
+
 @torch.no_grad()
 def listen(model: nn.Module, inputs: Mapping[str, Any]) -> tuple[Calls, dict[str, Tensor]]:
     """Run a model; every call of its every module, in order, and its outputs. No hook is left."""
+    with _listening(model, "") as calls:
+        outputs = model(**inputs)
+    return calls, outputs._asdict()
+
+
+@torch.no_grad()
+def listen_to(model: nn.Module, inputs: Mapping[str, Any], name: str) -> Calls:
+    """The calls of one module and of those below it; the model runs no further than that."""
+
+    def stop(*_: Any) -> None:
+        raise _Heard
+
+    with _listening(model, name) as calls:
+        handle = modules_of(model)[name].register_forward_hook(stop)
+        try:
+            with suppress(_Heard):
+                model(**inputs)
+        finally:
+            handle.remove()
+    return calls
+
+
+@contextmanager
+def _listening(model: nn.Module, under: str) -> Iterator[Calls]:
     calls: Calls = {}
 
     def keep(name: str) -> Any:
@@ -49,9 +78,9 @@ def listen(model: nn.Module, inputs: Mapping[str, Any]) -> tuple[Calls, dict[str
     with ExitStack() as stack:
         stack.enter_context(record(model))  # a compiled model runs eagerly, as hooks need
         for name, part in modules_of(model).items():
-            stack.callback(part.register_forward_hook(keep(name)).remove)
-        outputs = model(**inputs)
-    return calls, outputs._asdict()
+            if name.startswith(under):
+                stack.callback(part.register_forward_hook(keep(name)).remove)
+        yield calls
 
 
 class Walk:
@@ -102,12 +131,19 @@ def evaluate(walk: Walk) -> tuple[Values, Values]:
 
     The first shows that the whole is right, the second where a fault is: it is not handed on.
     """
-    scratch, alone, seen = dict(walk.given), {}, dict(walk.given)
+    given = _widened(walk)
+    scratch, alone, seen = dict(given), {}, dict(given)
     for step in walk.steps:
         scratch[step.name] = compute(step, scratch)
         alone[step.name] = compute(step, seen)
         seen[step.name] = alone[step.name] if step.seen is None else step.seen
     return scratch, alone
+
+
+def _widened(walk: Walk) -> Values:
+    """What is given, in float64 once where several steps ask for it, as all heads and all time steps do."""
+    uses = Counter(name for step in walk.steps for name in step.operands.values())
+    return {name: as_float64(value) if uses[name] > 1 else value for name, value in walk.given.items()}
 
 
 def compute(step: Step, values: Values) -> Tensor:

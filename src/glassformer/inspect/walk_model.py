@@ -18,7 +18,7 @@ from .laws import is_encoder_decoder
 from .steps import Calls, Walk
 from .walk_loss import loss
 from .walk_recurrent import Past, align, keys, recurrent, start, together
-from .walk_transformer import embeddings, layers, order
+from .walk_transformer import attention_alone, embeddings, layers, order
 
 POOLED = {"mean": formulas.MEAN, "max": formulas.MAXIMUM}
 
@@ -33,7 +33,7 @@ def walk_model(model: nn.Module, inputs: Mapping[str, Any], calls: Calls, output
         hidden = _write(walk, memory, state, keep, _keep(walk, inputs, "decoder_attention_mask", "decoder_input_ids"))
         sources = {"encoder_last_hidden_state": lambda: memory}
     else:
-        hidden, state = _read(walk, "", keep, causal=hasattr(model, "step"))  # what steps, never looks ahead
+        hidden, state = _read(walk, "", keep, causal=_looks_back(model))
         sources = {}
     pooling = getattr(model.config, "pooling", "first")
     summary = cache(lambda: _summary(walk, hidden, state, keep, pooling))
@@ -42,6 +42,22 @@ def walk_model(model: nn.Module, inputs: Mapping[str, Any], calls: Calls, output
         walk.add(name, formulas.IDENTITY, {"x": sources[name]()}, value)
     loss(walk, model, inputs, outputs)
     return walk
+
+
+def walk_attention(model: nn.Module, inputs: Mapping[str, Any], calls: Calls, name: str) -> Walk:
+    """The steps of one attention alone, from what entered it."""
+    walk = Walk(model, calls)
+    walk.given = {weight: value for weight, value in walk.given.items() if weight.startswith(f"{name}.")}
+    writes, crosses = name.startswith("decoder."), name.endswith(".cross_attention")
+    side = "decoder_" if writes and not crosses else ""
+    keep = _keep(walk, inputs, f"{side}attention_mask", f"{side}input_ids")
+    attention_alone(walk, name, keep, crosses=crosses, causal=bool(side) or _looks_back(model))
+    return walk
+
+
+def _looks_back(model: nn.Module) -> bool:
+    """Whether it has no encoder and writes: what steps, never looks ahead."""
+    return hasattr(model, "step") and not is_encoder_decoder(model)
 
 
 def _keep(walk: Walk, inputs: Mapping[str, Any], mask: str, ids: str) -> str:

@@ -115,6 +115,14 @@ def attention(walk: Walk, name: str, x: str, looks: tuple[str, str], memory: str
     return walk.linear(f"{name}.output", joined)
 
 
+def attention_alone(walk: Walk, name: str, keep: str, *, crosses: bool, causal: bool) -> str:
+    """An attention whose steps begin with what entered it in the model."""
+    x = walk.give(f"{name}.given", walk.fed(f"{name}.query"))
+    memory = walk.give(f"{name}.memory", walk.fed(f"{name}.key")) if crosses else ""
+    look = order(walk, f"{name}.order", *walk.out(f"{name}.pattern").shape[-2:], causal=causal)
+    return attention(walk, name, x, (look, keep), memory)
+
+
 def _mask(walk: Walk, name: str) -> Tensor:
     """The mask that the attention was given, as (B, T, S)."""
     scope = walk.calls[name][-1].args[1]

@@ -98,10 +98,10 @@ def _written(
 
 def _tokens(tokenizer: Any | None, ids: Tensor, sides: Sequence[int | None] = ()) -> Tokens:
     listed = ids[0].tolist()
-    return Tokens(texts=[_text(tokenizer, token) for token in listed], ids=listed, sides=list(sides))
+    return Tokens(texts=[token_text(tokenizer, token) for token in listed], ids=listed, sides=list(sides))
 
 
-def _text(tokenizer: Any | None, token: int) -> str:
+def token_text(tokenizer: Any | None, token: int) -> str:
     """A token as a person reads it: its text, or its name where it is only a part of a character."""
     if tokenizer is None:
         return str(token)

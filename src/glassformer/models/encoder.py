@@ -67,11 +67,15 @@ class Encoder(nn.Module):
         if position_ids is None:
             position_ids = self.default_positions(input_ids, keep)
         hidden = embed_and_run(self.embeddings, self.layers, keep, input_ids, position_ids, token_type_ids)
+        return hidden, self.summary(hidden, keep)
+
+    def summary(self, hidden: Tensor, keep: Tensor | None) -> Tensor:
+        """The first token's vector (B, D), through the pooler where there is one."""
         if keep is None:
             first = hidden[:, 0]
         else:  # with left padding the first token is not at 0
             first = hidden.take_along_dim(send(first_kept(keep), hidden.device)[:, None, None], dim=1)[:, 0]
-        return hidden, first if self.pooler is None else self.pooler(first)
+        return first if self.pooler is None else self.pooler(first)
 
     def default_positions(self, input_ids: Tensor, keep: Tensor | None) -> Tensor:
         limit = self.config.max_position_embeddings

@@ -14,10 +14,10 @@ from fastapi.staticfiles import StaticFiles
 
 from glassformer.view.colours import ramp, variables
 
-from . import runs, tensors, traces
+from . import edits, explain, lens, results, runs, states, tensors, traces
 from .desk import Busy, Gone, Missing, Studio
 
-PARTS = (traces, tensors, runs)
+PARTS = (traces, tensors, results, explain, states, lens, edits, runs)
 API = "/api/v1"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LARGEST = 4 << 20  # bytes of a request

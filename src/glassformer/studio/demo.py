@@ -29,12 +29,13 @@ Say = Callable[[str], None]
 
 # What a model of a few tens of thousands of weights learns in seconds needs weights that are not near zero at first,
 # and no dropout.
-SPREAD = {"initializer_range": 0.1}
+Sizes = dict[str, Any]
+SPREAD: Sizes = {"initializer_range": 0.1}
 RECURRENT = {"embedding_size": 64, "hidden_size": 64, "dropout": 0.0, "initializer_range": 1.0}
-BERT = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
+BERT: Sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
 BERT |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "max_position_embeddings": 64, **SPREAD}
 TRANSFORMER = {"d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128}
-GPT = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128}
+GPT: Sizes = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128}
 GPT |= {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
 STORIES = {"task": "text-generation", "data": "microworld", "limit": 2000, "block_size": 64}
 TRANSLATION = {"task": "translation", "tokenizer": "bpe", "schedule": "linear", "average": 1}

@@ -82,9 +82,9 @@ EXAMPLES: dict[str, list[dict[str, str]]] = {  # what the page offers to look at
         {"inputs": "At the station, Robert Stone and Lukas helped Paul on Tuesday."},
     ],
     "question-answering": [
-        {"inputs": "Who travelled to Rome?", "pair": "Peter travelled to Rome. On Saturday Sarah Wagner travelled to Hong Kong by bus."},
-        {"inputs": "When did Leo call David?", "pair": "Leo Weber called David three weeks ago. Mia Berger joined Delta Films."},
-        {"inputs": "Where did Paul Hill play tennis?", "pair": "On Friday Jonas Weber played tennis. Paul Hill played tennis at the school."},
+        {"inputs": "Who travelled to Rome?", "pair": "Peter travelled to Rome. Sarah travelled to Hong Kong by bus."},
+        {"inputs": "When did Leo call David?", "pair": "Leo Weber called David three weeks ago. Mia lost a hat."},
+        {"inputs": "Where did Paul play tennis?", "pair": "Jonas played tennis. Paul played tennis at the school."},
     ],
     "fill-mask": [
         {"inputs": "Sophie repaired a chair in the [MASK]."},

@@ -242,24 +242,28 @@ class Translation(Task[Parallel, Translated]):
         wanted = 10 + 3 * rounded_up(length) // 2
         return min(wanted, (positions(model) or wanted + 1) - 1)
 
+    def request(self, model: Any, length: int, settings: dict[str, Any]) -> dict[str, Any]:
+        """What generate is asked for a source of so many tokens."""
+        given = {"decoder_start_token_id": self.marks.start, "eos_token_id": list(self.marks.ends)}
+        given |= {"pad_token_id": self.marks.pad} | self.generate | settings
+        stated = {**(getattr(model, "generation_config", None) or {}), **given}
+        limited = stated.get("max_new_tokens") is not None or stated.get("max_length") is not None
+        return given if limited else {**given, "max_new_tokens": self.room(length, model)}
+
     def write(self, model: Any, ids: Tensor, mask: Tensor, **settings: Any) -> list[list[str]]:
         """What the model makes of each source: one text, or num_return_sequences of them."""
         return [[one["translation_text"] for one in found] for found in self.told(model, ids, mask, **settings)]
 
     def told(self, model: Any, ids: Tensor, mask: Tensor, **settings: Any) -> list[list[dict[str, Any]]]:
         """The same as dicts with translation_text and, with return_dict_in_generate, the score."""
-        given = {"decoder_start_token_id": self.marks.start, "eos_token_id": list(self.marks.ends)}
-        given |= {"pad_token_id": self.marks.pad} | self.generate | settings
-        stated = {**(getattr(model, "generation_config", None) or {}), **given}
-        limited = stated.get("max_new_tokens") is not None or stated.get("max_length") is not None
         lengths = mask.sum(1).tolist()
-        limits = [None if limited else self.room(length, model) for length in lengths]
+        asked = [self.request(model, length, settings) for length in lengths]
+        limits = [one.get("max_new_tokens") for one in asked]
         told: list[list[dict[str, Any]]] = [[]] * len(lengths)
         for limit in dict.fromkeys(limits):  # all that share a limit at once, so that each is as if alone
             rows = [row for row, other in enumerate(limits) if other == limit]
             width = max(lengths[row] for row in rows)
-            asked = given if limit is None else {**given, "max_new_tokens": limit}
-            found = generate(model, None, ids[rows, :width], attention_mask=mask[rows, :width], **asked)
+            found = generate(model, None, ids[rows, :width], attention_mask=mask[rows, :width], **asked[rows[0]])
             listed = self._dicts(found, 1 if model.config.is_encoder_decoder else width)
             share = len(listed) // len(rows)
             for place, row in enumerate(rows):

@@ -40,9 +40,10 @@ export function cssColour(name) {
 
 /* A matrix that can be walked over.
    options: steps (Uint8Array), high, wide, kind ("plain" | "signed"), down, across (labels or []), label (for screen readers),
-   at: [row, column], move(row, column), open(row, column), signal, most: pixels it may be wide. */
+   at: [row, column], move(row, column), open(row, column), signal, most: pixels it may be wide, least: pixels that a row is high
+   at least; follow: false where the pointer must click, and not only pass, to choose. */
 export function heatmap(options) {
-  const { steps, high, wide, kind, down = [], across = [], label, move = () => {}, open = () => {}, signal, most = 760, tallest = 620 } = options;
+  const { steps, high, wide, kind, down = [], across = [], label, move = () => {}, open = () => {}, signal, most = 760, tallest = 620, follow = true } = options;
   const picture = build("canvas", "pixels", [], { "aria-hidden": "true" }), mark = build("canvas", "mark", [], { "aria-hidden": "true" });
   const frame = build("div", "cells", [picture, mark]);
   const names = build("canvas", "names", [], { "aria-hidden": "true" });
@@ -53,16 +54,16 @@ export function heatmap(options) {
 
   const room = Math.min(most, Math.max(160, (options.width ?? most)));
   const wanted = Math.min(26, Math.max(tallest / high, 1), Math.max((room - LONGEST) / wide, 1));
-  const labelled = wanted >= LABEL && (down.length || across.length);
-  const left = labelled && down.length ? LONGEST : 0, above = labelled && across.length ? LONGEST - 20 : 0;
-  const cell = Math.min(wanted, (room - left) / wide), width = cell * wide, height = cell * high;
+  const left = Math.max(wanted, options.least ?? 0) >= LABEL && down.length ? LONGEST : 0;
+  const cell = Math.min(wanted, (room - left) / wide), tall = Math.max(cell, options.least ?? 0), width = cell * wide, height = tall * high;
+  const above = cell >= LABEL && across.length ? LONGEST - 20 : 0, labelled = left || above;
 
   paintSteps(picture, steps, high, wide, rampOf(kind));
   for (const [name, value] of [["width", width], ["height", height]]) frame.style[name] = `${value}px`;
   frame.style.marginLeft = `${left}px`;
   frame.style.marginTop = `${above}px`;
   element.style.width = `${left + width}px`;
-  if (labelled) paintNames(names, { down, across, cell, left, above, width, height });
+  if (labelled) paintNames(names, { down: left ? down : [], across: above ? across : [], cell, tall, left, above, width, height });
   else names.hidden = true;
   const scale = devicePixelRatio || 1;
   mark.width = Math.ceil(width * scale);
@@ -75,13 +76,13 @@ export function heatmap(options) {
     pen.clearRect(0, 0, width, height);
     pen.fillStyle = cssColour("accent");
     pen.globalAlpha = 0.18;
-    pen.fillRect(0, at[0] * cell, width, cell);
+    pen.fillRect(0, at[0] * tall, width, tall);
     pen.fillRect(at[1] * cell, 0, cell, height);
     pen.globalAlpha = 1;
-    pen.clearRect(at[1] * cell, at[0] * cell, cell, cell);
+    pen.clearRect(at[1] * cell, at[0] * tall, cell, tall);
     pen.strokeStyle = cssColour("ink");
     pen.lineWidth = 2;
-    pen.strokeRect(at[1] * cell - 1, at[0] * cell - 1, cell + 2, cell + 2);
+    pen.strokeRect(at[1] * cell - 1, at[0] * tall - 1, cell + 2, tall + 2);
     if (!quiet) move(...at);
   }
 
@@ -91,7 +92,7 @@ export function heatmap(options) {
   };
   frame.addEventListener("pointermove", (event) => {
     const [row, column] = place(event);
-    if (!at || row !== at[0] || column !== at[1]) select(row, column);
+    if (follow && (!at || row !== at[0] || column !== at[1])) select(row, column);
   }, { signal });
   frame.addEventListener("click", (event) => {
     select(...place(event));
@@ -110,7 +111,7 @@ export function heatmap(options) {
   return { element, canvas: picture, select, at: () => at, cell };
 }
 
-function paintNames(canvas, { down, across, cell, left, above, width, height }) {
+function paintNames(canvas, { down, across, cell, tall, left, above, width, height }) {
   const scale = devicePixelRatio || 1, pen = canvas.getContext("2d");
   canvas.width = Math.ceil((left + width) * scale);
   canvas.height = Math.ceil((above + height) * scale);
@@ -121,7 +122,7 @@ function paintNames(canvas, { down, across, cell, left, above, width, height }) 
   pen.fillStyle = cssColour("soft");
   pen.textBaseline = "middle";
   pen.textAlign = "right";
-  down.forEach((text, row) => pen.fillText(short(text, 14), left - 6, above + (row + 0.5) * cell));
+  down.forEach((text, row) => pen.fillText(short(text, 14), left - 6, above + (row + 0.5) * tall));
   pen.textAlign = "left";
   across.forEach((text, column) => {
     pen.save();

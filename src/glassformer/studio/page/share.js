@@ -35,7 +35,7 @@ export function download(blob, name) {
 
 // --- a matrix as SVG ------------------------------------------------------------------------------------------
 
-const escaped = (text) => String(text).replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`);
+export const escaped = (text) => String(text).replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`);
 const hex = (ramp, step) => `#${[0, 1, 2].map((n) => ramp[3 * step + n].toString(16).padStart(2, "0")).join("")}`;
 
 // Colour steps (high × wide) with labels; `ink` and `paper` are colours.

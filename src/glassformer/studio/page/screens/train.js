@@ -1,7 +1,7 @@
 // Train: the table of runs, and the curves of those that are ticked, which grow while a run goes on.
 import { cssColour, isDark } from "../canvas.js";
 import { build, field, make, number, select, table } from "../dom.js";
-import { painted, plot, shape, sheet } from "../plot.js";
+import { painted, plot, shape, sheet } from "../curves.js";
 
 const EVERY = 1500; // milliseconds between two looks at the runs
 const HEIGHT = 210; // pixels of a plot

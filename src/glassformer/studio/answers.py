@@ -1,0 +1,126 @@
+"""What a model was asked in a trace: the places it answers at, what it chooses among, and its scores.
+
+T places, V choices.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from glassformer.inspect.laws import is_encoder_decoder
+from glassformer.inspect.lens import scores
+from glassformer.jobs.reading import token_text
+
+from .traces import Trace
+
+Choices = Literal["words", "classes", "tokens"]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """One trace as questions and answers."""
+
+    trace: Trace
+
+    @cached_property
+    def model(self) -> Any:
+        model: Any = self.trace.loaded.model
+        if model.head_name is None:
+            raise ValueError("this model has no head, so it says nothing; load one that was trained for a task")
+        return model
+
+    @property
+    def choices(self) -> Choices:
+        """Words of the vocabulary, classes of the config, or the tokens of the text."""
+        head = self.model.head_name
+        if head == "question-answering":
+            return "tokens"
+        return "classes" if "classification" in head or head == "next-sentence-prediction" else "words"
+
+    @property
+    def side(self) -> str | None:
+        """Whose tokens the places are; None where they are no tokens."""
+        if is_encoder_decoder(self.model):
+            return "fed"
+        return None if self.model.head_name in WHOLE else "read"
+
+    @property
+    def places(self) -> list[str]:
+        """A label for each place."""
+        if self.side is None:
+            return WHOLE[self.model.head_name]
+        return list(self.trace.reading.tokens[self.side].texts)
+
+    @property
+    def scores(self) -> Tensor:
+        """(T, V) of the trace itself."""
+        return scores(list(self.trace.outputs.values()))[0].float()
+
+    @property
+    def masks(self) -> list[int]:
+        """The places of masks, in a text for a masked language model."""
+        tokenizer = self.trace.loaded.tokenizer
+        if self.model.head_name not in ("fill-mask", "pretraining") or tokenizer is None:
+            return []
+        ids = self.trace.reading.inputs["input_ids"][0]
+        return [int(place) for place in (ids == tokenizer.mask_token_id).nonzero()]
+
+    @property
+    def asked(self) -> list[int]:
+        """The places that the answer is about: the masks, the last token of a text that goes on, else all."""
+        if self.model.head_name == "text-generation":
+            return [len(self.places) - 1]
+        return self.masks or list(range(len(self.places)))
+
+    def shares(self, logits: Tensor) -> Tensor:
+        """Probabilities: of one choice, or of each of several classes; a regression's number stays as it is."""
+        if self.alone:
+            return logits
+        several = getattr(self.model.config, "problem_type", None) == "multi_label_classification"
+        return logits.sigmoid() if several and self.choices == "classes" else logits.softmax(-1)
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is nothing to choose among: a regression says a number."""
+        return self.choices == "classes" and len(self.labels) == 1
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether one choice excludes the others, so that there is an entropy."""
+        several = getattr(self.model.config, "problem_type", None) == "multi_label_classification"
+        return not self.alone and not (several and self.choices == "classes")
+
+    @property
+    def labels(self) -> list[str]:
+        if self.model.head_name == "next-sentence-prediction":
+            return ["follows", "does not follow"]
+        return [str(label) for label in getattr(self.model.config, "id2label", {}).values()]
+
+    def name(self, number: int) -> str:
+        """A choice as a person reads it."""
+        if self.choices == "classes":
+            return self.labels[number]
+        if self.choices == "tokens":
+            return self.trace.reading.tokens["read"].texts[number]
+        return token_text(self.trace.loaded.tokenizer, number)
+
+
+WHOLE = {
+    "text-classification": ["text"],
+    "next-sentence-prediction": ["text"],
+    "question-answering": ["start", "end"],
+}
+
+
+def divergence(before: Tensor, after: Tensor) -> Tensor:
+    """KL(before ‖ after) in nats of logits (…, V), in float64."""
+    sure, other = before.double().log_softmax(-1), after.double().log_softmax(-1)
+    return (sure.exp() * (sure - other)).sum(-1).clamp(min=0.0)
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """In nats, of logits (…, V), in float64."""
+    return torch.special.entr(logits.double().softmax(-1)).sum(-1)

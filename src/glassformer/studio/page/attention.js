@@ -1,0 +1,102 @@
+// What the screens of attention share: boards, heads and their names, orders, and what attention is not.
+import { build, choice, make, number } from "./dom.js";
+
+const UNITS = { entropy: "nats", distance: "tokensUnit" };
+const SHARES = ["previous", "next", "first", "sink"]; // the largest come first, of all others the smallest
+
+export const attentions = (trace) => trace.boards.filter((board) => board.kind === "attention");
+
+// The board that the URL names, or the first of its kind.
+export function boardOf(boards, name) {
+  return boards.find((board) => board.name === name) ?? boards[0];
+}
+
+// Which matrix of a board the URL means: its place in reading order.
+export function placeOf(board, state) {
+  const row = Math.max(0, board.rows.indexOf(state.layer ?? "")), column = Math.max(0, board.columns.indexOf(state.head ?? ""));
+  return row * board.columns.length + column;
+}
+
+export function layerAndHead(board, place) {
+  const wide = board.columns.length;
+  return { layer: board.rows[Math.floor(place / wide)], head: board.columns[place % wide] };
+}
+
+export function titleOf(board, place, t) {
+  const { layer, head } = layerAndHead(board, place);
+  if (board.name === "alignment") return t("alignment");
+  return board.kind === "attention" ? t("headNamed", layer, head) : t("gateNamed", layer, t(head));
+}
+
+// All places of a board, in the order asked for.
+export function ordered(board, order) {
+  const all = board.cells.map((_, place) => place), values = board.statistics[order];
+  const sign = SHARES.includes(order) ? -1 : 1;
+  return values ? all.sort((one, other) => sign * (values[one] - values[other]) || one - other) : all;
+}
+
+// Nine digits are all that a float32 has.
+export const exactly = (value) => (typeof value === "number" ? String(Number(value.toPrecision(9))) : String(value ?? "–"));
+
+export function factsOf(board, place, t) {
+  return Object.entries(board.statistics).map(([name, values]) => {
+    const unit = UNITS[name] ? ` ${t(UNITS[name])}` : "";
+    return [t(name), exactly(values[place]) + unit];
+  });
+}
+
+export function factList(pairs) {
+  return build("dl", "facts", pairs.flatMap(([name, value]) => [make("dt", "", name), typeof value === "string" ? make("dd", "", value) : build("dd", "", value)]));
+}
+
+export const pythonOf = (board, place) => `seen["${board.cells[place].tensor}"][${board.cells[place].slice}]`;
+
+// The name that Edit knows a head by: layers.3.attention:5.
+export function offOf(board, place) {
+  if (board.name === "alignment") return null;
+  return `${board.cells[place].tensor.replace(/\.pattern$/, "")}:${board.cells[place].slice.split(",").at(-1)}`;
+}
+
+// One line that says what attention is not, with the ablation beside it.
+export function caution(view, board, place) {
+  const { t } = view, off = offOf(board, place), line = build("p", "note caution", [make("span", "", `${t("attentionIsNot")} `)]);
+  if (off) line.append(link(view, { screen: "edit", off, cell: null }, t("switchOff"), "switch-off"));
+  return line;
+}
+
+// A link to another screen that the shell follows without loading the page anew.
+export function link(view, changes, text, id = null) {
+  return build("a", "", text, { href: view.href(changes), id, onclick: (event) => {
+    if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+    event.preventDefault();
+    view.set(changes);
+  } });
+}
+
+export function boardTabs(view, boards, chosen, named = (board) => view.t(board.name)) {
+  if (boards.length < 2) return null;
+  return choice(view.t("part"), boards.map((board) => [board.name, named(board)]), chosen.name, (name) => view.set({ board: name, layer: null, head: null, cell: null, step: null }));
+}
+
+export const en = {
+  part: "Part", attention: "attention", encoder: "encoder", decoder: "decoder", cross: "cross", alignment: "alignment",
+  states: "states", "encoder states": "encoder states", "decoder states": "decoder states",
+  headNamed: "layer {0} · head {1}", gateNamed: "layer {0} · {1}", headOf: "Head", layerOf: "Layer", orderBy: "Order by", place: "place",
+  entropy: "entropy", distance: "distance", previous: "previous", next: "next", first: "first", sink: "sink",
+  "mean size": "mean size", change: "change", nats: "nats", tokensUnit: "tokens",
+  read: "read", written: "written", fed: "fed", from: "from", to: "to", time: "time", unit: "unit",
+  hidden: "hidden", input: "input gate", forget: "forget gate", candidate: "candidate", output: "output gate", reset: "reset gate", update: "update gate",
+  noAttention: "This model has no attention. Its States screen shows what it remembers, token by token.",
+  openStates: "Open States", openHead: "Open this head", openRecompute: "Recompute this weight", recomputeHead: "Recompute it",
+};
+export const zh = {
+  part: "部分", attention: "注意力", encoder: "编码器", decoder: "解码器", cross: "交叉", alignment: "对齐",
+  states: "状态", "encoder states": "编码器状态", "decoder states": "解码器状态",
+  headNamed: "第 {0} 层 · 头 {1}", gateNamed: "第 {0} 层 · {1}", headOf: "头", layerOf: "层", orderBy: "排序", place: "位置",
+  entropy: "熵", distance: "距离", previous: "前一个", next: "后一个", first: "首个", sink: "汇聚",
+  "mean size": "平均大小", change: "变化", nats: "纳特", tokensUnit: "词元",
+  read: "读入", written: "写出", fed: "输入", from: "从", to: "到", time: "时间", unit: "单元",
+  hidden: "隐状态", input: "输入门", forget: "遗忘门", candidate: "候选", output: "输出门", reset: "重置门", update: "更新门",
+  noAttention: "这个模型没有注意力。“状态”视图逐个词元地显示它记住了什么。",
+  openStates: "打开状态", openHead: "打开这个头", openRecompute: "重算这个权重", recomputeHead: "重算它",
+};

@@ -1,0 +1,232 @@
+// Recompute: one number of the model made again by hand, and the table of all steps with their errors.
+import { boardOf, boardTabs, exactly, factList, layerAndHead, placeOf, pythonOf, titleOf } from "../attention.js";
+import { heatmap, kindOf, paintSteps, rampOf, stepsOf } from "../canvas.js";
+import { build, button, chip, field, make, number, select } from "../dom.js";
+import { formula, share } from "../math.js";
+
+const WAIT = 40; // milliseconds that a cell is rested on before it is asked for
+const FEW = 6, ROWS = 120;
+
+export const screen = {
+  id: "recompute",
+  needs: "trace",
+  refuses: (_, trace) => (trace.boards.length ? null : "nothingHere"),
+  async show(view) {
+    const { root, state, t, trace, api, signal } = view, board = boardOf(trace.boards, state.board), place = placeOf(board, state);
+    const told = build("section", "card explained", make("p", "busy", t("recomputing")), { "aria-live": "polite" }), table = build("section", "card steps");
+    const picker = build("div", "card picker"), chosen = { step: state.step ?? stepOf(board, place), at: null };
+    root.append(make("p", "soft hint", t("recomputeHint")), pickers(view, board, place), build("div", "split", [told, picker]), table);
+    const explain = explainer(view, board, place, told, chosen);
+    const steps = showSteps(view, chosen, table);
+    if (state.step) picker.append(...byNumbers(view, explain));
+    else await byMatrix(view, board, place, picker, explain);
+    await explain.first();
+    await steps;
+    view.share({ python: () => `${trace.python}\n\n${explain.python()}`, names: [board.cells[place].tensor] });
+    root.dataset.painted = "yes";
+  },
+};
+
+// What the server calls the matrix of a place: a head, an alignment, or a gate.
+function stepOf(board, place) {
+  const { tensor, slice } = board.cells[place];
+  if (board.kind !== "attention") return tensor;
+  const attention = tensor.replace(/\.pattern$/, "");
+  return board.name === "alignment" ? attention : `${attention}.head.${slice.split(",").at(-1)}`;
+}
+
+function pickers(view, board, place) {
+  const { t, trace } = view, { layer, head } = layerAndHead(board, place), parts = [boardTabs(view, trace.boards, board)];
+  const free = { cell: null, step: null };
+  if (board.rows.length > 1) parts.push(select(t("layerOf"), board.rows.map((name) => [name, name]), layer, (name) => view.set({ layer: name, head, ...free })));
+  if (board.columns.length > 1) {
+    const names = board.columns.map((name) => [name, board.kind === "attention" ? name : t(name)]);
+    parts.push(select(t(board.kind === "attention" ? "headOf" : "gate"), names, head, (name) => view.set({ layer, head: name, ...free })));
+  }
+  return build("div", "bar", parts);
+}
+
+// --- choosing a cell ------------------------------------------------------------------------------------------
+
+async function byMatrix(view, board, place, picker, explain) {
+  const { t, state, trace, api, signal } = view, { tensor, slice } = board.cells[place], [, , high, wide] = board.shape;
+  const scale = board.scales[place % board.columns.length];
+  const found = await api.slice(trace.trace_id, tensor, { slice, dtype: "u8", scale, signal });
+  const asked = state.cell?.split(",").map(Number), inside = asked && asked[0] < high && asked[1] < wide;
+  const down = trace.tokens[board.down].map((token) => token.text), across = board.across ? trace.tokens[board.across].map((token) => token.text) : [];
+  const heat = heatmap({
+    steps: found.values, high, wide, kind: kindOf(scale), down, across, signal, follow: false, width: picker.clientWidth - 36, tallest: 420,
+    label: t("cellsOf", titleOf(board, place, t)), at: inside ? asked : strongest(found.values, wide, scale), move: explain.move,
+  });
+  heat.element.id = "matrix";
+  picker.append(make("h2", "", titleOf(board, place, t)), heat.element, make("p", "soft", `${t(board.axes[0])} ↓  ${t(board.axes[1])} →`));
+  explain.start(heat.at(), heat);
+}
+
+// Of the last row, the cell furthest from the middle of a signed scale, or the greatest of a plain one.
+function strongest(steps, wide, [low]) {
+  const far = (step) => (low < 0 ? Math.abs(step - 127.5) : step);
+  let best = steps.length - wide;
+  for (let n = best + 1; n < steps.length; n++) if (far(steps[n]) > far(steps[best])) best = n;
+  return [Math.floor(best / wide), best % wide];
+}
+
+// A step of the table has no picture: its cell is typed.
+function byNumbers(view, explain) {
+  const { t, state } = view;
+  if (!state.cell) {
+    explain.start(null, null);
+    return [make("h2", "mono", state.step), make("p", "soft", t("noNumbers"))];
+  }
+  const at = state.cell.split(",").map(Number);
+  const inputs = ["row", "column"].map((name, axis) => build("input", "", [], {
+    type: "number", min: "0", id: `cell-${name}`, value: String(at[axis] || 0), onchange: () => explain.move(Number(inputs[0].value), Number(inputs[1].value)),
+  }));
+  explain.start(at, null);
+  return [make("h2", "mono", state.step), build("div", "bar", [field(t("row"), inputs[0]), field(t("column"), inputs[1])])];
+}
+
+// --- one number -----------------------------------------------------------------------------------------------
+
+function explainer(view, board, place, told, chosen) {
+  const { t, trace, api, signal } = view;
+  let asking = new AbortController(), waiting = null, heat = null;
+
+  async function ask() {
+    asking.abort();
+    asking = new AbortController();
+    const stop = AbortSignal.any([signal, asking.signal]), query = new URLSearchParams({ step: chosen.step, ...(chosen.at ? { cell: chosen.at.join(",") } : {}) });
+    try {
+      const found = await api.json(`/traces/${trace.trace_id}/explain?${query}`, { signal: stop });
+      if (stop.aborted) return;
+      told.replaceChildren(...explanation(view, board, found, chosen));
+      told.dataset.cell = chosen.at?.join(",") ?? "";
+    } catch (error) {
+      if (error.name !== "AbortError") told.replaceChildren(view.trouble(error, view.again));
+    }
+  }
+
+  return {
+    start(at, matrix) { chosen.at = at; heat = matrix; },
+    first() {
+      if (heat) heat.select(...chosen.at, { quiet: true });
+      return ask();
+    },
+    move(row, column) {
+      if (chosen.at && row === chosen.at[0] && column === chosen.at[1]) return;
+      chosen.at = [row, column];
+      view.set({ cell: `${row},${column}` }, { push: false, show: false });
+      clearTimeout(waiting);
+      waiting = setTimeout(ask, WAIT);
+    },
+    python: () => `gf.explain(model, inputs, "${chosen.step}"${chosen.at ? `, cell=(${chosen.at.join(", ")})` : ""})`,
+  };
+}
+
+function explanation(view, board, found, { step, at }) {
+  const { t, state } = view, scalar = found.value.shape.length === 0, isShare = !state.step && board.kind === "attention";
+  const head = isShare ? share(found.formula.slice(4, found.formula.indexOf(") / Σ")), at) : formula(found.formula);
+  const results = [
+    [t("valueHere"), build("b", "result", figures(found.value), { id: "recomputed" })],
+    ...(found.seen ? [[t("valueModel"), build("span", "mono", found.seen.shape.length ? figures(found.seen) : exactly(found.seen.values[0]), { id: "models-own" })]] : []),
+    ...(found.error === null ? [] : [[t("difference"), build("span", "mono", small(found.error), { id: "cell-error" })]]),
+  ];
+  return [
+    make("h2", "", titleFor(view, board, at, step)), build("p", "formula", head),
+    build("div", "operands", found.operands.map((one) => operand(one, t))),
+    build("p", "substituted", substituted(found, isShare)),
+    scalar ? null : make("p", "soft", t("wholeStep", found.value.values.length, found.value.shape.reduce((all, size) => all * size, 1))),
+    factList(results), make("p", "soft", found.part ? t("fromPart", found.part) : t("fromIds")), make("code", "source", found.step),
+  ].filter(Boolean);
+}
+
+function titleFor({ t, trace, state }, board, at, step) {
+  if (state.step || !at) return step;
+  const down = trace.tokens[board.down][at[0]]?.text ?? at[0];
+  if (board.kind !== "attention") return t("cellUnit", step.split(".").at(-1), at[1], `“${down}” (${at[0]})`);
+  return t(board.down === "written" ? "cellWrites" : "cellLooks", `“${down}”`, `“${trace.tokens[board.across][at[1]]?.text ?? at[1]}”`);
+}
+
+// One operand: a number as it is; a vector as a strip of colours, its first numbers, and all of them on demand.
+function operand(one, t) {
+  const name = make("small", "mono", one.name ?? "");
+  if (one.shape.length === 0) return build("div", "operand", [symbolOf(one.symbol), name, build("span", "mono figures", exactly(one.values[0]))]);
+  const reach = Math.max(1e-30, ...one.values.map((value) => Math.abs(value))), strip = build("canvas", "strip-of", [], { "aria-hidden": "true" });
+  paintSteps(strip, stepsOf(one.values.slice(0, 1024), [-reach, reach, false]), 1, Math.min(1024, one.values.length), rampOf("signed"));
+  const all = build("details", "", [make("summary", "", t("allNumbers", one.values.length)), build("pre", "")], { ontoggle: () => { all.lastChild.textContent = one.values.map(exactly).join("  "); } });
+  const few = make("span", "mono soft", one.values.slice(0, FEW).map((value) => number(value)).join("  ") + (one.values.length > FEW ? "  …" : ""));
+  return build("div", "operand vector", [symbolOf(one.symbol), build("span", "", [name, make("small", "", one.shape.join(" × "))]), build("div", "figures", [strip, few, all])]);
+}
+
+const symbolOf = (symbol) => build("span", "symbol", formula(symbol));
+
+// The last line of the calculation with its numbers put in.
+function substituted(found, isShare) {
+  const of = (symbol) => found.operands.find((one) => one.symbol.replace(/\[\d+\]$/, "") === symbol && one.shape.length === 0)?.values[0];
+  const put = (...symbols) => symbols.map((symbol) => number(of(symbol)));
+  if (isShare && of("mask") === false) return "mask = 0  ⇒  0";
+  if (isShare) return `exp(${put("score")[0]}) / ${put("Σ exp")[0]} = ${put("exp(score)")[0]} / ${put("Σ exp")[0]} = ${number(found.value.values[0])}`;
+  if (of("sum") === undefined) return "";
+  const squash = found.formula.split("(")[0], [x, b, h, c, sum] = put("x · W", "b", "h · U", "c", "sum");
+  const inner = of("r") === undefined ? `${x} + ${b} + ${h} + ${c}` : `${x} + ${b} + ${put("r")[0]} · (${h} + ${c})`;
+  return `${squash}(${inner}) = ${squash}(${sum}) = ${number(found.value.values[0])}`;
+}
+
+// float64 has sixteen digits, float32 nine.
+function figures({ shape, values }) {
+  if (shape.length === 0) return String(values[0]);
+  return values.slice(0, FEW).map((value) => number(value)).join("  ") + (values.length > FEW ? "  …" : "");
+}
+
+const small = (value) => (typeof value === "number" ? (value === 0 ? "0" : value.toExponential(1)) : String(value ?? "–"));
+
+// --- the table ------------------------------------------------------------------------------------------------
+
+async function showSteps(view, chosen, section) {
+  const { t, trace, api, signal, state } = view, where = `/traces/${trace.trace_id}/steps`, block = new URLSearchParams({ block: state.step ?? chosen.step });
+  let found;
+  try {
+    found = await api.json(`${where}?${block}`, { signal });
+  } catch (error) {
+    if (error.name !== "AbortError") section.replaceChildren(view.trouble(error, view.again));
+    return;
+  }
+  const body = build("tbody"), heads = ["step", "formula", "shape", "largestError", "verdict"].map((name) => build("th", "", t(name), { scope: "col" }));
+  const all = build("table", "", [build("thead", "", build("tr", "", heads)), body]);
+  const line = (row, inner) => {
+    const open = row.count === 1 ? button(row.name, () => view.set({ step: row.name, cell: row.numbers ? "0,0" : null }), { class: "plain mono" }) : unfolding(row);
+    const made = build("tr", inner ? "inner" : "", [
+      build("td", "", open), build("td", "", formula(row.formula)), build("td", "mono", row.shape.join("×") || "1"),
+      build("td", "figure mono", small(row.error)), build("td", `verdict ${row.verdict === "BREACH" ? "breach" : ""}`, t(row.verdict)),
+    ], { "data-step": row.name });
+    return made;
+  };
+
+  function unfolding(row) {
+    let shown = [];
+    const act = async () => {
+      if (shown.length) {
+        for (const one of shown) one.remove();
+        shown = [];
+      } else {
+        const inner = await api.json(`${where}?${new URLSearchParams({ of: row.name, block: chosen.step })}`, { signal });
+        shown = inner.rows.slice(0, ROWS).map((one) => line(one, true));
+        made.closest("tr").after(...shown);
+      }
+      made.setAttribute("aria-expanded", String(shown.length > 0));
+    };
+    const made = button(row.name, act, { class: "plain mono", "aria-expanded": "false", title: t("unfold", row.count) });
+    made.append(make("small", "", ` ${t("timesFolded", row.count)}`));
+    return made;
+  }
+
+  const few = found.rows.slice(0, ROWS), rest = found.rows.slice(ROWS);
+  body.append(...few.map((row) => line(row, false)));
+  const words = found.part ? t("stepsPart", found.part, found.tolerance) : t("stepsWhole", found.rows.length, found.tolerance);
+  section.replaceChildren(make("h2", "", t("steps")), make("p", found.part ? "note" : "soft", words), build("div", "scroll", all, { tabindex: "0", role: "region", "aria-label": t("steps") }));
+  if (rest.length) {
+    const more = button(t("moreSteps", found.rows.length), () => { body.append(...rest.map((row) => line(row, false))); more.remove(); });
+    section.append(more);
+  }
+  if (found.unused.length) section.append(make("p", "soft", t("unused", found.unused.join(", "))));
+}

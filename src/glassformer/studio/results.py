@@ -1,0 +1,232 @@
+"""What a model's task says of a text: the results of gf.pipeline, line by line as they come."""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from glassformer.jobs.predict import Pipeline
+from glassformer.jobs.reading import EMPTY
+from glassformer.tasks.fill_mask import FillMask
+from glassformer.tasks.question_answering import QuestionAnswering
+from glassformer.tasks.sentence_similarity import FeatureExtraction, SentenceSimilarity
+from glassformer.tasks.teaching import ASKED, Teaching
+from glassformer.tasks.text_classification import TextClassification
+from glassformer.tasks.text_generation import TextGeneration
+from glassformer.tasks.token_classification import TokenClassification
+from glassformer.tasks.translation import Translation
+
+from .desk import Busy, Loaded, Studio
+from .writing import Line, request, written
+
+ANSWERS, FILLS = 5, 8  # how many are told where nobody says it
+NUMBER = (int, float)
+OPTIONS: dict[type, dict[str, Any]] = {  # what may be asked of each task, and of which type
+    TextClassification: {},
+    TokenClassification: {"aggregation_strategy": str},
+    QuestionAnswering: {"top_k": int, "max_answer_length": int, "handle_impossible_answer": bool},
+    FillMask: {"top_k": int},
+    FeatureExtraction: {},
+    SentenceSimilarity: {},
+}
+WRITES: dict[str, Any] = {"strategy": str, "max_new_tokens": int, "num_beams": int, "seed": int}
+WRITES |= {"temperature": NUMBER, "top_k": int, "top_p": NUMBER}
+
+
+class Question(BaseModel):
+    """What is asked: of a question-answering model `inputs` is the question, and `pair` the context."""
+
+    model: str
+    inputs: str
+    pair: str | None = None
+    options: dict[str, Any] = {}
+
+
+class Lines(StreamingResponse):
+    """Lines of JSON, sent as they are made; when the reader goes away, no more are made."""
+
+    def __init__(self, lines: Iterator[Line], source: Any) -> None:
+        super().__init__((dump(line) for line in lines), media_type="application/x-ndjson")
+        self.source = source
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.source.close()
+
+
+def dump(line: Line) -> str:
+    return json.dumps(finite(line), ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def finite(value: Any) -> Any:
+    """The same without NaN and infinities, which JSON has not: their names stand for them."""
+    if isinstance(value, dict):
+        return {name: finite(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [finite(one) for one in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def router(studio: Studio) -> APIRouter:
+    routes = APIRouter()
+
+    @routes.post("/results")
+    def results(question: Question) -> Lines:
+        """A line {"kind": "begin"}, the results, and {"kind": "end"}: a stream that has no such end was dropped."""
+        loaded = studio.shelf[question.model]
+        pipe, asked = at_task(loaded, question)
+        lines = in_turn(studio, loaded, told(pipe, asked))
+        begin = {"kind": "begin", "task": loaded.task, "python": python(loaded, pipe, asked)}
+        first = next(lines)  # what is wrong with the question is said before the answer begins
+        return Lines(chain([begin, first], _to_the_end(lines)), lines)
+
+    return routes
+
+
+def in_turn(studio: Studio, loaded: Loaded, lines: Iterator[Line]) -> Iterator[Line]:
+    """Every line is made in a turn of its own, so that a long text keeps nobody waiting."""
+    while True:
+        with studio.work(), loaded.lock:
+            line = next(lines, None)
+        if line is None:
+            return
+        yield line
+
+
+def _to_the_end(lines: Iterator[Line]) -> Iterator[Line]:
+    try:
+        yield from lines
+    except (ValueError, Busy) as error:  # the answer has begun, so it is too late for a status
+        yield {"kind": "error", "detail": str(error)}
+    else:
+        yield {"kind": "end"}
+
+
+def at_task(loaded: Loaded, question: Question) -> tuple[Pipeline, Question]:
+    """The pipeline that answers; of a lesson the task that it is learnt as, which is asked with an equals sign."""
+    pipe = loaded.pipeline
+    if not question.inputs.strip():
+        raise ValueError(EMPTY)
+    if isinstance(pipe.task, Teaching):
+        asked = question.inputs.removesuffix(ASKED) + ASKED
+        pipe, question = Pipeline(pipe.model, pipe.task.form), question.model_copy(update={"inputs": asked})
+    check(pipe, question)
+    return pipe, question
+
+
+def check(pipe: Pipeline, question: Question) -> None:
+    """Options that the task has, of their types; what values they may have the task itself says."""
+    known = next((names for cls, names in OPTIONS.items() if isinstance(pipe.task, cls)), WRITES)
+    for name, value in question.options.items():
+        if name not in known:
+            raise ValueError(f"{pipe.task.name} has no option {name!r}; it has: {', '.join(known) or 'none'}")
+        if not isinstance(value, known[name]) or (isinstance(value, bool) and known[name] is not bool):
+            kind = {int: "a whole number", NUMBER: "a number", bool: "true or false", str: "a text"}[known[name]]
+            raise ValueError(f"{name} must be {kind}, not {value!r}")
+
+
+def told(pipe: Pipeline, question: Question) -> Iterator[Line]:
+    """All lines of a result."""
+    if not isinstance(pipe.task, TextGeneration | Translation):
+        yield next(tell for cls, tell in TELLERS.items() if isinstance(pipe.task, cls))(pipe, question)
+    elif question.pair is not None:
+        raise ValueError(f"{pipe.task.name} reads one text: leave the pair out")
+    else:
+        yield from written(pipe, question.inputs, question.options)
+
+
+def given(pipe: Pipeline, question: Question) -> tuple[Any, dict[str, Any]]:
+    """What the pipeline is called with."""
+    text, pair = question.inputs, question.pair
+    match pipe.task:
+        case TextClassification():
+            return text if pair is None else {"text": text, "text_pair": pair}, {"top_k": None}
+        case QuestionAnswering():
+            return {"question": text, "context": _pair(pipe, pair, "a context")}, {"top_k": ANSWERS, **question.options}
+        case FeatureExtraction():
+            return text, {"pooled": True}
+        case SentenceSimilarity():
+            return (text, _pair(pipe, pair, "a second text")), {}
+        case FillMask():
+            return text, {"top_k": FILLS, **question.options}
+        case TokenClassification():
+            return text, question.options
+    return text, request(question.options)
+
+
+def _pair(pipe: Pipeline, pair: str | None, what: str) -> str:
+    if pair is None or not pair.strip():
+        raise ValueError(f"{pipe.task.name} reads {what} as well: give it as the pair")
+    return pair
+
+
+def _called(pipe: Pipeline, question: Question) -> Any:
+    inputs, options = given(pipe, question)
+    return pipe(inputs, **options)
+
+
+def _classes(pipe: Any, question: Question) -> Line:
+    return {"kind": "classes", "problem": pipe.task.problem, "classes": _called(pipe, question)}
+
+
+def _entities(pipe: Any, question: Question) -> Line:
+    """Entities, and every token by itself with the number of its word."""
+    entities, text = _called(pipe, question), question.inputs
+    tokens = pipe(text, aggregation_strategy="none", ignore_labels=())
+    words = pipe.task.tokenizer(text).word_ids()
+    return {
+        "kind": "entities",
+        "entities": [{"entity_group": one.get("entity"), **one} for one in entities],
+        "tokens": [{**one, "number": words[one["index"]]} for one in tokens],
+    }
+
+
+def _answers(pipe: Any, question: Question) -> Line:
+    found = _called(pipe, question)
+    return {"kind": "answers", "answers": found if isinstance(found, list) else [found]}
+
+
+def _fills(pipe: Any, question: Question) -> Line:
+    found = _called(pipe, question)
+    return {"kind": "fills", "masks": found if isinstance(found[0], list) else [found]}
+
+
+def _vector(pipe: Any, question: Question) -> Line:
+    return {"kind": "vector", "values": _called(pipe, question)}
+
+
+def _likeness(pipe: Any, question: Question) -> Line:
+    return {"kind": "likeness", "cosine": _called(pipe, question)}
+
+
+TELLERS: dict[type, Callable[[Any, Question], Line]] = {
+    TextClassification: _classes,
+    TokenClassification: _entities,
+    QuestionAnswering: _answers,
+    FillMask: _fills,
+    FeatureExtraction: _vector,
+    SentenceSimilarity: _likeness,
+}
+
+
+def python(loaded: Loaded, pipe: Pipeline, question: Question) -> str:
+    """The lines that give the same result in Python."""
+    inputs, options = given(pipe, question)
+    if isinstance(loaded.pipeline.task, Teaching):  # which gives its best answer, and that alone
+        options = {name: options[name] for name in options if name not in ("top_k", "num_return_sequences")}
+    elif isinstance(pipe.task, Translation) and options["num_beams"] > 1:
+        options = {**options, "return_dict_in_generate": True}
+    words = "".join(f", {name}={value!r}" for name, value in options.items())
+    return (
+        "import glassformer as gf\n\n"
+        f"pipe = gf.pipeline({loaded.task!r}, {loaded.source!r})\n"
+        f"print(pipe({inputs!r}{words}))\n"
+    )
