@@ -26,7 +26,7 @@ def write_lesson(task: str, folder: Path) -> dict[str, list[str]]:
 
 def _sentences(seed: int, count: int) -> list[Any]:
     """Short sentences with their German translations."""
-    drawn = microworld.examples("parallel", 3 * count, seed=seed, language="en-de")
+    drawn = microworld.examples("parallel", 5 * count // 2, seed=seed, language="en-de")
     return list(islice((one for one in drawn if len(one.source.split()) <= LONGEST), count))
 
 
@@ -48,7 +48,7 @@ def _texts(stem: Path, seed: int, count: int) -> list[Path]:
 
 
 def _questions(stem: Path, seed: int, count: int) -> list[Path]:
-    drawn = microworld.examples("asked", 2 * count, seed=seed)
+    drawn = microworld.examples("asked", 3 * count // 2, seed=seed)
     asked = list(islice((shortened(one) for one in drawn if one.answers), count))
     write_text(stem.with_suffix(".json"), microworld.as_squad(asked))
     return [stem.with_suffix(".json")]

@@ -257,7 +257,7 @@ function plots(desk, element) {
 function share({ view, known, chosen, colours }, board) {
   if (!chosen.length) return;
   const files = chosen.map((name) => `    ${JSON.stringify(name)}: ${JSON.stringify(`${known.get(name).folder}/metrics.jsonl`)},`).join("\n");
-  const python = `import json\n\nfiles = {\n${files}\n}\nrows = {name: [json.loads(line) for line in open(file)] for name, file in files.items()}`;
+  const python = `import json\nfrom pathlib import Path\n\nfiles = {\n${files}\n}\nrows = {name: [json.loads(line) for line in Path(file).read_text().splitlines()] for name, file in files.items()}`;
   const width = () => Math.max(...board.drawn().map((one) => Number(one.picture.getAttribute("width"))), 260);
   const svg = () => sheet({
     plots: board.drawn().map((one) => ({ title: one.title, element: one.picture })), width: width(), ink: cssColour("ink"), paper: cssColour("card"),
