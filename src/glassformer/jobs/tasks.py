@@ -42,5 +42,5 @@ def task_class(name: str) -> type[Task[Any, Any]]:
 
 def taken(cls: type[Task[Any, Any]], options: Mapping[str, Any]) -> dict[str, Any]:
     """Of some options, those of the task itself; the rest are its reader's."""
-    known = inspect.signature(cls.__init__).parameters
+    known = inspect.signature(cls.__init__).parameters.keys() - {"tokenizer"}  # a recipe names the run's, not an option
     return {name: value for name, value in options.items() if name in known}
