@@ -48,6 +48,7 @@ def _texts(stem: Path, seed: int, count: int) -> list[Path]:
 
 
 def _questions(stem: Path, seed: int, count: int) -> list[Path]:
+    count *= 2  # for they are harder than the others
     drawn = microworld.examples("asked", 3 * count // 2, seed=seed)
     asked = list(islice((shortened(one) for one in drawn if one.answers), count))
     write_text(stem.with_suffix(".json"), microworld.as_squad(asked))
