@@ -270,3 +270,13 @@ def test_a_phone_is_wide_enough(browser, runs, lang):
         page.wait_for_selector(".screen-train[data-painted=yes]")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         assert not re.search(r"train\.\w+", page.locator("#screen").inner_text())  # a key that nobody translated
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious(visit, runs, theme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe
+    write_run(runs / "a")
+    write_run(runs / "b")
+    page = visit(runs="a,b", theme=theme)
+    found = [one for one in axe().run(page).response["violations"] if one["impact"] in ("serious", "critical")]
+    assert [(one["id"], [node["html"][:120] for node in one["nodes"][:3]]) for one in found] == []

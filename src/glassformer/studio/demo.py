@@ -39,7 +39,7 @@ TRANSFORMER = {"d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder
 GPT: Sizes = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128}
 GPT |= {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
 STORIES = {"task": "text-generation", "data": "microworld", "limit": 2000, "block_size": 64}
-TRANSLATION = {"task": "translation", "tokenizer": "bpe", "schedule": "linear", "average": 1}
+TRANSLATION = {"task": "translation", "tokenizer": "bpe", "schedule": "linear"}
 
 MODELS: Models = {  # folder -> the settings of gf.train
     "rnn": {"task": "text-classification", "data": "microworld", "arch": "rnn", "steps": 600, "batch_size": 32}
@@ -48,9 +48,10 @@ MODELS: Models = {  # folder -> the settings of gf.train
     | {"lr": 5e-3, "config": {**RECURRENT, "initializer_range": 0.1}},
     "gru": {**STORIES, "arch": "gru", "steps": 260, "batch_tokens": 2048, "lr": 1e-2}
     | {"config": {**RECURRENT, "hidden_size": 128}},
-    "seq2seq": {**TRANSLATION, "arch": "gru", "steps": 640, "batch_tokens": 512, "lr": 1e-2, "config": RECURRENT},
+    "seq2seq": {**TRANSLATION, "arch": "gru", "steps": 700, "batch_tokens": 512, "lr": 1e-2, "ema": 0.99}
+    | {"config": {**RECURRENT, "hidden_size": 80}},
     "transformer": {**TRANSLATION, "arch": "transformer", "steps": 700, "batch_tokens": 512, "lr": 5e-3}
-    | {"config": {**TRANSFORMER, "dropout": 0.0}},
+    | {"average": 1, "config": {**TRANSFORMER, "dropout": 0.0}},
     "bert": {"task": "text-classification", "data": "microworld", "arch": "bert", "steps": 900, "batch_size": 24}
     | {"lr": 2e-3, "config": BERT},
     "bert-mask": {"task": "fill-mask", "arch": "bert", "unit": "line", "packing": False, "steps": 900}
