@@ -31,8 +31,7 @@ def studio(
 ) -> None:
     """Look inside models in the browser: every head, state and tensor of a text's way through them.
 
-    Without a model, one small model of each family is trained first, on made-up sentences; that takes about a minute,
-    once.
+    Without a model, small models of every family are trained first, once, in a minute or so.
 
     Example: glassformer studio ./my-bert runs/en-de --open
     """

@@ -42,25 +42,23 @@ STORIES = {"task": "text-generation", "data": "microworld", "limit": 2000, "bloc
 TRANSLATION = {"task": "translation", "tokenizer": "bpe", "schedule": "linear"}
 
 MODELS: Models = {  # folder -> the settings of gf.train
-    "rnn": {"task": "text-classification", "data": "microworld", "arch": "rnn", "steps": 600, "batch_size": 32}
-    | {"lr": 2e-3, "config": {**RECURRENT, "initializer_range": 0.1}},
     "lstm": {"task": "text-classification", "data": "microworld", "arch": "lstm", "steps": 750, "batch_size": 32}
     | {"lr": 5e-3, "config": {**RECURRENT, "initializer_range": 0.1}},
-    "gru": {**STORIES, "arch": "gru", "steps": 260, "batch_tokens": 2048, "lr": 1e-2}
+    "gru": {**STORIES, "arch": "gru", "steps": 200, "batch_tokens": 2048, "lr": 1e-2}
     | {"config": {**RECURRENT, "hidden_size": 128}},
-    "seq2seq": {**TRANSLATION, "arch": "gru", "steps": 700, "batch_tokens": 512, "lr": 1e-2, "ema": 0.99}
+    "seq2seq": {**TRANSLATION, "arch": "gru", "steps": 550, "batch_tokens": 512, "lr": 1e-2, "ema": 0.99}
     | {"config": {**RECURRENT, "hidden_size": 80}},
-    "transformer": {**TRANSLATION, "arch": "transformer", "steps": 700, "batch_tokens": 512, "lr": 5e-3}
+    "transformer": {**TRANSLATION, "arch": "transformer", "steps": 550, "batch_tokens": 512, "lr": 5e-3}
     | {"average": 1, "config": {**TRANSFORMER, "dropout": 0.0}},
-    "bert": {"task": "text-classification", "data": "microworld", "arch": "bert", "steps": 900, "batch_size": 24}
+    "bert": {"task": "text-classification", "data": "microworld", "arch": "bert", "steps": 700, "batch_size": 24}
     | {"lr": 2e-3, "config": BERT},
     "bert-mask": {"task": "fill-mask", "arch": "bert", "unit": "line", "packing": False, "steps": 900}
     | {"batch_tokens": 512, "lr": 3e-3, "config": BERT},
-    "bert-entities": {"task": "token-classification", "data": "microworld", "arch": "bert", "steps": 375}
+    "bert-entities": {"task": "token-classification", "data": "microworld", "arch": "bert", "steps": 300}
     | {"batch_size": 32, "lr": 2e-3, "config": BERT},
-    "bert-answers": {"task": "question-answering", "arch": "bert", "steps": 900, "batch_size": 32, "lr": 3e-3}
+    "bert-answers": {"task": "question-answering", "arch": "bert", "steps": 700, "batch_size": 32, "lr": 3e-3}
     | {"config": BERT},
-    "gpt": {**STORIES, "arch": "gpt2", "steps": 400, "batch_tokens": 1024, "lr": 4e-3, "config": GPT},
+    "gpt": {**STORIES, "arch": "gpt2", "steps": 320, "batch_tokens": 1024, "lr": 4e-3, "config": GPT},
 }
 
 
