@@ -5,9 +5,11 @@ import re
 from urllib.parse import urlencode
 
 import httpx
+import numpy as np
 import pytest
 
 TEXT = "Anna gave the red book to Tom ."
+TITLES = "all => all.map((one) => one.title)"
 NASTY = "<img src=x onerror=alert(1)>"
 FAMILIES = ("rnn", "lstm", "bert", "bert-ner", "bert-qa", "bert-mlm", "gpt2", "gru-lm", "seq2seq", "transformer")
 
@@ -32,7 +34,11 @@ def state_of(model):
 
 def shortest(page):
     """The numbers as the page writes them, from the exact ones in their tooltips."""
-    return [float(one) for one in page.locator(".answer .figure").evaluate_all("all => all.map((one) => one.title)")]
+    return float32([float(one) for one in page.locator(".answer .figure").evaluate_all(TITLES)])
+
+
+def float32(values):
+    return np.float32(values).tolist()
 
 
 @pytest.mark.parametrize("model", FAMILIES)
@@ -74,7 +80,7 @@ def test_classes_are_those_of_the_server(visit, told):
     page = visit("run", model="bert", text=TEXT)
     (line,) = (one for one in told("bert", TEXT) if one["kind"] == "classes")
     assert page.locator(".answer .name").all_inner_texts() == [one["label"] for one in line["classes"]]
-    assert shortest(page) == [one["score"] for one in line["classes"]]
+    assert shortest(page) == float32([one["score"] for one in line["classes"]])
 
 
 def test_entities_are_marked_in_the_text(visit, told):
@@ -86,7 +92,8 @@ def test_entities_are_marked_in_the_text(visit, told):
     ]
     assert page.locator(".answer .token").count() == len(line["tokens"])
     page.locator(".answer .token").first.click()
-    assert str(line["tokens"][0]["score"]) in page.locator(".answer .facts").inner_text()
+    told_score = page.locator(".answer .facts dd").last.inner_text()
+    assert float(told_score) == pytest.approx(line["tokens"][0]["score"], rel=1e-7)
 
 
 def test_an_answer_is_marked_in_its_context(visit, told):
@@ -96,7 +103,7 @@ def test_an_answer_is_marked_in_its_context(visit, told):
     assert page.locator(".answer mark").inner_text() == line["answers"][0]["answer"]
     page.locator(".answer .bars button").nth(1).click()
     assert page.locator(".answer mark").inner_text() == line["answers"][1]["answer"]
-    assert shortest(page) == [one["score"] for one in line["answers"]]
+    assert shortest(page) == pytest.approx([one["score"] for one in line["answers"]], rel=1e-7)
     assert "answer=1" in page.url
 
 
@@ -105,7 +112,7 @@ def test_each_mask_has_its_fillings(visit, told):
     page = visit("run", model="bert-mlm", text=text, top_k=3)
     (line,) = (one for one in told("bert-mlm", text, top_k=3) if one["kind"] == "fills")
     assert page.locator(".answer .mask").count() == 2
-    assert shortest(page) == [one["score"] for words in line["masks"] for one in words]
+    assert shortest(page) == float32([one["score"] for words in line["masks"] for one in words])
 
 
 @pytest.mark.parametrize("model", ["gpt2", "gru-lm"])
@@ -128,8 +135,8 @@ def test_translations_show_what_the_beams_found(visit, told, model):
     page = visit("run", model=model, text=TEXT, num_beams=3, max_new_tokens=7)
     last = told(model, TEXT, strategy="beam", num_beams=3, max_new_tokens=7)[-2]
     assert page.locator(".answer tbody tr").count() == 3
-    shown = page.locator(".answer tbody span").evaluate_all("all => all.map((one) => Number(one.title))")
-    assert shown == [one["score"] for one in last["texts"]]
+    shown = float32([float(one) for one in page.locator(".answer tbody span").evaluate_all(TITLES)])
+    assert shown == float32([one["score"] for one in last["texts"]])
     page.locator(".tree").focus()
     page.keyboard.press("ArrowDown")
     assert page.locator(".answer .value").inner_text().startswith("1.2 ")
@@ -185,11 +192,11 @@ def test_options_live_in_the_address(visit):
     page.wait_for_selector("[data-painted=yes] #option-temperature")
     page.fill("#option-temperature", "0.5")
     page.press("#option-temperature", "Enter")
-    page.wait_for_function("location.search.includes('temperature=0.5')")
+    page.wait_for_url("**temperature=0.5**")
     page.wait_for_selector("[data-painted=yes] .answer .token >> nth=2")
     assert "strategy=sample" in page.url
     page.go_back()
-    page.wait_for_function("!location.search.includes('temperature=0.5')")
+    page.wait_for_url(lambda url: "temperature" not in url)
     page.fill("#option-temperature", "hot")
     page.press("#option-temperature", "Enter")
     page.wait_for_selector(".problem")
@@ -204,3 +211,19 @@ def test_many_tokens_are_few_nodes(visit, page):
     assert page.evaluate("document.querySelectorAll('*').length") < 3000
     page.locator(".side .pages button").last.click()
     assert page.locator(".side .token").count() > 0
+
+
+@pytest.mark.parametrize(("model", "words"), [("bert", "LABEL_0"), ("gpt2", "Anna"), ("transformer", "prompt")])
+def test_results_can_be_taken_along(visit, page, model, words):
+    visit("run", **state_of(model), max_new_tokens=5)
+    with page.expect_download() as saved:
+        page.click("#export-svg")
+    svg = saved.value.path().read_text()
+    assert svg.startswith("<svg")
+    assert words in svg
+    with page.expect_download() as saved:
+        page.click("#export-png")
+    assert saved.value.path().read_bytes()[:4] == b"\x89PNG"
+    with page.expect_download() as saved:
+        page.click("#export-npz")
+    assert "outputs.logits" in np.load(saved.value.path())

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import httpx
 import pytest
+import torch
 from fastapi.testclient import TestClient
 
 import glassformer as gf
+from families import SMALL_BERT, SMALL_GPT
 from glassformer.studio.app import create_app
 from glassformer.studio.desk import Shelf, Studio, Turns
 from glassformer.studio.results import dump
@@ -59,7 +61,9 @@ def pipe(trained):
 def test_classes(ask, pipe, name, pair):
     (line,) = ask(name, TEXT, pair)
     inputs = {"text": TEXT, "text_pair": pair} if pair else TEXT
-    assert line == {"kind": "classes", "problem": pipe(name).task.problem, "classes": pipe(name)(inputs, top_k=None)}
+    task = pipe(name).task
+    wanted = {"problem": task.problem, "labels": task.labels, "classes": pipe(name)(inputs, top_k=None)}
+    assert line == {"kind": "classes", **wanted}
 
 
 @pytest.mark.parametrize("name", FOLDERS[3:5])
@@ -198,6 +202,28 @@ def test_the_python_shown_gives_the_same(studio, name, capsys):
         assert repr(best)[1:-1] in printed
     for classes in [line["classes"] for line in lines if "classes" in line]:
         assert classes[0]["label"] in printed
+
+
+def test_a_model_without_a_tokenizer_writes_ids(tmp_path, capsys):
+    torch.manual_seed(0)
+    bare = {"gpt": gf.build("gpt2", "text-generation", **SMALL_GPT), "bert": gf.build("bert", None, **SMALL_BERT)}
+    for name, model in bare.items():
+        gf.save(model, tmp_path / name)
+    app = create_app(Studio(Shelf([str(tmp_path / name) for name in bare]), Traces()))
+    client = TestClient(app, base_url="http://127.0.0.1")
+    ask = {"model": "gpt", "inputs": [5, 6, 7], "options": {"max_new_tokens": 4, "strategy": "beam", "num_beams": 2}}
+    begin, *_, texts, _ = map(json.loads, client.post("/api/v1/results", json=ask).text.splitlines())
+    exec(begin["python"], {})
+    wanted = gf.generate(bare["gpt"].eval(), None, torch.tensor([[5, 6, 7]]), max_new_tokens=4, num_beams=2)
+    assert texts["texts"][0]["text"] == " ".join(map(str, wanted[0, 3:].tolist()))
+    assert ",".join(map(str, wanted[0].tolist())) in capsys.readouterr().out.replace(" ", "")
+    for question, detail in (
+        ({"model": "gpt", "inputs": [5, 99]}, "id 99 is not in the vocabulary, whose ids go from 0 to 40"),
+        ({"model": "gpt", "inputs": "a text"}, "is for no task that can be run here"),
+        ({"model": "bert", "inputs": [5]}, "does not generate"),
+    ):
+        answer = client.post("/api/v1/results", json=question)
+        assert (answer.status_code, detail in answer.json()["detail"]) == (422, True), answer.text
 
 
 def test_numbers_that_json_has_not_are_named():

@@ -120,8 +120,11 @@ def test_a_difference_is_exact(api):
     first, second = (numbers(api.get(f"/api/v1/traces/{which}/tensors/{name}")) for which in (one, other))
     found = numbers(api.get(f"/api/v1/traces/{one}/tensors/{name}", params={"minus": other}))
     np.testing.assert_array_equal(found, first - second)
-    tiles = numbers(api.get(f"/api/v1/traces/{one}/mosaic", params={"board": "attention", "minus": other}), "u1")
-    np.testing.assert_array_equal(tiles[1], Scale(-1, 1).steps(first - second)[0])
+    answer = api.get(f"/api/v1/traces/{one}/mosaic", params={"board": "attention", "minus": other})
+    tiles, reaches = numbers(answer, "u1"), [float(one) for one in answer.headers["X-Reach"].split(",")]
+    for head, reach in enumerate(reaches):  # the colours of a column reach as far as its largest difference
+        np.testing.assert_array_equal(tiles[1, head], Scale(-reach, reach).steps(first - second)[0, head])
+        assert {0, 255} & {int(tiles[:, head].min()), int(tiles[:, head].max())}
     longer = traced_by(api, model="bert")["trace_id"]
     answer = api.get(f"/api/v1/traces/{one}/tensors/{name}", params={"minus": longer})
     assert (answer.status_code, "subtracted" in answer.json()["detail"]) == (422, True)

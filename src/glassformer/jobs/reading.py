@@ -58,17 +58,17 @@ def _read(
     if tokenizer is None:
         if isinstance(text, str) or pair is not None:
             raise ValueError("without a tokenizer, give one list of ids instead of texts")
-        return {"input_ids": _checked(model, text, device)}, []
+        return {"input_ids": checked_ids(model, text, device)}, []
     if not str(text).strip():  # though special tokens alone would be some
         raise ValueError(EMPTY)
     asked = None if takes_segments(model) else False
     encoding = tokenizer(text, pair, return_token_type_ids=asked, return_tensors="pt")
-    _checked(model, encoding["input_ids"][0].tolist(), device)
+    checked_ids(model, encoding["input_ids"][0].tolist(), device)
     inputs = {part: value.to(device) for part, value in encoding.items()}
     return inputs, encoding.sequence_ids() if pair is not None else []
 
 
-def _checked(model: Any, ids: Sequence[int], device: torch.device, *, size: int | None = None) -> Tensor:
+def checked_ids(model: Any, ids: Sequence[int], device: torch.device, *, size: int | None = None) -> Tensor:
     """(1, T) ids that the model knows."""
     known = size or model.config.vocab_size
     if not len(ids):
@@ -92,7 +92,7 @@ def _written(
     first = config.decoder_start_token_id if config.decoder_start_token_id is not None else config.bos_token_id
     if first is None:
         raise ValueError("the model's config has no decoder_start_token_id, so its decoder cannot begin; set one")
-    written = _checked(model, listed, ids.device, size=vocabulary(model))
+    written = checked_ids(model, listed, ids.device, size=vocabulary(model))
     return torch.cat([torch.tensor([[first]], device=ids.device), written], dim=1)
 
 

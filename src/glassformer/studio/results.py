@@ -23,7 +23,7 @@ from glassformer.tasks.token_classification import TokenClassification
 from glassformer.tasks.translation import Translation
 
 from .desk import Busy, Loaded, Studio
-from .writing import Line, request, written
+from .writing import Line, request, written, written_ids
 
 ANSWERS, FILLS = 5, 8  # how many are told where nobody says it
 NUMBER = (int, float)
@@ -40,10 +40,13 @@ WRITES |= {"temperature": NUMBER, "top_k": int, "top_p": NUMBER}
 
 
 class Question(BaseModel):
-    """What is asked: of a question-answering model `inputs` is the question, and `pair` the context."""
+    """What is asked: of a question-answering model `inputs` is the question, and `pair` the context.
+
+    A model without a tokenizer is asked in ids, if it is one that writes.
+    """
 
     model: str
-    inputs: str
+    inputs: str | list[int]
     pair: str | None = None
     options: dict[str, Any] = {}
 
@@ -82,9 +85,9 @@ def router(studio: Studio) -> APIRouter:
     def results(question: Question) -> Lines:
         """A line {"kind": "begin"}, the results, and {"kind": "end"}: a stream that has no such end was dropped."""
         loaded = studio.shelf[question.model]
-        pipe, asked = at_task(loaded, question)
-        lines = in_turn(studio, loaded, told(pipe, asked))
-        begin = {"kind": "begin", "task": loaded.task, "python": python(loaded, pipe, asked)}
+        made, words = in_ids(loaded, question) if isinstance(question.inputs, list) else in_words(loaded, question)
+        lines = in_turn(studio, loaded, made)
+        begin = {"kind": "begin", "task": loaded.task, "python": words}
         first = next(lines)  # what is wrong with the question is said before the answer begins
         return Lines(chain([begin, first], _to_the_end(lines)), lines)
 
@@ -110,24 +113,37 @@ def _to_the_end(lines: Iterator[Line]) -> Iterator[Line]:
         yield {"kind": "end"}
 
 
-def at_task(loaded: Loaded, question: Question) -> tuple[Pipeline, Question]:
-    """The pipeline that answers; of a lesson the task that it is learnt as, which is asked with an equals sign."""
-    pipe = loaded.pipeline
-    if not question.inputs.strip():
+def in_words(loaded: Loaded, question: Question) -> tuple[Iterator[Line], str]:
+    """The lines, and the Python for them; a lesson is the task that it is learnt as, asked with an equals sign."""
+    pipe, text = loaded.pipeline, str(question.inputs)
+    if not text.strip():
         raise ValueError(EMPTY)
     if isinstance(pipe.task, Teaching):
-        asked = question.inputs.removesuffix(ASKED) + ASKED
-        pipe, question = Pipeline(pipe.model, pipe.task.form), question.model_copy(update={"inputs": asked})
-    check(pipe, question)
-    return pipe, question
-
-
-def check(pipe: Pipeline, question: Question) -> None:
-    """Options that the task has, of their types; what values they may have the task itself says."""
+        pipe = Pipeline(pipe.model, pipe.task.form)
+        question = question.model_copy(update={"inputs": text.removesuffix(ASKED) + ASKED})
     known = next((names for cls, names in OPTIONS.items() if isinstance(pipe.task, cls)), WRITES)
-    for name, value in question.options.items():
+    check(pipe.task.name, known, question.options)
+    return told(pipe, question), python(loaded, pipe, question)
+
+
+def in_ids(loaded: Loaded, question: Question) -> tuple[Iterator[Line], str]:
+    """The same for a model without a tokenizer."""
+    if loaded.tokenizer is not None:
+        raise ValueError(f"{loaded.name} has a tokenizer: give a text instead of ids")
+    check("text-generation", WRITES, question.options)
+    ids = list(map(int, question.inputs))
+    words = "".join(f", {name}={value!r}" for name, value in request(question.options).items())
+    return written_ids(loaded.model, ids, question.options), (
+        f"import torch\nimport glassformer as gf\n\nmodel = gf.load({loaded.source!r})\n"
+        f"print(gf.generate(model, None, torch.tensor([{ids}]){words}))\n"
+    )
+
+
+def check(task: str, known: dict[str, Any], options: dict[str, Any]) -> None:
+    """Options that the task has, of their types; what values they may have the task itself says."""
+    for name, value in options.items():
         if name not in known:
-            raise ValueError(f"{pipe.task.name} has no option {name!r}; it has: {', '.join(known) or 'none'}")
+            raise ValueError(f"{task} has no option {name!r}; it has: {', '.join(known) or 'none'}")
         if not isinstance(value, known[name]) or (isinstance(value, bool) and known[name] is not bool):
             kind = {int: "a whole number", NUMBER: "a number", bool: "true or false", str: "a text"}[known[name]]
             raise ValueError(f"{name} must be {kind}, not {value!r}")
@@ -140,7 +156,7 @@ def told(pipe: Pipeline, question: Question) -> Iterator[Line]:
     elif question.pair is not None:
         raise ValueError(f"{pipe.task.name} reads one text: leave the pair out")
     else:
-        yield from written(pipe, question.inputs, question.options)
+        yield from written(pipe, str(question.inputs), question.options)
 
 
 def given(pipe: Pipeline, question: Question) -> tuple[Any, dict[str, Any]]:
@@ -174,12 +190,14 @@ def _called(pipe: Pipeline, question: Question) -> Any:
 
 
 def _classes(pipe: Any, question: Question) -> Line:
-    return {"kind": "classes", "problem": pipe.task.problem, "classes": _called(pipe, question)}
+    """The classes by probability; `labels` has them in the order of the logits."""
+    task = pipe.task
+    return {"kind": "classes", "problem": task.problem, "labels": task.labels, "classes": _called(pipe, question)}
 
 
 def _entities(pipe: Any, question: Question) -> Line:
     """Entities, and every token by itself with the number of its word."""
-    entities, text = _called(pipe, question), question.inputs
+    entities, text = _called(pipe, question), str(question.inputs)
     tokens = pipe(text, aggregation_strategy="none", ignore_labels=())
     words = pipe.task.tokenizer(text).word_ids()
     return {

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Response
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glassformer.view.colours import SHARE, Scale
+from glassformer.view.colours import Scale
 
 from .desk import Missing, Studio
 from .traces import Trace
@@ -58,9 +58,10 @@ def router(studio: Studio) -> APIRouter:
         trace_id: str, board: str, side: Annotated[int, Query(ge=1, le=512)] = 64, minus: str | None = None
     ) -> Response:
         with studio.work():
-            tiles = pooled(studio.traces[trace_id], board, side, None if minus is None else studio.traces[minus])
-        shape = {"X-Shape": ",".join(map(str, tiles.shape))}
-        return Response(tiles.tobytes(), media_type=BINARY, headers=shape)
+            other = None if minus is None else studio.traces[minus]
+            tiles, scales = pooled(studio.traces[trace_id], board, side, other)
+        told = {"X-Shape": ",".join(map(str, tiles.shape)), "X-Reach": ",".join(repr(one.high) for one in scales)}
+        return Response(tiles.tobytes(), media_type=BINARY, headers=told)
 
     @routes.get("/traces/{trace_id}/npz")
     def archive(trace_id: str, names: Annotated[list[str], Query()]) -> Response:
@@ -163,27 +164,31 @@ def scale_of(asked: str | None, values: NDArray[Any]) -> Scale:
     return Scale(low, high if high > low else low + 1.0)
 
 
-def pooled(trace: Trace, name: str, side: int, other: Trace | None = None) -> NDArray[np.uint8]:
-    """Every matrix of a board in at most side × side cells, (R, C, h, w): each the value furthest from zero."""
+def pooled(trace: Trace, name: str, side: int, other: Trace | None = None) -> tuple[NDArray[np.uint8], list[Scale]]:
+    """Every matrix of a board in at most side × side cells, (R, C, h, w): each the value furthest from zero.
+
+    As colour steps of the scales of its C columns; differences are small, so theirs reach as far as the largest does.
+    """
     entry = next((one for one in trace.kept["boards"] if one["name"] == name), None)
     if entry is None:
         there = ", ".join(one["name"] for one in trace.kept["boards"]) or "none"
         raise Missing(f"there is no board {name!r} here; there are: {there}")
     rows, columns, high, wide = entry["shape"]
     down, across = math.ceil(high / side), math.ceil(wide / side)
-    tiles = np.zeros((rows * columns, math.ceil(high / down), math.ceil(wide / across)), np.uint8)
+    cells = np.empty((rows * columns, math.ceil(high / down), math.ceil(wide / across)), np.float32)
     for place, cell in enumerate(entry["cells"]):
         values = piece(trace, cell["tensor"], cell["slice"])
-        scale = Scale(*entry["scales"][place % columns])
         if other is not None:
-            values, scale = less(values, piece(other, cell["tensor"], cell["slice"]), cell["tensor"]), difference(scale)
-        tiles[place] = scale.steps(furthest(values, down, across))
-    return tiles.reshape(rows, columns, *tiles.shape[1:])
+            values = less(values, piece(other, cell["tensor"], cell["slice"]), cell["tensor"])
+        cells[place] = furthest(values, down, across)
+    grid = cells.reshape(rows, columns, *cells.shape[1:])
+    scales = [Scale(*one) if other is None else around(grid[:, at]) for at, one in enumerate(entry["scales"])]
+    return np.stack([scale.steps(grid[:, at]) for at, scale in enumerate(scales)], axis=1), scales
 
 
-def difference(scale: Scale) -> Scale:
-    """How far two values on a scale can be apart."""
-    reach = scale.high - scale.low if scale != SHARE else 1.0
+def around(values: NDArray[Any]) -> Scale:
+    """A scale with zero in the middle that holds all values."""
+    reach = float(np.abs(values).max(initial=0.0)) or 1.0
     return Scale(-reach, reach)
 
 

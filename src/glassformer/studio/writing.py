@@ -12,7 +12,7 @@ from glassformer.generate.job import Job
 from glassformer.generate.prompts import prompt_of, request_of
 from glassformer.generate.tree import Tree, growing
 from glassformer.jobs.predict import Pipeline
-from glassformer.jobs.reading import token_text
+from glassformer.jobs.reading import checked_ids, token_text
 from glassformer.tasks.text_generation import TextGeneration
 from glassformer.tasks.translation import Translation
 
@@ -42,19 +42,27 @@ def request(options: dict[str, Any]) -> dict[str, Any]:
 
 def written(pipe: Pipeline, text: str, options: dict[str, Any]) -> Iterator[Line]:
     """The lines of a task that writes: tokens or steps, and the texts at the end."""
-    job = _job(pipe, text, request(options))
-    read: list[int] = job.prompt.written[0].tolist() if isinstance(pipe.task, TextGeneration) else []
-    return _beams(pipe, job, read) if job.settings.num_beams > 1 else _tokens(pipe, job, read)
-
-
-def _job(pipe: Pipeline, text: str, asked: dict[str, Any]) -> Job:
-    """What the task itself would ask of generate."""
-    model, task, ids, mask = pipe.model, pipe.task, None, None
+    model, task, asked = pipe.model, pipe.task, request(options)
     if isinstance(task, Translation):
         ids, mask = source(task, text)
-        asked = task.request(model, int(mask.sum()), asked)
-    tokenizer, prompts = (task.tokenizer, [text]) if ids is None else (None, ids)
-    return Job.of(*prompt_of(model, tokenizer, prompts, mask, request_of(model, asked)))
+        prompt = prompt_of(model, None, ids, mask, request_of(model, task.request(model, int(mask.sum()), asked)))
+    else:
+        prompt = prompt_of(model, task.tokenizer, [text], None, request_of(model, asked))
+    return _lines(model, task.tokenizer, Job.of(*prompt), whole=isinstance(task, TextGeneration))
+
+
+def written_ids(model: Any, ids: list[int], options: dict[str, Any]) -> Iterator[Line]:
+    """The same for a model without a tokenizer."""
+    asked = request_of(model, request(options))
+    given = checked_ids(model, ids, next(model.parameters()).device)
+    return _lines(model, None, Job.of(*prompt_of(model, None, given, None, asked)), whole=False)
+
+
+def _lines(model: Any, tokenizer: Any | None, job: Job, *, whole: bool) -> Iterator[Line]:
+    """With `whole`, new words are read together with the prompt that they lean on."""
+    read: list[int] = job.prompt.written[0].tolist() if whole else []
+    tell = _beams if job.settings.num_beams > 1 else _tokens
+    return tell(model, tokenizer, job, read)
 
 
 def source(task: Translation, text: str) -> tuple[Tensor, Tensor]:
@@ -62,9 +70,9 @@ def source(task: Translation, text: str) -> tuple[Tensor, Tensor]:
     return task.prompts(task.batch(task.encode([Parallel(text)]), np.array([0])))
 
 
-def _tokens(pipe: Pipeline, job: Job, read: list[int]) -> Iterator[Line]:
-    tokenizer, new, sent = pipe.task.tokenizer, list[int](), ""
-    for choice in choices(pipe.model, job, ALTERNATIVES):
+def _tokens(model: Any, tokenizer: Any | None, job: Job, read: list[int]) -> Iterator[Line]:
+    new, sent = list[int](), ""
+    for choice in choices(model, job, ALTERNATIVES):
         new.append(choice.taken.id)
         text = _text(tokenizer, read, new)
         whole = sent if text.endswith("\ufffd") else text  # else in the middle of a character
@@ -74,19 +82,20 @@ def _tokens(pipe: Pipeline, job: Job, read: list[int]) -> Iterator[Line]:
     yield {"kind": "texts", "texts": [{"text": _text(tokenizer, read, new)}]}
 
 
-def _text(tokenizer: Any, read: list[int], new: list[int]) -> str:
-    """What was written behind the prompt, which words may lean on."""
+def _text(tokenizer: Any | None, read: list[int], new: list[int]) -> str:
+    if tokenizer is None:
+        return " ".join(map(str, new))
     before = len(tokenizer.decode(read, skip_special_tokens=True)) if read else 0
     return str(tokenizer.decode([*read, *new], skip_special_tokens=True))[before:]
 
 
-def _chance(tokenizer: Any, one: Chance) -> Line:
+def _chance(tokenizer: Any | None, one: Chance) -> Line:
     return {"token": token_text(tokenizer, one.id), "id": one.id, "logprob": one.logprob, "share": one.share}
 
 
-def _beams(pipe: Pipeline, job: Job, read: list[int]) -> Iterator[Line]:
+def _beams(model: Any, tokenizer: Any | None, job: Job, read: list[int]) -> Iterator[Line]:
     """Every step of the search, then what it found, best first, and the way to the best."""
-    tokenizer, tree, steps = pipe.task.tokenizer, Tree(), growing(pipe.model, job)
+    tree, steps = Tree(), growing(model, job)
     while True:
         try:
             nodes = next(steps)

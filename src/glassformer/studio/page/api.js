@@ -122,5 +122,6 @@ async function numbers(where, dtype, signal) {
   const head = (name) => Number(answer.headers.get(name));
   const shape = (answer.headers.get("X-Shape") || "").split(",").filter(Boolean).map(Number);
   const values = dtype === "u8" ? new Uint8Array(bytes) : new Float32Array(bytes);
-  return { values, shape, low: head("X-Low"), high: head("X-High"), root: head("X-Root") === 1 };
+  const reach = (answer.headers.get("X-Reach") || "").split(",").filter(Boolean).map(Number); // of a mosaic's columns
+  return { values, shape, low: head("X-Low"), high: head("X-High"), root: head("X-Root") === 1, reach };
 }

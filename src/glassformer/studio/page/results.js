@@ -1,9 +1,11 @@
 // What a task says, drawn: each kind of line of POST /results has its picture, and gives rows to be taken along as bars.
 import { cssColour, heatmap, kindOf, rampOf, stepsOf } from "./canvas.js";
-import { build, button, make, number, table, visible } from "./dom.js";
+import { build, button, exact, make, number, table, visible } from "./dom.js";
 import { TREE, drawn, treeSvg } from "./pictures.js";
 import { matrixSvg } from "./share.js";
 import { passage, row } from "./tokens.js";
+
+document.head.append(build("link", "", [], { rel: "stylesheet", href: "/static/styles/results.css" }));
 
 const CLASSES = 12; // shown at once
 export const shown = (value) => (typeof value === "number" ? number(value) : String(value)); // JSON names what is not finite
@@ -16,7 +18,7 @@ export function bars(rows) {
     bar.lastChild.style.width = `${100 * Math.min(1, Math.max(0, value))}%`;
     if (pale !== null) bar.firstChild.style.width = `${100 * Math.min(1, Math.max(0, pale))}%`;
     const label = act ? button(name, act, { class: "name", "aria-pressed": String(chosen) }) : make("span", "name", name);
-    list.append(build("li", chosen ? "chosen" : "", [label, bar, build("span", "figure", figure, { title: String(value) })]));
+    list.append(build("li", chosen ? "chosen" : "", [label, bar, build("span", "figure", figure, { title: exact(value) })]));
   }
   return list;
 }
@@ -25,7 +27,7 @@ export const draw = { classes, entities, answers, fills, likeness, vector };
 
 function classes({ classes: found, problem }, { t }) {
   const rows = found.map(({ label, score }) => ({ name: label, value: score }));
-  if (problem === "regression") return { nodes: [build("p", "big", shown(found[0].score), { title: String(found[0].score) }), make("p", "soft", t("runNumber"))], rows };
+  if (problem === "regression") return { nodes: [build("p", "big", shown(found[0].score), { title: exact(found[0].score) }), make("p", "soft", t("runNumber"))], rows };
   const several = problem === "multi_label_classification", some = rows.slice(0, CLASSES), rest = rows.slice(CLASSES);
   const nodes = [bars(some.map((one, place) => ({ ...one, chosen: several ? one.value > 0.5 : place === 0 })))];
   if (rest.length) nodes.push(make("p", "soft", t("runRest", rest.length, shown(rest.reduce((sum, one) => sum + one.value, 0)))));
@@ -42,7 +44,7 @@ function entities({ entities: found, tokens }, { t, signal, question }) {
     items: tokens.map((one, place) => ({ text: text.part(one.start, one.end), id: one.entity, place: "", share: one.entity === "O" ? 0 : one.score,
       name: place && one.number !== null && one.number === tokens[place - 1].number ? "goes-on" : "" })),
     choose(place) {
-      const one = tokens[place], told = [[t("runToken"), visible(one.word)], [t("runWord"), one.number === null ? "–" : one.number + 1], [t("runPlace"), `${one.start}–${one.end}`], [t("runTag"), one.entity], [t("runProbability"), one.score]];
+      const one = tokens[place], told = [[t("runToken"), visible(one.word)], [t("runWord"), one.number === null ? "–" : one.number + 1], [t("runPlace"), `${one.start}–${one.end}`], [t("runTag"), one.entity], [t("runProbability"), exact(one.score)]];
       facts.replaceChildren(...told.flatMap(([name, value]) => [make("dt", "", name), make("dd", "", String(value))]));
     },
   });
@@ -73,7 +75,7 @@ function fills({ masks }, { t }) {
 }
 
 function likeness({ cosine }, { t }) {
-  return { nodes: [build("p", "big", shown(cosine), { title: String(cosine) }), make("p", "soft", t("runCosineNote"))], rows: [{ name: t("runCosine"), value: cosine }] };
+  return { nodes: [build("p", "big", shown(cosine), { title: exact(cosine) }), make("p", "soft", t("runCosineNote"))], rows: [{ name: t("runCosine"), value: cosine }] };
 }
 
 function vector({ values }, { t, signal, root, question }) {
@@ -81,7 +83,7 @@ function vector({ values }, { t, signal, root, question }) {
   const reach = Math.max(...values.map(Math.abs)) || 1, scale = [-reach, reach, false];
   const steps = stepsOf([...values, ...Array(high * wide - values.length).fill(0)], scale);
   const map = heatmap({ steps, high, wide, kind: kindOf(scale), label: t("runTask-feature-extraction"), signal, width: root.clientWidth - 40,
-    move: (down, across) => { told.textContent = `[${down * wide + across}] = ${values[down * wide + across] ?? "–"}`; } });
+    move: (down, across) => { told.textContent = `[${down * wide + across}] = ${exact(values[down * wide + across] ?? NaN)}`; } });
   const norm = Math.sqrt(values.reduce((sum, one) => sum + one * one, 0));
   const svg = () => matrixSvg({ steps, high, wide, ramp: rampOf(kindOf(scale)), title: question.inputs, ink: cssColour("ink"), paper: cssColour("card") });
   return { nodes: [make("p", "soft", t("runNorm", values.length, number(norm))), map.element, told], svg };
@@ -136,7 +138,7 @@ export function beams({ t, signal, question }) {
     const column = Math.max(0, Math.min(steps.length - 1, step));
     at = [column, Math.max(0, Math.min(steps[column].length - 1, rank))];
     const one = steps[at[0]][at[1]], fate = t(`run${one.fate[0].toUpperCase()}${one.fate.slice(1)}`);
-    told.textContent = `${at[0] + 1}.${at[1] + 1}  ${visible(one.token)}  ${t("runLogprob")} ${one.score}  ${fate}`;
+    told.textContent = `${at[0] + 1}.${at[1] + 1}  ${visible(one.token)}  ${t("runLogprob")} ${exact(one.score)}  ${fate}`;
     mark.hidden = false;
     mark.style.left = `${TREE.left + TREE.column * at[0] - 3}px`;
     mark.style.top = `${TREE.top + TREE.row * at[1] - 3}px`;
@@ -162,7 +164,7 @@ export function beams({ t, signal, question }) {
       path = way;
       paint();
       texts.append(table([t("runRank"), t("runScore"), t("runText")],
-        found.map((one, place) => [place + 1, build("span", "", shown(one.score), { title: String(one.score) }), one.text.trim() ? one.text : visible(one.text)]), t("runWrites")));
+        found.map((one, place) => [place + 1, build("span", "", shown(one.score), { title: exact(one.score) }), one.text.trim() ? one.text : visible(one.text)]), t("runWrites")));
     },
   };
 }

@@ -14,11 +14,12 @@ export const screen = {
   needs: "trace",
   async show(view) {
     const { root, state, t, model } = view;
+    root.classList.add("results");
     const tokens = sides(view, state.token, (token) => view.set({ token }, { push: false, show: false }));
     const result = build("section", "card result", [], { "aria-label": t("runSays") });
     root.replaceChildren(...tokens.filter((one) => one.dataset.side === "read"), ...options(view), result, ...tokens.filter((one) => one.dataset.side !== "read"));
     view.share({ python: view.trace.python, names: outputs(view) });
-    if (model.task) await answer(view, result);
+    if (model.task && (model.tokenizer || writes(model))) await answer(view, result);
     else {
       result.append(make("h2", "", t("runSays")), make("p", "", t(model.tokenizer ? "runNoTask" : "runNoTokenizer")));
       root.dataset.painted = "yes";
@@ -115,7 +116,7 @@ function take(drawing, line) {
     status.textContent = t(line.kind === "token" ? "runWritten" : "runSteps", drawing.writing.count());
   } else if (line.kind === "texts") {
     drawing.writing?.finish?.(line);
-    const before = view.model.writes ? [] : [make("span", "soft", question.inputs)], [{ text }] = line.texts;
+    const before = view.model.writes ? [] : [make("span", "soft", [question.inputs].flat().join(" ") + (view.model.tokenizer ? "" : " "))], [{ text }] = line.texts;
     body.prepend(build("p", "passage best", [...before, text.trim() ? text : ` ${t("runEmpty")}`]));
   }
 }
