@@ -211,6 +211,9 @@ def test_many_tokens_are_few_nodes(visit, page):
     assert page.evaluate("document.querySelectorAll('*').length") < 3000
     page.locator(".side .pages button").last.click()
     assert page.locator(".side .token").count() > 0
+    visit("run", model="bert-mlm", text="[MASK] " * 60)
+    assert "36 more masks" in page.locator(".answer").inner_text()
+    assert page.evaluate("document.querySelectorAll('*').length") < 3000
 
 
 @pytest.mark.parametrize(("model", "words"), [("bert", "LABEL_0"), ("gpt2", "Anna"), ("transformer", "prompt")])
