@@ -84,7 +84,7 @@ def clicks(page: Any, count: int) -> list[float]:
     return found
 
 
-def measured(url: str, name: str, tokens: int, count: int = CLICKS) -> dict[str, float]:
+def measured(url: str, name: str, tokens: int, *, count: int = CLICKS, overviews: int = OVERVIEWS) -> dict[str, float]:
     """Every figure of one model and a text of so many tokens."""
     path = chromium()
     if path is None:
@@ -96,7 +96,7 @@ def measured(url: str, name: str, tokens: int, count: int = CLICKS) -> dict[str,
         browser = running.chromium.launch(executable_path=path, args=arguments())
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.add_init_script(WATCH)
-        seconds = [overview(page, address) for _ in range(OVERVIEWS)]
+        seconds = [overview(page, address) for _ in range(overviews)]
         mosaic = page.evaluate(f"({BODY})('/mosaic').encodedBodySize")
         times = clicks(page, count)
         page.click("#mosaic")

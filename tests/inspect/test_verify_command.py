@@ -120,9 +120,9 @@ def test_wrong_input_is_told_in_one_line(glassformer, folder):
     where = folder("bert")
     for words, reason in (
         (("the cat", "--step", "layers.1.atention"), "near it: layers.1.attention"),
-        (("the cat", "--step", "layers.1.attention.head.2", "--cell", "x"), "--cell 'x' must be a query and a key"),
+        (("the cat", "--step", "layers.1.attention.head.2", "--cell", "x"), "--cell 'x' must be a row and a column"),
         (("the cat", "--step", "layers.1.attention.head.2", "--cell", "99,0"), "the cell 99,0 is outside"),
-        (("the cat", "--cell", "1,1"), "--cell 1,1 is a place in a head's pattern; say which: --step"),
+        (("the cat", "--cell", "1,1"), "--cell 1,1 is a place in a step; say in which: --step"),
         (("--layer", 1), "--layer is for one text"),
         (("",), "give a text that is not empty"),
         (("the cat", "--target", "a dog"), "a target is for an encoder-decoder"),

@@ -108,7 +108,9 @@ def test_a_model_in_hand_needs_its_tokenizer():
 def test_a_run_whose_recipe_names_a_vocabulary_is_used_like_any_other(tmp_path):
     recipe = recipe_of("translation/gru", out=str(tmp_path / "run"), steps=1, batch_size=4, batch_tokens=None)
     gf.train(**{**recipe, "tokenizer": "bpe", "vocab_size": 300}, say=lambda _: None)
-    assert has_shape(gf.pipeline("translation", tmp_path / "run")(TEXTS[:1], max_new_tokens=3), [{"translation_text": str}])
+    assert has_shape(
+        gf.pipeline("translation", tmp_path / "run")(TEXTS[:1], max_new_tokens=3), [{"translation_text": str}]
+    )
 
 
 def test_what_a_task_cannot_read_is_named(trained):

@@ -11,7 +11,8 @@ import glassformer as gf
 from glassformer.inspect import edits
 from glassformer.inspect.lens import scores
 from glassformer.studio.app import create_app
-from glassformer.studio.desk import Busy, Studio
+from glassformer.studio.desk import Busy, Shelf, Studio
+from glassformer.studio.traces import Traces
 from studio.cases import MODELS, TEXT
 
 OFF = {  # some parts of each family, and the same edits by hand
@@ -93,6 +94,7 @@ def test_the_words_are_those_of_the_edited_model(name, api, studio):
         options = {"top_k": None}
     elif trace.loaded.task in ("text-generation", "translation"):
         options = {"max_new_tokens": 40, "do_sample": False, "num_beams": 1}
+        options |= {"return_full_text": False} if trace.loaded.task == "text-generation" else {}
     assert found["before"] == pipe(given, **options)
     with gf.record(trace.loaded.model, edit=by_hand):
         assert found["after"] == pipe(given, **options)
@@ -115,7 +117,7 @@ def test_a_mean_is_kept_while_a_text_is_written(name, api, studio):
 
 def test_nothing_off_changes_nothing(api, studio):
     found = ask(api, traced(api, studio, "gpt2"), off=[])
-    assert found["largest"] < 1e-5
+    assert found["largest"] == 0
     assert found["said"]["before"] == found["said"]["after"]
 
 
@@ -146,6 +148,58 @@ def test_what_can_be_switched_off(name, api, studio):
     assert kinds == ({"unit"} if recurrent else {"head", "layer", "neuron"})
     for one in found:
         assert one["name"] in dict(trace.loaded.model.named_modules())
+
+
+@pytest.fixture(scope="module")
+def odd(studio_folders, tmp_path_factory):
+    """Models that choose nothing, choose several, or read ids."""
+    where, tok = tmp_path_factory.mktemp("odd"), gf.load_tokenizer(studio_folders["bert"])
+    bert = {"vocab_size": tok.vocab_size, "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
+    for name, more in {
+        "score": {"num_labels": 1, "problem_type": "regression"},
+        "several": {"num_labels": 3, "problem_type": "multi_label_classification"},
+    }.items():
+        gf.save(gf.build("bert", "text-classification", **bert, **more), where / name, tokenizer=tok)
+    gpt = {"vocab_size": 20, "n_embd": 8, "n_head": 2, "n_layer": 1, "n_positions": 8}
+    gf.save(gf.build("gpt2", "text-generation", **gpt, eos_token_id=None, bos_token_id=None), where / "ids")
+    gf.save(gf.build("bert", None, **bert), where / "headless", tokenizer=tok)
+    return Studio(Shelf([str(folder) for folder in sorted(where.iterdir())]), Traces(), runs=where)
+
+
+def test_a_score_and_several_classes_have_no_entropy(odd):
+    api = TestClient(create_app(odd), base_url="http://127.0.0.1")
+    for name in ("score", "several"):
+        trace = traced(api, odd, name)
+        found = ask(api, trace, off=["layers.0"])
+        assert found["kl"] is None
+        logits = trace.outputs["logits"][0]
+        shares = logits if name == "score" else logits.sigmoid()
+        for one in found["changes"]:
+            assert one["share_before"] == pytest.approx(float(shares[one["id"]]), abs=1e-6)
+        (lens,) = api.get(f"/api/v1/traces/{trace.id}/lens").json()["lenses"]
+        assert lens["cells"][-1]["kl"] == [None]
+        assert_close(torch.tensor(lens["cells"][-1]["share"]), shares.amax(-1, keepdim=True), atol=1e-5, rtol=1e-5)
+
+
+def test_ids_are_written_as_far_as_there_is_room(odd):
+    api = TestClient(create_app(odd), base_url="http://127.0.0.1")
+    made = api.post("/api/v1/traces", json={"model": "ids", "inputs": [3, 4, 5]}).json()
+    trace = odd.traces[made["trace_id"]]
+    found = ask(api, trace, off=["layers.0.attention:1"])["said"]["after"]
+    with gf.record(trace.loaded.model, edit=edits.head("layers.0.attention", 1)):
+        ids = gf.generate(trace.loaded.model, None, torch.tensor([[3, 4, 5]]), max_new_tokens=5)
+    assert found == [{"generated_text": " ".join(map(str, ids[0, 3:].tolist()))}]
+    full = api.post("/api/v1/traces", json={"model": "ids", "inputs": [1] * 8}).json()
+    assert ask(api, odd.traces[full["trace_id"]], off=["layers.0"])["said"] == {"before": None, "after": None}
+
+
+def test_a_model_without_a_head_says_nothing(odd):
+    api = TestClient(create_app(odd), base_url="http://127.0.0.1")
+    trace = traced(api, odd, "headless")
+    assert "has no head" in ask(api, trace, 422, off=[])["detail"]
+    for path in ("lens", "norms"):
+        answer = api.get(f"/api/v1/traces/{trace.id}/{path}")
+        assert answer.status_code == (422 if path == "lens" else 200)
 
 
 def lines(answer):

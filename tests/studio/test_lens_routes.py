@@ -72,9 +72,9 @@ def test_every_family_has_its_lens(name, api, studio):
             assert_close(torch.tensor(cell["share"]), wanted)
             assert cell["rank"] == (shares[row] > wanted[:, None]).sum(-1).tolist()
             entropy = torch.distributions.Categorical(logits=logits[row].double()).entropy()
-            assert_close(torch.tensor(cell["entropy"], dtype=torch.double), entropy)
+            assert_close(torch.tensor(cell["entropy"], dtype=torch.double), entropy, atol=1e-5, rtol=1e-5)
         if lens["kind"] != "prefix":
-            assert max(lens["cells"][-1]["kl"]) < 1e-6, "the last row is the model itself"
+            assert max(lens["cells"][-1]["kl"]) < 1e-5, "the last row is the model itself"
         for number, text in lens["names"].items():
             assert isinstance(text, str), number
 
@@ -115,3 +115,8 @@ def test_a_wrong_count_is_explained(top, api, studio):
     made = api.post("/api/v1/traces", json={"model": "gpt2", "inputs": TEXT}).json()
     answer = api.get(f"/api/v1/traces/{made['trace_id']}/lens?top={top}")
     assert (answer.status_code, answer.json()["detail"]) == (422, f"top={top}: ask for 1 to 50 predictions")
+
+
+def test_only_words_are_tagged(api, studio):
+    trace, (lens,) = looked(api, studio, "bert-ner")
+    assert lens["asked"] == list(range(1, len(trace.reading.tokens["read"].ids) - 1))

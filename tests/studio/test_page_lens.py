@@ -1,4 +1,4 @@
-"""The Lens screen in a real browser: cells are the lens of Python, for every family, by keys alone and at 512 tokens."""
+"""The Lens screen in a real browser: its cells are Python's lens, for every family, by keys, and at 512 tokens."""
 
 from urllib.parse import urlencode
 
@@ -37,7 +37,8 @@ def pixel(page, row, column):
     return page.evaluate(
         """([row, column, high, head]) => { const c = document.querySelector('.grid canvas');
         const wide = Number(c.dataset.wide), side = Number(c.dataset.side);
-        return [...c.getContext('2d').getImageData(side + column * wide + 3, head + row * high + 3, 1, 1).data].slice(0, 3) }""",
+        const at = [side + column * wide + 3, head + row * high + 3];
+        return [...c.getContext('2d').getImageData(...at, 1, 1).data].slice(0, 3) }""",
         [row, column, HIGH, HEAD],
     )
 

@@ -1,4 +1,4 @@
-"""The States screen in a real browser: what is painted and read out is the tensor, for every family, by keys alone too."""
+"""The States screen in a real browser: what is painted and read out is the tensor, for every family, by keys too."""
 
 import numpy as np
 import pytest

@@ -133,13 +133,13 @@ def _position(cell: str | None) -> tuple[int, int] | None:
         return None
     found = re.fullmatch(r"\s*(\d+)\s*,\s*(\d+)\s*", cell)
     if found is None:
-        raise ValueError(f"--cell {cell!r} must be a query and a key position, e.g. 4,2")
+        raise ValueError(f"--cell {cell!r} must be a row and a column, e.g. 4,2")
     return int(found[1]), int(found[2])
 
 
 def _spoken(step: str, tokens: Tokens) -> str:
     """Which token looks at which."""
-    found = re.search(r"\[(\d+),(\d+)\]$", step)
+    found = re.search(r"\.head\.\d+\[(\d+),(\d+)\]$", step)
     if found is None:
         return ""
     decodes, crosses = step.startswith("decoder."), "cross_attention" in step

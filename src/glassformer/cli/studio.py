@@ -43,7 +43,7 @@ def studio(
         from glassformer.studio.desk import Shelf, Studio
         from glassformer.studio.traces import Traces
 
-        sources = models or [str(folder) for folder in demo_models(say=typer.echo)]
+        sources = models or [str(folder) for folder in demo_models()]
         desk = Studio(Shelf(sources, device=device), Traces(budget=budget, seconds=60 * keep), runs=runs)
         app = create_app(desk, key=key)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2))

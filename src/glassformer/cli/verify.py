@@ -31,7 +31,9 @@ def verify(
     head: Annotated[int | None, typer.Option(help="Only the steps of this head, one by one.")] = None,
     full: Annotated[bool, typer.Option("--full", help="A row for every head and every time step.")] = False,
     step: Annotated[str | None, typer.Option(help="The operands of one step, e.g. layers.3.attention.head.5.")] = None,
-    cell: Annotated[str | None, typer.Option(help="Of a head: query and key position, e.g. 4,2.")] = None,
+    cell: Annotated[
+        str | None, typer.Option(help="One number of the step: query and key, time and unit, e.g. 4,2.")
+    ] = None,
     tolerance: Annotated[float, typer.Option(help="The largest error that passes.")] = 1e-4,
     device: Device = None,
     json: Json = False,
@@ -53,7 +55,7 @@ def verify(
     if text is None and (wrong := [option for option, value in {**asked, **shown}.items() if value is not None]):
         raise ValueError(f'--{wrong[0]} is for one text: glassformer verify {name} "a text" --{wrong[0]} …')
     if cell is not None and step is None:
-        raise ValueError(f"--cell {cell} is a place in a head's pattern; say which: --step layers.0.attention.head.0")
+        raise ValueError(f"--cell {cell} is a place in a step; say in which: --step layers.0.attention.head.0")
     model = gf.load(name, dtype="float32", device=device)
     if text is None:
         _verify_laws(name, model, tolerance, json)

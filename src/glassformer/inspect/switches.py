@@ -48,17 +48,25 @@ def switches(model: nn.Module) -> list[Switch]:
     return found
 
 
-def off(model: nn.Module, names: Iterable[str], to: To = "zero", inputs: Mapping[str, Any] | None = None) -> Edits:
+def off(
+    model: nn.Module,
+    names: Iterable[str],
+    to: To = "zero",
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    seen: Mapping[str, Tensor] | None = None,
+) -> Edits:
     """Edits for gf.record that put some parts out: off(model, ["layers.3.attention:5", "layers.2"]).
 
-    With "mean" a part always gives its mean over the tokens of `inputs`, of a run in which nothing is put out.
+    With "mean" a part always gives its mean over the tokens of `inputs`, of a run in which nothing is put out; `seen`
+    is such a run, where there has been one.
     """
     if to not in get_args(To):
         raise ValueError(f"a part goes to 'zero' or to its 'mean', not to {to!r}")
     if to == "mean" and inputs is None:
         raise ValueError("a mean is taken over the tokens of a text: give its inputs")
     chosen = gathered(model, names)
-    means = _means(model, chosen, inputs) if inputs is not None and to == "mean" else {}
+    means = _means(model, chosen, inputs, seen or {}) if inputs is not None and to == "mean" else {}
     edits: Edits = {}
     for switch, numbers in chosen.items():
         if switch.kind == "layer":
@@ -98,7 +106,9 @@ def _inside(model: nn.Module, layer: Switch) -> list[str]:
 
 
 @torch.no_grad()
-def _means(model: nn.Module, chosen: Iterable[Switch], inputs: Mapping[str, Any]) -> dict[str, Tensor]:
+def _means(
+    model: nn.Module, chosen: Iterable[Switch], inputs: Mapping[str, Any], seen: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
     """The mean of each value over the batch and its tokens: (H, K) of heads, (W,) of others."""
     names: list[str] = []
     for switch in chosen:
@@ -106,8 +116,9 @@ def _means(model: nn.Module, chosen: Iterable[Switch], inputs: Mapping[str, Any]
             names += _inside(model, switch)
         else:
             names.append(f"{switch.name}.mixed" if switch.kind == "head" else switch.name)
-    with record(model, names) as seen:
-        model(**inputs)
+    if any(name not in seen for name in names):
+        with record(model, names) as seen:
+            model(**inputs)
     return {name: seen[name].flatten(0, 1).mean(0) for name in names}
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
 from glassformer.inspect.laws import is_encoder_decoder
@@ -60,20 +59,18 @@ class Answers:
         return scores(list(self.trace.outputs.values()))[0].float()
 
     @property
-    def masks(self) -> list[int]:
-        """The places of masks, in a text for a masked language model."""
-        tokenizer = self.trace.loaded.tokenizer
-        if self.model.head_name not in ("fill-mask", "pretraining") or tokenizer is None:
-            return []
-        ids = self.trace.reading.inputs["input_ids"][0]
-        return [int(place) for place in (ids == tokenizer.mask_token_id).nonzero()]
-
-    @property
     def asked(self) -> list[int]:
-        """The places that the answer is about: the masks, the last token of a text that goes on, else all."""
+        """The places that the answer is about: masks, words to be tagged, the last token of a text that goes on."""
+        everywhere, tokenizer = list(range(len(self.places))), self.trace.loaded.tokenizer
         if self.model.head_name == "text-generation":
-            return [len(self.places) - 1]
-        return self.masks or list(range(len(self.places)))
+            return everywhere[-1:]
+        if tokenizer is None or self.side != "read":
+            return everywhere
+        ids = self.trace.reading.inputs["input_ids"][0].tolist()
+        if self.choices == "classes":
+            special = set(tokenizer.all_special_ids)
+            return [place for place in everywhere if ids[place] not in special] or everywhere
+        return [place for place in everywhere if ids[place] == tokenizer.mask_token_id] or everywhere
 
     def shares(self, logits: Tensor) -> Tensor:
         """Probabilities: of one choice, or of each of several classes; a regression's number stays as it is."""
@@ -119,8 +116,3 @@ def divergence(before: Tensor, after: Tensor) -> Tensor:
     """KL(before ‖ after) in nats of logits (…, V), in float64."""
     sure, other = before.double().log_softmax(-1), after.double().log_softmax(-1)
     return (sure.exp() * (sure - other)).sum(-1).clamp(min=0.0)
-
-
-def entropy(logits: Tensor) -> Tensor:
-    """In nats, of logits (…, V), in float64."""
-    return torch.special.entr(logits.double().softmax(-1)).sum(-1)

@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from filelock import FileLock, Timeout
@@ -29,33 +30,35 @@ Say = Callable[[str], None]
 
 # What a model of a few tens of thousands of weights learns in seconds needs weights that are not near zero at first,
 # and no dropout.
-SPREAD = {"initializer_range": 0.1}
+Sizes = dict[str, Any]
+SPREAD: Sizes = {"initializer_range": 0.1}
 RECURRENT = {"embedding_size": 64, "hidden_size": 64, "dropout": 0.0, "initializer_range": 1.0}
-BERT = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
+BERT: Sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
 BERT |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "max_position_embeddings": 64, **SPREAD}
 TRANSFORMER = {"d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128}
-GPT = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128}
+GPT: Sizes = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128}
 GPT |= {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
 STORIES = {"task": "text-generation", "data": "microworld", "limit": 2000, "block_size": 64}
-TRANSLATION = {"task": "translation", "tokenizer": "bpe", "schedule": "linear", "average": 1}
+TRANSLATION = {"task": "translation", "tokenizer": "bpe", "schedule": "linear"}
 
 MODELS: Models = {  # folder -> the settings of gf.train
     "rnn": {"task": "text-classification", "data": "microworld", "arch": "rnn", "steps": 600, "batch_size": 32}
     | {"lr": 2e-3, "config": {**RECURRENT, "initializer_range": 0.1}},
-    "lstm": {"task": "text-classification", "data": "microworld", "arch": "lstm", "steps": 700, "batch_size": 32}
+    "lstm": {"task": "text-classification", "data": "microworld", "arch": "lstm", "steps": 750, "batch_size": 32}
     | {"lr": 5e-3, "config": {**RECURRENT, "initializer_range": 0.1}},
     "gru": {**STORIES, "arch": "gru", "steps": 260, "batch_tokens": 2048, "lr": 1e-2}
     | {"config": {**RECURRENT, "hidden_size": 128}},
-    "seq2seq": {**TRANSLATION, "arch": "gru", "steps": 560, "batch_tokens": 512, "lr": 1e-2, "config": RECURRENT},
-    "transformer": {**TRANSLATION, "arch": "transformer", "steps": 700, "batch_tokens": 384, "lr": 5e-3}
-    | {"config": {**TRANSFORMER, "dropout": 0.0}},
+    "seq2seq": {**TRANSLATION, "arch": "gru", "steps": 700, "batch_tokens": 512, "lr": 1e-2, "ema": 0.99}
+    | {"config": {**RECURRENT, "hidden_size": 80}},
+    "transformer": {**TRANSLATION, "arch": "transformer", "steps": 700, "batch_tokens": 512, "lr": 5e-3}
+    | {"average": 1, "config": {**TRANSFORMER, "dropout": 0.0}},
     "bert": {"task": "text-classification", "data": "microworld", "arch": "bert", "steps": 900, "batch_size": 24}
     | {"lr": 2e-3, "config": BERT},
     "bert-mask": {"task": "fill-mask", "arch": "bert", "unit": "line", "packing": False, "steps": 900}
     | {"batch_tokens": 512, "lr": 3e-3, "config": BERT},
     "bert-entities": {"task": "token-classification", "data": "microworld", "arch": "bert", "steps": 375}
     | {"batch_size": 32, "lr": 2e-3, "config": BERT},
-    "bert-answers": {"task": "question-answering", "arch": "bert", "steps": 700, "batch_size": 32, "lr": 2e-3}
+    "bert-answers": {"task": "question-answering", "arch": "bert", "steps": 900, "batch_size": 32, "lr": 3e-3}
     | {"config": BERT},
     "gpt": {**STORIES, "arch": "gpt2", "steps": 400, "batch_tokens": 1024, "lr": 4e-3, "config": GPT},
 }
@@ -170,6 +173,7 @@ def _work(making: Path, home: Path, wanted: Any, made: Any) -> None:
     import torch
 
     torch.set_num_threads(1)
+    Thread(target=_end_with, args=(parent_process(),), daemon=True).start()
     sys.stderr = sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # the studio tells of the progress
     while (asked := wanted.get()) is not None:
         name, settings = asked
@@ -182,18 +186,26 @@ def _work(making: Path, home: Path, wanted: Any, made: Any) -> None:
         made.put((name, time.perf_counter() - began, None))
 
 
+def _end_with(studio: Any) -> None:
+    """Nobody is left to work for once the studio was killed."""
+    studio.join()
+    os._exit(1)
+
+
 def make(making: Path, place: Path, settings: Mapping[str, Any]) -> None:
     """Train one model beside its place, and put it there when it is whole."""
     from glassformer.jobs.train import train
 
     lesson = {} if "data" in settings else write_lesson(settings["task"], making / "data")
     steps = settings["steps"]
-    train(
+    run = train(
         **{"eval_every": max(1, steps // 4), "save_every": steps, **settings, **lesson},
         out=str(making),
         device="cpu",
         say=lambda _: None,
     )
+    if run.outcome.stopped:  # Ctrl-C in a terminal is heard here too
+        raise ValueError("it was stopped")
     shutil.rmtree(making / "checkpoints")
     recipe = making / RECIPE
     recipe.write_text(recipe.read_text("utf-8").replace(str(making), str(place)), "utf-8")

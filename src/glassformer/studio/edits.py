@@ -14,7 +14,9 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 from torch import Tensor
 
+from glassformer.generate.api import generate
 from glassformer.inspect.edits import Edits
+from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.inspect.lens import scores
 from glassformer.inspect.record import record
 from glassformer.inspect.switches import off, python_of, switches
@@ -69,8 +71,9 @@ def router(studio: Studio) -> APIRouter:
 def edited(trace: Trace, order: Order) -> dict[str, Any]:
     """Before and after: the scores at one place, how far every place moved, and the answer in the task's words."""
     answers = Answers(trace)
-    changes = off(answers.model, order.off, order.to, trace.reading.inputs)
-    before, after = answers.scores, run(trace, changes)
+    changes = off(answers.model, order.off, order.to, trace.reading.inputs, seen=trace.seen)
+    before = answers.scores
+    after = run(trace, changes) if changes else before
     moved = divergence(before, after) if answers.exclusive else None
     place = _place(answers, (before - after).abs().amax(-1) if moved is None else moved, order.place)
     return {
@@ -84,8 +87,8 @@ def edited(trace: Trace, order: Order) -> dict[str, Any]:
         "place": place,
         "changes": _changes(answers, before[place], after[place]),
         "largest": float((after - before).abs().max()),
-        "said": {"before": trace.once("said", lambda: said(trace, {})), "after": said(trace, changes)},
-        "task": trace.loaded.task,
+        "said": _both(trace, changes),
+        "task": trace.loaded.task or "text-generation",
         "python": python_of(order.off, order.to) if order.off else "",
     }
 
@@ -115,7 +118,8 @@ def _changes(answers: Answers, before: Tensor, after: Tensor) -> list[dict[str, 
     """The likeliest choices before and after, then those whose score moved most."""
     delta = after - before
     few = min(SHOWN // 3, len(before))
-    chosen = [before.topk(few).indices, after.topk(few).indices, delta.abs().topk(min(SHOWN, len(delta))).indices]
+    moved = delta.abs() if delta.any() else before
+    chosen = [before.topk(few).indices, after.topk(few).indices, moved.topk(min(SHOWN, len(delta))).indices]
     numbers = list(dict.fromkeys(torch.cat(chosen).tolist()))[:SHOWN]
     old, new = answers.shares(before), answers.shares(after)
     return [
@@ -132,38 +136,57 @@ def _changes(answers: Answers, before: Tensor, after: Tensor) -> list[dict[str, 
     ]
 
 
+def _both(trace: Trace, changes: Edits) -> dict[str, Any]:
+    before = trace.once("said", lambda: said(trace, {}))
+    return {"before": before, "after": said(trace, changes) if changes else before}
+
+
 def said(trace: Trace, changes: Edits) -> Any:
-    """What the pipeline of the model's task makes of the text; None where there is no task or no tokenizer."""
+    """What the model makes of the text in the words of its task, or in ids; None where it has none."""
     loaded, text = trace.loaded, trace.text
-    if loaded.task is None or loaded.tokenizer is None or not isinstance(text, str):
+    room = _room(trace)
+    written: dict[str, Any] = {"max_new_tokens": room, "do_sample": False, "num_beams": 1}
+    writes = hasattr(loaded.model, "step") and loaded.model.head_name in ("text-generation", "text2text-generation")
+    if writes and room < 1:
         return None
-    written = {"max_new_tokens": _room(trace), "do_sample": False, "num_beams": 1}
-    match loaded.task:
-        case "text-classification":
-            given: Any = text if trace.pair is None else {"text": text, "text_pair": trace.pair}
-            options: dict[str, Any] = {"top_k": None}
-        case "question-answering":
-            given, options = {"question": text, "context": trace.pair or ""}, {}
-        case "fill-mask":
-            if not Answers(trace).masks:
-                return None
-            given, options = text, {}
-        case "token-classification":
-            given, options = text, {}
-        case "text-generation" | "translation":
-            given, options = text, written
-        case _:
-            return None
     with record(loaded.model, edit=changes):
-        return loaded.pipeline(given, **options)
+        if isinstance(text, str):
+            asked = _asked(trace, written)
+            return None if asked is None else loaded.pipeline(asked[0], **asked[1])
+        if not writes:
+            return None
+        read = trace.reading.inputs["input_ids"]
+        ids = generate(loaded.model, None, read, **written)[0].tolist()
+        new = ids if is_encoder_decoder(loaded.model) else ids[read.shape[1] :]
+        return [{"generated_text": " ".join(map(str, new))}]
+
+
+def _asked(trace: Trace, written: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+    """What the pipeline of the model's task is given, and its options."""
+    match trace.loaded.task:
+        case "text-classification":
+            return trace.text if trace.pair is None else {"text": trace.text, "text_pair": trace.pair}, {"top_k": None}
+        case "question-answering":
+            return ({"question": trace.text, "context": trace.pair}, {}) if trace.pair else None
+        case "fill-mask":
+            assert trace.loaded.tokenizer is not None
+            masked = trace.loaded.tokenizer.mask_token_id in trace.reading.tokens["read"].ids
+            return (trace.text, {}) if masked else None
+        case "token-classification":
+            return trace.text, {}
+        case "text-generation":
+            return trace.text, written | {"return_full_text": False}
+        case "translation":
+            return trace.text, written
+    return None
 
 
 def _room(trace: Trace) -> int:
     """How many tokens may be written: few, and no more than the model has positions for."""
     config: Any = trace.loaded.model.config
-    limit = getattr(config, "n_positions", None)
-    read = trace.reading.inputs["input_ids"].shape[1]
-    return WRITTEN if limit is None else max(1, min(WRITTEN, limit - read))
+    limit = getattr(config, "n_positions", None) or getattr(config, "max_position_embeddings", None)
+    taken = 1 if is_encoder_decoder(trace.loaded.model) else trace.reading.inputs["input_ids"].shape[1]
+    return WRITTEN if limit is None else min(WRITTEN, limit - taken)
 
 
 def every_head(studio: Studio, trace: Trace, to: Literal["zero", "mean"]) -> Iterator[dict[str, Any]]:
@@ -176,7 +199,7 @@ def every_head(studio: Studio, trace: Trace, to: Literal["zero", "mean"]) -> Ite
     for done, name in enumerate(heads, 1):
         try:
             with studio.work(), trace.loaded.lock:
-                after = run(trace, off(answers.model, [name], to, trace.reading.inputs))
+                after = run(trace, off(answers.model, [name], to, trace.reading.inputs, seen=trace.seen))
         except Busy as error:  # the answer has begun, so that its status cannot say it
             yield {"kind": "problem", "status": 429, "detail": str(error)}
             return

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.inspect.explain import Explanation, explained
-from glassformer.inspect.record import modules_of
 from glassformer.inspect.recompute import (
     TOLERANCE,
     Recomputed,
@@ -20,11 +19,12 @@ from glassformer.inspect.recompute import (
     recompute,
     recompute_attention,
 )
+from glassformer.inspect.record import modules_of
 
 from .desk import Studio
 from .traces import Trace
 
-WORK = 1e9  # weights × tokens, and
+WORK = 2e9  # weights × tokens, and
 WEIGHTS = 4e6  # numbers in all attention patterns, up to which a whole pass takes seconds and not minutes
 NUMBERS = 4096  # shown of an operand
 
@@ -61,30 +61,22 @@ def router(studio: Studio) -> APIRouter:
 def recomputed(studio: Studio, trace: Trace, step: str) -> tuple[Recomputed, str | None]:
     """The whole pass or, where that would take minutes, only the attention that a step is of; and its name then."""
     model, inputs = trace.loaded.model, trace.reading.inputs
-    if is_small(trace):
-        return trace.once("recomputed", lambda: _working(studio, trace, lambda: recompute(model, inputs))), None
-    name = attention_of(model, step)
-    kept: dict[str, Recomputed] = trace.once("recomputed attention", dict)
-    with trace.lock:
-        if name not in kept:
-            kept.clear()  # one of a long text is a hundred megabytes
-            kept[name] = _working(studio, trace, lambda: recompute_attention(model, inputs, name))
-        return kept[name], name
-
-
-def _working(studio: Studio, trace: Trace, make: Any) -> Recomputed:
-    with studio.work(), trace.loaded.lock:
-        found: Recomputed = make()
-    return found
+    name = None if is_small(trace) else attention_of(model, step)
+    kept: dict[str | None, Recomputed] = trace.kept.get("recomputed", {})
+    if name not in kept:
+        with studio.work(), trace.lock, trace.loaded.lock:
+            kept = trace.kept.get("recomputed", {})  # another may have been quicker
+            if name not in kept:
+                found = recompute(model, inputs) if name is None else recompute_attention(model, inputs, name)
+                kept = trace.kept["recomputed"] = {name: found}  # one alone: of a long text it is a hundred megabytes
+    return kept[name], name
 
 
 def is_small(trace: Trace) -> bool:
     """Whether the whole pass can be recomputed while someone waits; a network without attention always is."""
     model, tokens = trace.loaded.model, max(len(listed.ids) for listed in trace.reading.tokens.values())
-    parts = list(model.modules())
-    heads = sum(part.heads for part in parts if isinstance(part, MultiHeadAttention))
-    tables = sum(part.weight.numel() for part in parts if isinstance(part, nn.Embedding))
-    weights = sum(weight.numel() for weight in model.parameters()) - tables
+    heads = sum(part.heads for part in model.modules() if isinstance(part, MultiHeadAttention))
+    weights = sum(weight.numel() for weight in model.parameters())
     return heads == 0 or (weights * tokens <= WORK and heads * tokens**2 <= WEIGHTS)
 
 

@@ -4,6 +4,7 @@ T places, V choices, R rows (layers).
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.inspect.lens import Layers, decoder_layers, head_layers, logit_layers, prefix_lens
 from glassformer.inspect.record import modules_of
 
-from .answers import Answers, divergence, entropy
+from .answers import Answers
 from .desk import Studio
 from .traces import Trace
 
@@ -26,6 +27,7 @@ PYTHON = {  # the same in Python, for a model and its inputs
     "prefix": "from glassformer.inspect.lens import prefix_lens\n\nshares = prefix_lens(model, inputs).softmax(-1)",
     "time": "shares, words = outputs.logits.softmax(-1).topk({top})",
 }
+PLACES = 16  # worked out together
 Rows = list[tuple[str, Callable[[], Tensor]]]  # each row's name, and what gives its (T, V) scores
 
 
@@ -45,7 +47,8 @@ def router(studio: Studio) -> APIRouter:
 
 def lenses(trace: Trace, top: int) -> Iterator[dict[str, Any]]:
     """Every lens that suits the model: one, and of an encoder-decoder Transformer two."""
-    answers, model, inputs = Answers(trace), trace.loaded.model, trace.reading.inputs
+    answers, inputs = Answers(trace), trace.reading.inputs
+    model = answers.model
     names = modules_of(model)
     if "recurrent" in names or "encoder.recurrent" in names:
         yield _over_time(answers, top)
@@ -73,12 +76,11 @@ def _over_time(answers: Answers, top: int) -> dict[str, Any]:
 def _table(answers: Answers, kind: str, rows: Rows, top: int, final: Tensor | None = None) -> dict[str, Any]:
     """The likeliest choices in every cell, and how far each cell is from the model's last word."""
     final = answers.scores if final is None else final
-    best = final.argmax(-1)  # (T,)
     following = _next(answers, kind)
-    cells = [_row(answers, say(), final, best, following, top) for _, say in rows]
-    named = {number for cell in cells for place in cell["ids"] for number in place} | set(best.tolist())
+    sheet = _Sheet(answers, final.argmax(-1), final.log_softmax(-1), following, top)
+    cells = [sheet.row(say()) for _, say in rows]
+    named = {number for cell in cells for place in cell["ids"] for number in place} | set(sheet.last.tolist())
     named |= {number for number in following or () if number is not None}
-    tokens = answers.trace.reading.tokens
     side = "read" if kind == "prefix" else answers.side
     return {
         "kind": kind,
@@ -86,10 +88,10 @@ def _table(answers: Answers, kind: str, rows: Rows, top: int, final: Tensor | No
         "count": final.shape[-1],
         "rows": [name for name, _ in rows],
         "side": side,
-        "columns": answers.places if side is None else list(tokens[side].texts),
+        "columns": answers.places if side is None else list(answers.trace.reading.tokens[side].texts),
         "asked": list(range(len(final))) if kind == "prefix" else answers.asked,
         "names": {str(number): answers.name(number) for number in sorted(named)},
-        "answers": best.tolist(),
+        "answers": sheet.last.tolist(),
         "next": following,
         "cells": cells,
         "python": PYTHON[kind].format(top=min(top, final.shape[-1])),
@@ -106,38 +108,44 @@ def _next(answers: Answers, kind: str) -> list[int | None] | None:
     return [*tokens["read"].ids[1:], None] if hasattr(answers.model, "step") else None
 
 
-def _row(
-    answers: Answers, said: Tensor, final: Tensor, last: Tensor, following: list[int | None] | None, top: int
-) -> dict[str, Any]:
-    """One row: lists of T, or T lists of `top`."""
-    shares = answers.shares(said)
-    best = shares.topk(min(top, shares.shape[-1]), dim=-1)
-    nothing = [None] * len(said)
-    share, rank = _standing(said, shares, last)
-    found: dict[str, Any] = {"share": share, "rank": rank}
-    if following is not None:
-        known = torch.tensor([0 if number is None else number for number in following])
-        share, rank = _standing(said, shares, known)
-        found |= {"next_share": _where(following, share), "next_rank": _where(following, rank)}
-    return found | {
-        "ids": best.indices.tolist(),
-        "shares": best.values.tolist(),
-        "entropy": _bits(entropy, said) if answers.exclusive else nothing,
-        "kl": _bits(divergence, final, said) if answers.exclusive else nothing,
-    }
+@dataclass(frozen=True)
+class _Sheet:
+    """What every row is compared with."""
+
+    answers: Answers
+    last: Tensor  # (T,): the model's own choice
+    final: Tensor  # (T, V): the logarithms of its shares
+    following: list[int | None] | None
+    top: int
+
+    def row(self, said: Tensor) -> dict[str, list[Any]]:
+        """One row of the table, of scores (T, V): lists of T. A few places at a time stay in the processor's cache."""
+        parts = [self._part(said[start : start + PLACES], start) for start in range(0, len(said), PLACES)]
+        return {name: [value for part in parts for value in part[name]] for name in parts[0]}
+
+    def _part(self, said: Tensor, start: int) -> dict[str, list[Any]]:
+        here = slice(start, start + len(said))
+        shares = self.answers.shares(said)
+        best = shares.topk(min(self.top, shares.shape[-1]), dim=-1)
+        found: dict[str, list[Any]] = {"ids": best.indices.tolist(), "shares": best.values.tolist()}
+        found["share"], found["rank"] = _standing(said, shares, self.last[here])
+        if self.following is not None:
+            following = self.following[here]
+            share, rank = _standing(said, shares, torch.tensor([number or 0 for number in following]))
+            found["next_share"], found["next_rank"] = _known(following, share), _known(following, rank)
+        if not self.answers.exclusive:
+            return found | {"entropy": [None] * len(said), "kl": [None] * len(said)}
+        logs, final = said.log_softmax(-1), self.final[here]
+        kl = (final.exp() * (final - logs)).sum(-1).clamp(min=0.0)
+        return found | {"entropy": (-torch.linalg.vecdot(shares, logs)).tolist(), "kl": kl.tolist()}
 
 
 def _standing(said: Tensor, shares: Tensor, wanted: Tensor) -> tuple[list[float], list[int]]:
     """The probability and the rank of one choice (T,) at every place; 0 is the likeliest."""
-    rank = (said > said.gather(-1, wanted[:, None])).sum(-1)
+    rank = (said > said.gather(-1, wanted[:, None])).sum(-1, dtype=torch.int32)  # int64 takes thrice as long
     return shares.gather(-1, wanted[:, None])[:, 0].tolist(), rank.tolist()
 
 
-def _where(known: list[int | None], values: list[Any]) -> list[Any]:
-    return [None if one is None else value for one, value in zip(known, values, strict=True)]
-
-
-def _bits(measure: Callable[..., Tensor], *logits: Tensor, rows: int = 64) -> list[float]:
-    """A measure of some rows at a time: in float64 a large vocabulary takes much room."""
-    parts = zip(*(one.split(rows) for one in logits), strict=True)
-    return torch.cat([measure(*part) for part in parts]).tolist()  # type: ignore[no-any-return]
+def _known(following: list[int | None], values: list[Any]) -> list[Any]:
+    """None where nothing follows."""
+    return [None if number is None else value for number, value in zip(following, values, strict=True)]

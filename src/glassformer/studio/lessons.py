@@ -26,7 +26,7 @@ def write_lesson(task: str, folder: Path) -> dict[str, list[str]]:
 
 def _sentences(seed: int, count: int) -> list[Any]:
     """Short sentences with their German translations."""
-    drawn = microworld.examples("parallel", 3 * count, seed=seed, language="en-de")
+    drawn = microworld.examples("parallel", 5 * count // 2, seed=seed, language="en-de")
     return list(islice((one for one in drawn if len(one.source.split()) <= LONGEST), count))
 
 
@@ -48,7 +48,8 @@ def _texts(stem: Path, seed: int, count: int) -> list[Path]:
 
 
 def _questions(stem: Path, seed: int, count: int) -> list[Path]:
-    drawn = microworld.examples("asked", 2 * count, seed=seed)
+    count *= 2  # for they are harder than the others
+    drawn = microworld.examples("asked", 3 * count // 2, seed=seed)
     asked = list(islice((shortened(one) for one in drawn if one.answers), count))
     write_text(stem.with_suffix(".json"), microworld.as_squad(asked))
     return [stem.with_suffix(".json")]
@@ -82,9 +83,9 @@ EXAMPLES: dict[str, list[dict[str, str]]] = {  # what the page offers to look at
         {"inputs": "At the station, Robert Stone and Lukas helped Paul on Tuesday."},
     ],
     "question-answering": [
-        {"inputs": "Who travelled to Rome?", "pair": "Peter travelled to Rome. On Saturday Sarah Wagner travelled to Hong Kong by bus."},
-        {"inputs": "When did Leo call David?", "pair": "Leo Weber called David three weeks ago. Mia Berger joined Delta Films."},
-        {"inputs": "Where did Paul Hill play tennis?", "pair": "On Friday Jonas Weber played tennis. Paul Hill played tennis at the school."},
+        {"inputs": "Who travelled to Rome?", "pair": "Peter travelled to Rome. Sarah travelled to Hong Kong by bus."},
+        {"inputs": "When did Leo call David?", "pair": "Leo Weber called David three weeks ago. Mia lost a hat."},
+        {"inputs": "Where did Paul play tennis?", "pair": "Jonas played tennis. Paul played tennis at the school."},
     ],
     "fill-mask": [
         {"inputs": "Sophie repaired a chair in the [MASK]."},

@@ -10,7 +10,6 @@ from typing import Any
 from fastapi import APIRouter, Query
 
 from glassformer.jobs.recipe import RECIPE, read_toml
-from glassformer.jobs.tasks import task_class
 from glassformer.text.files import read_json
 from glassformer.train.checkpoint import BETWEEN, found
 
@@ -18,6 +17,8 @@ from .desk import Missing, Studio
 
 METRICS, RESULT = "metrics.jsonl", "run.json"
 QUIET = 60.0  # seconds without a line, or as long as five lines usually take: then nobody is training any more
+JUDGED_BY = {"text-classification": "accuracy", "token-classification": "f1", "question-answering": "f1"}
+JUDGED_BY |= {"sentence-similarity": "spearman"}
 DEEP = ("*", "*/*")  # where run folders are looked for, below the one that is named
 
 
@@ -72,7 +73,7 @@ def entry(name: str, folder: Path) -> dict[str, Any]:
         "best": best_of(rows, metric_of(recipe, rows)),
         "loss": losses[-1] if losses else None,
         "changed": changed(folder),
-        "python": f'import json\n\nrows = [json.loads(line) for line in open("{folder / METRICS}")]',
+        "folder": str(folder),
     }
 
 
@@ -85,14 +86,9 @@ def _recipe(folder: Path) -> dict[str, Any]:
 
 def metric_of(recipe: dict[str, Any], rows: list[dict[str, Any]]) -> str | None:
     """The score that a run is judged by, "-" before it where less is better; None before the first one is known."""
-    known = {name.removeprefix("dev_"): None for row in rows for name in row if name.startswith("dev_")}
-    try:
-        asked = recipe.get("metric") or getattr(task_class(recipe["task"]), "metric", None)
-    except (KeyError, ValueError):
-        asked = None
-    if isinstance(asked, str) and asked.removeprefix("-") in known:
-        return asked
-    return next((name for name in ("bleu", "f1", "accuracy", "spearman") if name in known), "-loss" if known else None)
+    known = {name.removeprefix("dev_") for row in rows for name in row if name.startswith("dev_")}
+    wanted = (recipe.get("metric"), JUDGED_BY.get(recipe.get("task", "")), "bleu", "exact_match", "-loss")
+    return next((one for one in wanted if one and one.removeprefix("-") in known), None)
 
 
 def best_of(rows: list[dict[str, Any]], metric: str | None) -> dict[str, Any] | None:

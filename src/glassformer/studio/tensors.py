@@ -198,7 +198,7 @@ def furthest(values: NDArray[Any], down: int, across: int) -> NDArray[Any]:
 
     def reduced(how: np.ufunc) -> NDArray[Any]:  # rows first: they lie together in memory
         rows = how.reduceat(values, np.arange(0, high, down), axis=0)
-        return how.reduceat(rows, np.arange(0, wide, across), axis=1)  # type: ignore[no-any-return]
+        return how.reduceat(rows, np.arange(0, wide, across), axis=1)
 
     low, top = reduced(np.minimum), reduced(np.maximum)
     return np.where(-low > top, low, top)

@@ -108,7 +108,7 @@ export function heatmap(options) {
   }, { signal });
   element.addEventListener("focus", () => select(...(at ?? [0, 0])), { signal });
 
-  return { element, canvas: picture, select, at: () => at, cell };
+  return { element, canvas: picture, select, at: () => at, cell, tall };
 }
 
 function paintNames(canvas, { down, across, cell, tall, left, above, width, height }) {

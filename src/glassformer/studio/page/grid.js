@@ -12,7 +12,7 @@ export function grid({ rows, columns, text, step, kind = "plain", strong = () =>
   const canvas = build("canvas", "", [], { "aria-hidden": "true" }), space = build("div", "space", canvas);
   const element = build("div", "grid", space, { tabindex: "0", role: "application", "aria-roledescription": "table", "aria-label": label });
   const side = Math.min(120, 24 + 8 * Math.max(...rows.map((name) => Math.min(13, name.length))));
-  const wide = Math.floor(Math.max(80, Math.min(160, (room - side) / columns.length)));
+  const wide = Math.floor(Math.max(80, Math.min(200, (room - side) / columns.length)));
   const full = { wide: side + columns.length * wide, high: HEAD + rows.length * HIGH };
   space.style.width = `${full.wide}px`;
   space.style.height = `${full.high}px`;

@@ -1,11 +1,14 @@
 // What a model said before and after an edit, in the words of its task.
 import { build, exact, make, number, visible } from "./dom.js";
 
+const TAIL = 60; // characters of the prompt that are shown again
+
 // {before, after} as nodes, or null where the task has no words for it.
-export function said({ task, said: { before, after } }, t) {
+export function said({ task, said: { before, after } }, t, prompt) {
   if (before === null || after === null) return null;
   const show = { "text-classification": classes, "token-classification": entities, "question-answering": answer, "fill-mask": fills, "text-generation": text, translation: text }[task];
-  return show ? { before: show(before, after, t), after: show(after, before, t) } : null;
+  const read = task === "text-generation" ? prompt : "";
+  return show ? { before: show(before, after, t, read), after: show(after, before, t, read) } : null;
 }
 
 function bars(rows) {
@@ -33,9 +36,10 @@ const answer = (one, _, t) => build("div", "", [make("p", "text", one.answer || 
 const fills = (one) => build("div", "", (Array.isArray(one[0]) ? one : [one]).map((mask) => bars(mask.map(({ token_str: word, score }, place) => [visible(word), score, place === 0]))));
 
 // What differs from the other text is marked, from the first difference on.
-function text(one, other) {
+function text(one, other, _, prompt) {
   const [mine, theirs] = [one, other].map((found) => [found].flat()[0]).map((found) => found.generated_text ?? found.translation_text);
   let same = 0;
   while (same < mine.length && mine[same] === theirs[same]) same++;
-  return build("p", "text", [make("span", "", mine.slice(0, same)), make("mark", "", mine.slice(same))]);
+  const before = prompt.length > TAIL ? `…${prompt.slice(-TAIL)}` : prompt;
+  return build("p", "text", [make("span", "prompt", before), make("span", "", mine.slice(0, same)), make("mark", "", mine.slice(same))]);
 }

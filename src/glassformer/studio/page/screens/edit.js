@@ -16,7 +16,7 @@ export const screen = {
     const { root, state, t, trace, api, signal } = view;
     const off = (state.off ?? "").split(",").filter(Boolean), to = state.to === "mean" ? "mean" : "zero";
     const place = /^\d+$/.test(state.place ?? "") ? Number(state.place) : undefined;
-    const board = build("section", "card board"), result = build("section", "result", make("p", "busy", t("working")), { "aria-live": "polite" });
+    const board = build("section", "card board"), result = build("section", "result", make("p", "busy", t("working")));
     root.append(build("div", "desk", [board, result]));
     const editable = await api.json(`/traces/${trace.trace_id}/editable`, { signal });
     if (signal.aborted) return;
@@ -34,6 +34,7 @@ export const screen = {
     }
     if (signal.aborted) return;
     fillResult(desk, answer);
+    if (off.length) view.tell(t("edTold", off.length, exact(answer.largest)));
     view.share({ python: answer.python ? `${trace.python}\n${answer.python}` : trace.python, names: Object.keys(trace.outputs).map((name) => `outputs.${name}`),
       svg: () => deltaSvg(answer, trace.model), png: () => deltaPicture(answer) });
     root.dataset.painted = "yes";
@@ -93,8 +94,8 @@ function headTable(desk, name, rows) {
     ...(one.whole ? [whole(desk, one)] : []), ...Array.from({ length: one.size }, (_, n) => oneHead(desk, one, n)),
   ]);
   const numbers = Array.from({ length: most }, (_, n) => build("th", "", String(n), { scope: "col" }));
-  const head = build("tr", "", [make("td"), ...(rows[0].whole ? [build("th", "", t("edWhole"), { scope: "col" })] : []), ...numbers]);
-  const body = rows.map((one, row) => build("tr", "", [build("th", "", `${t("layer")} ${one.layer}`, { scope: "row" }), ...cells[row].map((cell) => build("td", "", cell))]));
+  const head = build("tr", "", [build("th", "", t("layer"), { scope: "col" }), ...(rows[0].whole ? [build("th", "", t("edWhole"), { scope: "col" })] : []), ...numbers]);
+  const body = rows.map((one, row) => build("tr", "", [build("th", "", one.layer, { scope: "row" }), ...cells[row].map((cell) => build("td", "", cell))]));
   const table = build("table", "heads", [make("caption", "", t(`edHeads_${name}`)), build("thead", "", head), build("tbody", "", body)]);
   roving(table, cells);
   return build("div", "scroll", table);
@@ -162,16 +163,16 @@ function effectWords(t, name, { kl, delta }) {
 }
 
 function trial(desk, heads) {
-  const { view, to } = desk, { t, api, trace, signal, state } = view, by = state.by === "delta" ? "delta" : "kl";
+  const { view, to } = desk, { t, api, trace, signal, state } = view;
   const key = keyOf(view, to), done = build("progress", "", [], { max: String(heads.length), value: "0", "aria-label": t("edTrying"), hidden: true });
   const note = make("p", "soft"), bar = build("div", "bar");
   let running = null;
   const start = button(t("edTry", heads.length), () => (running ? running.abort() : go()), { id: "try-heads" });
-  const measure = choice(t("edBy"), [["kl", "KL"], ["delta", t("edDelta")]], by, (one) => view.set({ by: one === "delta" ? one : null }));
+  const measure = choice(t("edBy"), [["kl", "KL"], ["delta", t("edDelta")]], state.by === "delta" ? "delta" : "kl", (one) => view.set({ by: one === "delta" ? one : null }));
   signal.addEventListener("abort", () => running?.abort());
 
   function paint() {
-    const found = tried.get(key) ?? {}, names = Object.keys(found);
+    const found = tried.get(key) ?? {}, names = Object.keys(found), by = state.by === "delta" || names.some((name) => found[name].kl === null) ? "delta" : "kl";
     const value = (name) => found[name][by] ?? 0, reach = Math.max(0, ...names.map((name) => Math.abs(value(name)))) || 1;
     const scale = [by === "delta" ? -reach : 0, reach, false], ramp = rampOf(by === "delta" ? "signed" : "plain");
     for (const name of names) {
@@ -223,8 +224,8 @@ function trial(desk, heads) {
 
 function fillResult(desk, answer) {
   const { view, off } = desk, { t } = view, few = answer.places.length > 1;
-  const words = said(answer, t);
-  const parts = [];
+  const words = said(answer, t, view.state.text), parts = [];
+  if (!off.length) parts.push(make("p", "note", t("edStart")));
   if (words) {
     parts.push(build("section", "card pair", [
       build("div", "", [make("h2", "", t("edBefore")), words.before]), build("div", "after", [make("h2", "", t("edAfter")), words.after]),
@@ -233,7 +234,7 @@ function fillResult(desk, answer) {
   const where = few ? t("edAt", answer.side ? visible(answer.places[answer.place]) : t(`ed_${answer.places[answer.place]}`)) : "";
   const kl = answer.kl?.[answer.place];
   parts.push(build("section", "card", [
-    make("h2", "", `${t("edDeltas")} ${where}`), make("p", "soft kl", kl === undefined ? "" : t("edKl", number(kl))), deltas(answer, t),
+    make("h2", "", `${t("edDeltas")} ${where}`), make("p", "soft kl", kl === undefined || !off.length ? "" : t("edKl", number(kl))), deltas(answer, t),
   ]));
   if (few) parts.push(places(desk, answer));
   if (off.length) parts.push(build("section", "card", [make("h2", "", "Python"), make("pre", "", answer.python)]));
@@ -249,7 +250,7 @@ function deltas(answer, t) {
       build("td", "figure mono", exact(one.delta)), build("td", "bar-cell", bar), make("td", "figure mono", number(one.share_before)), make("td", "figure mono", number(one.share_after))]);
   });
   const heads = [t("edChoice"), t("edLogitBefore"), t("edLogitAfter"), "Δ", "", t("edShareBefore"), t("edShareAfter")];
-  const table = build("table", "deltas", [build("thead", "", build("tr", "", heads.map((text) => build("th", "", text, { scope: "col" })))), build("tbody", "", rows)]);
+  const table = build("table", "deltas", [build("thead", "", build("tr", "", heads.map((text) => (text ? build("th", "", text, { scope: "col" }) : make("td"))))), build("tbody", "", rows)]);
   return build("div", "scroll", table, { tabindex: "0", role: "region", "aria-label": t("edDeltas") });
 }
 

@@ -29,7 +29,7 @@ export const screen = {
     const table = grid({
       rows: lens.columns.map((name) => (lens.side ? visible(name) : t(`lens_${name}`))), columns,
       text: (row, column) => nameOf(lens, cells.choice(row, column)), step: cells.step, kind: kindOf(cells.scale),
-      strong: (row) => lens.side && lens.asked.includes(row) && lens.asked.length < lens.columns.length,
+      strong: (row) => lens.choices === "words" && lens.asked.includes(row) && lens.asked.length < lens.columns.length,
       label: t("lensTable", lens.columns.length, columns.length), at: cellAsked(state), signal, room: root.clientWidth - 370,
       move(row, column) {
         view.set({ cell: `${row},${column}` }, { push: false, show: false });
@@ -37,7 +37,7 @@ export const screen = {
       },
     });
     root.replaceChildren(
-      make("p", "note", t(`lensSays_${lens.kind}`)), bar,
+      make("p", "note", t(lens.kind === "time" && lens.choices === "classes" ? "lensSays_tags" : `lensSays_${lens.kind}`)), bar,
       build("div", "split", [build("div", "card", table.element), shown]));
     table.draw();
     const start = cellAsked(state) ?? [lens.asked[0] ?? 0, columns.length - 1];

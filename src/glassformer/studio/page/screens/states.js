@@ -130,10 +130,10 @@ function unitMap(view, { board, row, column, cell, gate, values, main, shown, ed
   const start = asked(state), from = start ? [start[0], Math.max(0, order.indexOf(start[1]))] : [0, 0];
   const matrix = heatmap({
     steps, high, wide, kind: kindOf(scale), down: tokens, label: t("stMatrix", name, high, wide), at: from, signal,
-    width: main.clientWidth - 40, most: 1000, move: tell, open: (time, place) => view.set({ screen: "edit", off: `${cell.tensor}:${order[place]}`, cell: null }),
+    width: main.clientWidth - 40, most: 1000, least: high <= 44 ? 14 : 0, move: tell, open: (time, place) => view.set({ screen: "edit", off: `${cell.tensor}:${order[place]}`, cell: null }),
   });
   main.append(matrix.element, told);
-  if (!ends && matrix.cell >= DOT) main.querySelector(".cells").append(dots(drawn, high, wide, matrix.cell, (value) => endOf(value, gate.rule, edge)));
+  if (!ends && matrix.cell >= DOT) main.querySelector(".cells").append(dots(drawn, high, wide, matrix, (value) => endOf(value, gate.rule, edge)));
   matrix.select(...from, { quiet: true });
   shown.append(make("h2", "", t("stOneUnit")), facts, line);
   tell(...from);
@@ -145,10 +145,10 @@ function unitMap(view, { board, row, column, cell, gate, values, main, shown, ed
 }
 
 // A mark on every value at its end.
-function dots(values, high, wide, cell, endAt) {
+function dots(values, high, wide, { cell, tall }, endAt) {
   const canvas = build("canvas", "dots", [], { "aria-hidden": "true" }), ratio = devicePixelRatio || 1, pen = canvas.getContext("2d");
   canvas.width = Math.ceil(wide * cell * ratio);
-  canvas.height = Math.ceil(high * cell * ratio);
+  canvas.height = Math.ceil(high * tall * ratio);
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   pen.lineWidth = 1;
   pen.strokeStyle = cssColour("ink");
@@ -156,7 +156,7 @@ function dots(values, high, wide, cell, endAt) {
   values.forEach((value, place) => {
     if (!endAt(value)) return;
     pen.beginPath();
-    pen.arc((place % wide + 0.5) * cell, (Math.floor(place / wide) + 0.5) * cell, 2, 0, 2 * Math.PI);
+    pen.arc((place % wide + 0.5) * cell, (Math.floor(place / wide) + 0.5) * tall, 2, 0, 2 * Math.PI);
     pen.fill();
     pen.stroke();
   });

@@ -1,0 +1,26 @@
+"""512 tokens × 12 layers × 12 heads in a real browser, within bounds that a busy machine keeps too."""
+
+import pytest
+
+import glassformer as gf
+from browser import MISSING, chromium
+from glassformer.studio.desk import Shelf, Studio
+from glassformer.studio.traces import Traces
+
+SMALL = {"hidden_size": 48, "num_attention_heads": 12, "num_hidden_layers": 12, "intermediate_size": 48}
+TIMES_SLOWER = 20  # than the benchmark's bounds
+
+
+def test_a_long_text_keeps_within_its_bounds(tmp_path):
+    pytest.importorskip("playwright.sync_api", reason="pip install playwright to test pages")
+    if chromium() is None:
+        pytest.skip(MISSING)
+    from benchmarks.studio import BOUNDS, looking, measured, serving
+
+    where = tmp_path / "narrow"
+    gf.save(looking(gf.build("bert", "fill-mask", vocab_size=120, **SMALL)), where)
+    with serving(Studio(Shelf([str(where)]), Traces())) as url:
+        found = measured(url, "narrow", 512, count=3, overviews=1)
+    for name, (what, bound, unit) in BOUNDS.items():
+        room = TIMES_SLOWER if unit == "s" else 1
+        assert found[name] <= room * bound, f"{what}: {found[name]} {unit}"

@@ -1,0 +1,126 @@
+"""`glassformer studio`: a real server on a free port, and every way to start it wrongly."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from glassformer.cli.studio import address_of, size_of
+
+
+@contextmanager
+def started(*words, cwd):
+    """The command in a process of its own, once it has said its address."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "glassformer", "studio", *map(str, words), "--port", "0"]
+    running = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=cwd
+    )
+    try:
+        line = running.stdout.readline()
+        found = re.search(r"http://\S+", line)
+        assert found, line + running.stderr.read()
+        yield running, found[0]
+    finally:
+        running.kill()
+        running.communicate()
+
+
+def asked(url, **headers):
+    with urlopen(Request(url, headers=headers), timeout=20) as answer:
+        return answer.read()
+
+
+def test_it_serves_the_models_and_the_page_and_stops_cleanly(studio_folders, tmp_path):
+    with started(studio_folders["bert"], studio_folders["lstm"], cwd=tmp_path) as (running, address):
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", address)
+        assert [one["name"] for one in json.loads(asked(f"{address}api/v1/models"))] == ["bert", "lstm"]
+        assert json.loads(asked(f"{address}api/v1/runs")) == {"folder": "runs", "runs": []}
+        assert b"main.js" in asked(address)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(20) == 0
+        assert running.stderr.read() == ""
+
+
+def test_a_key_is_asked_for(studio_folders, tmp_path):
+    with started(studio_folders["bert"], "--host", "0.0.0.0", "--key", "open sesame", cwd=tmp_path) as (_, address):
+        assert address.endswith("/?key=open%20sesame")
+        models = address.replace("0.0.0.0", "127.0.0.1").split("?")[0] + "api/v1/models"
+        with pytest.raises(HTTPError, match="401") as caught:
+            asked(models)
+        caught.value.close()
+        assert len(json.loads(asked(models, Authorization="Bearer open sesame"))) == 1
+
+
+def test_a_port_in_use_is_one_line_with_the_fix(glassformer, studio_folders):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, _, err = glassformer("studio", studio_folders["bert"], "--port", port)
+    assert code == 1
+    assert err == f"error: port {port} is in use, perhaps by another studio; --port 0 takes a free one\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--host", "0.0.0.0"], "--host 0.0.0.0 lets other machines in: give a --key"),
+        (["--host", "no.such.host.invalid", "--key", "k"], "'no.such.host.invalid' is no address of this machine"),
+        (["--memory", "lots"], "--memory 'lots' is no size: write it like 500MB or 2GB"),
+        (["--memory", "0GB"], "--memory '0GB' is no size"),
+        (["./nowhere", "--port", "0"], "there is no folder './nowhere'"),
+    ],
+)
+def test_what_cannot_be_started_says_why(glassformer, words, said):
+    code, _, err = glassformer("studio", *words)
+    assert code == 1
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_two_models_of_one_name_are_refused(glassformer, studio_folders, tmp_path):
+    (tmp_path / "bert").symlink_to(studio_folders["bert"])
+    code, _, err = glassformer("studio", studio_folders["bert"], tmp_path / "bert", "--port", "0")
+    assert code == 1
+    assert "are both called 'bert'" in err
+
+
+def test_a_missing_extra_is_one_line_with_the_fix(glassformer, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    code, _, err = glassformer("studio")
+    assert (code, err) == (1, "error: the studio needs uvicorn: pip install 'glassformer[studio]'\n")
+
+
+def test_without_a_model_it_shows_its_own(glassformer, studio_folders, monkeypatch):
+    import uvicorn
+
+    from glassformer.studio import demo
+
+    served = []
+    monkeypatch.setattr(demo, "demo_models", lambda **_: [studio_folders["gpt2"]])
+    monkeypatch.setattr(uvicorn.Server, "run", lambda self, **_: served.append(self.config.app))
+    code, out, _ = glassformer("studio", "--port", "0", "--memory", "64MB", "--keep", "5")
+    assert code == 0
+    assert out.startswith("the studio is at http://127.0.0.1:")
+    assert len(served) == 1
+
+
+def test_sizes_and_addresses():
+    assert [size_of(text) for text in ("2GB", "1.5 mb", "10KB")] == [2 << 30, 3 << 19, 10 << 10]
+    assert address_of("::1", 80, None) == "http://[::1]:80/"
+    assert address_of("127.0.0.1", 80, "a&b") == "http://127.0.0.1:80/?key=a%26b"
+
+
+def test_help_imports_nothing_heavy():
+    heavy = "[name for name in ('torch', 'fastapi', 'uvicorn') if name in sys.modules]"
+    code = f"import sys\nfrom glassformer.cli.main import app\nprint({heavy})"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert said.stdout.strip() == "[]"
