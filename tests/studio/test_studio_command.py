@@ -109,7 +109,9 @@ def test_without_a_model_it_shows_its_own(glassformer, studio_folders, monkeypat
     code, out, _ = glassformer("studio", "--port", "0", "--memory", "64MB", "--keep", "5")
     assert code == 0
     assert out.startswith("the studio is at http://127.0.0.1:")
-    assert len(served) == 1
+    code, out, _ = glassformer("studio", "--port", "0", "--json")
+    assert json.loads(out)["models"] == ["gpt2"]
+    assert len(served) == 2
 
 
 def test_sizes_and_addresses():

@@ -3,13 +3,15 @@
 import errno
 import re
 import socket
+import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from .output import Device
+from .output import Device, Json, print_json
 
 UNITS = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -25,6 +27,7 @@ def studio(
     key: Annotated[str | None, typer.Option(help="Who opens the page must know it.")] = None,
     device: Device = None,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    json: Json = False,
 ) -> None:
     """Look inside models in the browser: every head, state and tensor of a text's way through them.
 
@@ -43,12 +46,16 @@ def studio(
         from glassformer.studio.desk import Shelf, Studio
         from glassformer.studio.traces import Traces
 
-        sources = models or [str(folder) for folder in demo_models()]
+        say = partial(print, file=sys.stderr) if json else print
+        sources = models or [str(folder) for folder in demo_models(say=say)]
         desk = Studio(Shelf(sources, device=device), Traces(budget=budget, seconds=60 * keep), runs=runs)
         app = create_app(desk, key=key)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2))
         address = address_of(host, listener.getsockname()[1], key)
-        typer.echo(f"the studio is at {address} (Ctrl-C stops it)")
+        if json:
+            print_json({"address": address, "models": [one["name"] for one in desk.shelf.entries]})
+        else:
+            typer.echo(f"the studio is at {address} (Ctrl-C stops it)")
         if open_:
             typer.launch(address)
         with suppress(KeyboardInterrupt):  # which is how it is meant to end
