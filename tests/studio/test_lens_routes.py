@@ -117,6 +117,15 @@ def test_a_wrong_count_is_explained(top, api, studio):
     assert (answer.status_code, answer.json()["detail"]) == (422, f"top={top}: ask for 1 to 50 predictions")
 
 
+def test_of_a_long_text_some_beginnings_are_judged(api, studio, monkeypatch):
+    monkeypatch.setattr(room, "MOST", 4)
+    trace, (lens,) = looked(api, studio, "lstm")
+    lengths = sorted({-(-len(trace.reading.tokens["read"].ids) * part // 4) for part in (1, 2, 3, 4)})
+    wanted = prefix_lens(trace.loaded.model, trace.reading.inputs)[[length - 1 for length in lengths]].softmax(-1)
+    assert lens["columns"] == [trace.reading.tokens["read"].texts[length - 1] for length in lengths]
+    assert_close(torch.tensor(lens["cells"][0]["shares"]), wanted.sort(descending=True).values[:, :3])
+
+
 def test_only_words_are_tagged(api, studio):
     trace, (lens,) = looked(api, studio, "bert-ner")
     assert lens["asked"] == list(range(1, len(trace.reading.tokens["read"].ids) - 1))

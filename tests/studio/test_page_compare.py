@@ -14,9 +14,9 @@ from glassformer.studio.app import create_app
 from glassformer.studio.desk import Shelf, Studio
 from glassformer.studio.traces import Traces
 from glassformer.view.colours import Scale, ramp
-from studio.cases import MODELS, serving, watched
+from studio.cases import MODELS, TEXT, serving, watched
 
-TEXT, OTHER = "Anna gave the red book to Tom .", "Anna gave the book red to Tom ."
+OTHER = "Anna gave the book red to Tom ."
 SHORT = "Anna gave it ."
 
 
@@ -38,14 +38,12 @@ def traced(url, **asked):
     return httpx.post(f"{url}/api/v1/traces", json=asked).json()
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_every_family_has_a_difference(visit, model):
-    page = visit("compare", **state_of(model))
-    assert page.locator(".problem").count() == 0
-    assert page.locator(".said .headline").count() > 0
-    assert page.locator(".mosaic").count() == 1
-    assert page.locator(".heatmap").count() == 1
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+def test_every_family_has_a_difference(visit):
+    for model in MODELS:
+        page = visit("compare", **state_of(model))
+        found = {name: page.locator(name).count() for name in (".problem", ".mosaic", ".heatmap")}
+        assert found == {".problem": 0, ".mosaic": 1, ".heatmap": 1}, model
+        assert page.locator(".said .headline").count() > 0, model
 
 
 def test_a_cell_shows_the_exact_numbers_and_their_colour(visit, studio_url):
@@ -92,11 +90,11 @@ def test_chances_of_the_first_token_are_those_of_the_logits(visit, studio_url, m
     assert changes[0] == pytest.approx(float(chances[1][chances[0].argmax()] - chances[0].max()), abs=1e-6)
 
 
-@pytest.mark.parametrize("model", ["bert", "gpt2", "lstm", "bert-ner"])
-def test_unequal_numbers_of_tokens_stand_side_by_side(visit, model):
-    page = visit("compare", **state_of(model, other=SHORT))
-    assert "side by side instead of a difference" in page.locator(".note").all_inner_texts()[-1]
-    assert page.locator(".mosaic").count() == page.locator(".heatmap").count() == 2
+def test_unequal_numbers_of_tokens_stand_side_by_side(visit):
+    for model in ("bert", "gpt2", "lstm", "bert-ner"):
+        page = visit("compare", **state_of(model, other=SHORT))
+        assert "side by side instead of a difference" in page.locator(".note").all_inner_texts()[-1]
+        assert page.locator(".mosaic").count() == page.locator(".heatmap").count() == 2
 
 
 def test_another_head_is_chosen_by_keys_and_stays_after_a_reload(visit):

@@ -147,3 +147,35 @@ def test_a_trace_that_expired_can_be_run_again(visit, page, studio):
     wait(page)
     page.faults.clear()  # the browser logs the 404
     assert page.locator(".deltas").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ('{"kind": "start", "total": 4}\n', "broke off"),
+        ('{"kind": "start", "total": 4}\n{"kind": "problem", "status": 429, "detail": "full"}\n', "busy"),
+    ],
+)
+def test_a_trial_that_fails_says_so_and_can_be_tried_again(body, words, visit, page):
+    visit("edit", model="bert", text=TEXT)
+    page.route("**/edits/heads", lambda route: route.fulfill(body=body, content_type="application/x-ndjson"))
+    page.click("#try-heads")
+    assert words in page.locator(".problem").text_content()
+    page.unroute("**/edits/heads")
+    page.click("#retry")
+    wait(page)
+    page.wait_for_selector(".problem", state="detached")
+    page.click("#try-heads")
+    page.wait_for_selector("[data-tried=yes]")
+    assert page.evaluate("document.querySelector('.heads .head').style.backgroundColor") != ""
+
+
+def test_a_trial_can_be_stopped(visit, page):
+    visit("edit", model="transformer", text=TEXT)
+    page.route("**/edits/heads", lambda _: None)  # nobody answers
+    page.click("#try-heads")
+    assert page.locator("#try-heads").text_content() == "Stop"
+    page.click("#try-heads")
+    page.wait_for_selector("[data-tried=yes]")
+    assert page.locator("#try-heads").text_content() == "Try every head (12)"
+    assert page.locator(".problem").count() == 0

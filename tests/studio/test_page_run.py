@@ -8,10 +8,10 @@ import httpx
 import numpy as np
 import pytest
 
-TEXT = "Anna gave the red book to Tom ."
+from studio.cases import MODELS, TEXT
+
 TITLES = "all => all.map((one) => one.title)"
 NASTY = "<img src=x onerror=alert(1)>"
-FAMILIES = ("rnn", "lstm", "bert", "bert-ner", "bert-qa", "bert-mlm", "gpt2", "gru-lm", "seq2seq", "transformer")
 
 
 @pytest.fixture
@@ -41,18 +41,16 @@ def float32(values):
     return np.float32(values).tolist()
 
 
-@pytest.mark.parametrize("model", FAMILIES)
-def test_every_family_shows_its_tokens_and_its_result(visit, studio_url, model):
-    page = visit("run", **state_of(model))
-    asked = {"model": model, "inputs": state_of(model)["text"], "pair": state_of(model).get("pair")}
-    trace = httpx.post(f"{studio_url}/api/v1/traces", json=asked).json()
-    for side, tokens in trace["tokens"].items():
-        shown = page.locator(f".side.{side} .token")
-        assert shown.count() == len(tokens)
-        assert shown.evaluate_all("all => all.map((one) => Number(one.dataset.id))") == [one["id"] for one in tokens]
-    assert page.locator(".answer > *").count() > 0
-    assert page.locator(".problem").count() == 0
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+def test_every_family_shows_its_tokens_and_its_result(visit, studio_url):
+    for model in MODELS:
+        page = visit("run", **state_of(model))
+        asked = {"model": model, "inputs": state_of(model)["text"], "pair": state_of(model).get("pair")}
+        trace = httpx.post(f"{studio_url}/api/v1/traces", json=asked).json()
+        for side, tokens in trace["tokens"].items():
+            shown = page.locator(f".side.{side} .token").evaluate_all("all => all.map((one) => Number(one.dataset.id))")
+            assert shown == [one["id"] for one in tokens], model
+        assert page.locator(".answer > *").count() > 0, model
+        assert page.locator(".problem").count() == 0, model
 
 
 def test_a_token_and_its_characters_are_linked(visit):
@@ -153,6 +151,7 @@ def test_a_nasty_token_stays_text(visit, page):
     assert page.locator("main img").count() == 0
 
 
+RESULTS = "**/api/v1/results"
 BREAKS = {
     "dropped": ({"body": '{"kind": "begin"}\n', "content_type": "application/x-ndjson"}, "broke off"),
     "busy": ({"status": 429, "json": {"detail": "too many"}}, "busy"),
@@ -163,17 +162,20 @@ BREAKS = {
 }
 
 
-@pytest.mark.parametrize("what", BREAKS)
-def test_faults_show_a_message_and_a_retry_that_works(visit, page, what):
-    answer, words = BREAKS[what]
-    page.route("**/api/v1/results", lambda route: route.abort() if answer is None else route.fulfill(**answer))
-    visit("run", model="gpt2", text=TEXT, max_new_tokens=4)
-    assert words in page.locator(".problem").inner_text()
-    page.faults.clear()  # a failed request is told on the console
-    page.unroute("**/api/v1/results")
-    page.click("#retry")
-    page.wait_for_selector(".answer .token >> nth=3")
-    assert page.locator(".problem").count() == 0
+def fault(answer):
+    return lambda route: route.abort() if answer is None else route.fulfill(**answer)
+
+
+def test_faults_show_a_message_and_a_retry_that_works(visit, page):
+    for what, (answer, words) in BREAKS.items():
+        page.route(RESULTS, fault(answer))
+        visit("run", model="gpt2", text=TEXT, max_new_tokens=4)
+        assert words in page.locator(".problem").inner_text(), what
+        page.faults.clear()  # a failed request is told on the console
+        page.unroute(RESULTS)
+        page.click("#retry")
+        page.wait_for_selector(".answer .token >> nth=3")
+        assert page.locator(".problem").count() == 0, what
 
 
 def test_a_stream_can_be_stopped(page):
@@ -211,6 +213,9 @@ def test_many_tokens_are_few_nodes(visit, page):
     assert page.evaluate("document.querySelectorAll('*').length") < 3000
     page.locator(".side .pages button").last.click()
     assert page.locator(".side .token").count() > 0
+    visit("run", model="bert-mlm", text="[MASK] " * 60)
+    assert "36 more masks" in page.locator(".answer").inner_text()
+    assert page.evaluate("document.querySelectorAll('*').length") < 3000
 
 
 @pytest.mark.parametrize(("model", "words"), [("bert", "LABEL_0"), ("gpt2", "Anna"), ("transformer", "prompt")])

@@ -248,6 +248,12 @@ def test_two_models_of_one_name_are_refused(studio_folders, tmp_path):
         Shelf([str(studio_folders["bert"]), str(other)])
 
 
+def test_a_folder_that_cannot_be_read_is_named_at_the_start(studio_folders, tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(ValueError, match=f"{tmp_path}: .*llama"):
+        Shelf([str(studio_folders["bert"]), str(tmp_path)])
+
+
 def test_the_page_is_there_and_nothing_beside_it(api):
     assert "<main" in api.get("/").text
     for name in ("main.js", "style.css", "colours.css", "ramps.js", "values.js", "screens/tensors.js"):

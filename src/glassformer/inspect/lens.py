@@ -89,11 +89,13 @@ def head_layers(model: Any, inputs: Mapping[str, Any]) -> Layers:
 
 
 @torch.no_grad()
-def prefix_lens(model: nn.Module, inputs: Mapping[str, Any], *, rows: int = 64) -> Tensor:
-    """(T, C): what a classifier says of every beginning of one text, `rows` of them at a time."""
+def prefix_lens(
+    model: nn.Module, inputs: Mapping[str, Any], lengths: Sequence[int] | None = None, *, rows: int = 64
+) -> Tensor:
+    """(T, C): what a classifier says of every beginning of one text, or of some, `rows` of them at a time."""
     (ids,) = inputs["input_ids"]
     found = []
-    for ends in torch.arange(1, len(ids) + 1).split(rows):
+    for ends in torch.tensor(range(1, len(ids) + 1) if lengths is None else lengths).split(rows):
         keep = torch.arange(int(ends[-1])) < ends[:, None]  # (rows, T): a shorter one is padded, which is invisible
         read = ids[: int(ends[-1])].expand(len(ends), -1)
         found.append(model(input_ids=read, attention_mask=keep.long().to(ids.device)).logits)

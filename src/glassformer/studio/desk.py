@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from threading import BoundedSemaphore, Lock, RLock
 from typing import TYPE_CHECKING, Any
@@ -64,6 +63,7 @@ class Shelf:
 
     def __init__(self, sources: Iterable[str], *, device: str | None = None) -> None:
         self._sources: dict[str, str] = {}
+        self.entries: list[dict[str, Any]] = []  # what is said of every model before it is opened
         self._device = device
         self._open: dict[str, Loaded] = {}
         self._lock = Lock()
@@ -71,8 +71,8 @@ class Shelf:
             name = Path(source).absolute().name
             if name in self._sources:
                 raise ValueError(f"{source} and {self._sources[name]} are both called {name!r}; rename one of them")
-            config_folder(source)  # an error now rather than at the first look
             self._sources[name] = source
+            self.entries.append(_entry(name, source))  # an error now rather than at the first look
 
     def __getitem__(self, name: str) -> Loaded:
         with self._lock:
@@ -90,11 +90,6 @@ class Shelf:
         """Where each model lies."""
         return {name: config_folder(source) for name, source in self._sources.items()}
 
-    @cached_property
-    def entries(self) -> list[dict[str, Any]]:
-        """What is said of every model before it is opened, from its config alone."""
-        return [entry(name, source) for name, source in self._sources.items()]
-
 
 def opened(name: str, source: str, device: str | None) -> Loaded:
     """A model, its tokenizer where it has one, and its task where its head is for one."""
@@ -107,9 +102,12 @@ def opened(name: str, source: str, device: str | None) -> Loaded:
     return Loaded(name, source, load(source, device=device), load_tokenizer(source), None, None)
 
 
-def entry(name: str, source: str) -> dict[str, Any]:
-    """One model of the list, without its weights."""
-    model: Any = describe(source)
+def _entry(name: str, source: str) -> dict[str, Any]:
+    """What a model's config alone says of it."""
+    try:
+        model: Any = describe(source)
+    except ValueError as error:
+        raise ValueError(str(error) if source in str(error) else f"{source}: {error}") from None
     attentions = [part for part in model.modules() if isinstance(part, MultiHeadAttention)]
     return {
         "name": name,

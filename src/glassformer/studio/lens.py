@@ -3,6 +3,7 @@
 T places, V choices, R rows (layers).
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ PYTHON = {  # the same in Python, for a model and its inputs
     "prefix": "from glassformer.inspect.lens import prefix_lens\n\nshares = prefix_lens(model, inputs).softmax(-1)",
     "time": "shares, words = outputs.logits.softmax(-1).topk({top})",
 }
+MOST = 128  # beginnings of a text that are judged, since each is a run of its own
 PLACES = 16  # worked out together
 Rows = list[tuple[str, Callable[[], Tensor]]]  # each row's name, and what gives its (T, V) scores
 
@@ -69,27 +71,30 @@ def _over_time(answers: Answers, top: int) -> dict[str, Any]:
     """One row: a classifier's answer to every beginning of the text, else what is said at every token."""
     if answers.side is not None:
         return _table(answers, "time", [("head", lambda: answers.scores)], top)
-    found = prefix_lens(answers.model, answers.trace.reading.inputs).float()  # (T, C)
-    return _table(answers, "prefix", [("head", lambda: found)], top, final=answers.scores.expand_as(found))
+    texts = answers.trace.reading.tokens["read"].texts
+    lengths = sorted({math.ceil(len(texts) * part / MOST) for part in range(1, MOST + 1)})
+    found = prefix_lens(answers.model, answers.trace.reading.inputs, lengths).float()  # (T, C)
+    table = _table(answers, "prefix", [("head", lambda: found)], top, final=answers.scores.expand_as(found))
+    places = [length - 1 for length in lengths]
+    return table | {"side": "read", "columns": [texts[place] for place in places], "asked": list(range(len(found)))}
 
 
 def _table(answers: Answers, kind: str, rows: Rows, top: int, final: Tensor | None = None) -> dict[str, Any]:
     """The likeliest choices in every cell, and how far each cell is from the model's last word."""
     final = answers.scores if final is None else final
-    following = _next(answers, kind)
+    following = _next(answers)
     sheet = _Sheet(answers, final.argmax(-1), final.log_softmax(-1), following, top)
     cells = [sheet.row(say()) for _, say in rows]
     named = {number for cell in cells for place in cell["ids"] for number in place} | set(sheet.last.tolist())
     named |= {number for number in following or () if number is not None}
-    side = "read" if kind == "prefix" else answers.side
     return {
         "kind": kind,
         "choices": answers.choices,
         "count": final.shape[-1],
         "rows": [name for name, _ in rows],
-        "side": side,
-        "columns": answers.places if side is None else list(answers.trace.reading.tokens[side].texts),
-        "asked": list(range(len(final))) if kind == "prefix" else answers.asked,
+        "side": answers.side,
+        "columns": answers.places,
+        "asked": answers.asked,
         "names": {str(number): answers.name(number) for number in sorted(named)},
         "answers": sheet.last.tolist(),
         "next": following,
@@ -98,9 +103,9 @@ def _table(answers: Answers, kind: str, rows: Rows, top: int, final: Tensor | No
     }
 
 
-def _next(answers: Answers, kind: str) -> list[int | None] | None:
+def _next(answers: Answers) -> list[int | None] | None:
     """The token that does come next, where a model guesses it; the last place has none."""
-    if answers.choices != "words" or kind == "prefix" or answers.side is None:
+    if answers.choices != "words":
         return None
     tokens = answers.trace.reading.tokens
     if "written" in tokens:

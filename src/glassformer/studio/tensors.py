@@ -200,7 +200,10 @@ def furthest(values: NDArray[Any], down: int, across: int) -> NDArray[Any]:
         rows = how.reduceat(values, np.arange(0, high, down), axis=0)
         return how.reduceat(rows, np.arange(0, wide, across), axis=1)
 
-    low, top = reduced(np.minimum), reduced(np.maximum)
+    top = reduced(np.maximum)
+    if values.min(initial=0.0) >= 0:  # weights of attention: half of the work
+        return top
+    low = reduced(np.minimum)
     return np.where(-low > top, low, top)
 
 

@@ -11,7 +11,7 @@ SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
 MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 PAPER = {
     "light": {"paper": "#f6f7f7", "card": "#ffffff", "ink": "#182022", "soft": "#586467", "line": "#dfe5e5"}
-    | {"wash": "#eaf4f4", "accent": "#0b7f7b", "on-accent": "#ffffff"},
+    | {"wash": "#eaf4f4", "accent": "#09736f", "on-accent": "#ffffff"},
     "dark": {"paper": "#101415", "card": "#181d1f", "ink": "#e8eded", "soft": "#9ba7aa", "line": "#2c3437"}
     | {"wash": "#16302f", "accent": "#3cc8c2", "on-accent": "#06201f"},
 }

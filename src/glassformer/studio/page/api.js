@@ -100,21 +100,24 @@ export function npz(id, names) {
 }
 
 const slices = new Map();
-const ROOM = 64; // slices remembered
+const ROOM = 64; // slices and mosaics remembered
 
 // Part of a tensor: {values, shape, low, high, root}; dtype "f32" gives exact numbers, "u8" colour steps of a scale.
-export async function slice(id, name, { slice: asked, dtype = "f32", scale, minus, signal } = {}) {
-  const where = path(id, `tensors/${spelled(name)}`) + `?${query({ slice: asked, dtype, scale: scale?.map(Number).join(","), minus })}`;
+export function slice(id, name, { slice: asked, dtype = "f32", scale, minus, signal } = {}) {
+  return remembered(path(id, `tensors/${spelled(name)}`) + `?${query({ slice: asked, dtype, scale: scale?.map(Number).join(","), minus })}`, dtype, signal);
+}
+
+// A whole board as colour steps, (rows, columns, high, wide).
+export function mosaic(id, board, { side = 64, minus, signal } = {}) {
+  return remembered(path(id, "mosaic") + `?${query({ board, side, minus })}`, "u8", signal);
+}
+
+async function remembered(where, dtype, signal) {
   if (slices.has(where)) return slices.get(where);
   const found = await numbers(where, dtype, signal);
   slices.set(where, found);
   if (slices.size > ROOM) slices.delete(slices.keys().next().value);
   return found;
-}
-
-// A whole board as colour steps, (rows, columns, high, wide).
-export function mosaic(id, board, { side = 64, minus, signal } = {}) {
-  return numbers(path(id, "mosaic") + `?${query({ board, side, minus })}`, "u8", signal);
 }
 
 async function numbers(where, dtype, signal) {

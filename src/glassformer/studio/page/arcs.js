@@ -6,18 +6,17 @@ const LINE = 18; // pixels that a token takes
 const TALLEST = 620;
 
 /* steps (Uint8Array of root steps), high, wide, down, across: tokens {text, number}; threshold: the least weight drawn;
-   move(row, column): a token was pointed at. Both lists reach their ends together; lines leave the picture where a token is out of sight. */
-export function arcsOf({ steps, high, wide, down, across, threshold, label, signal, move }) {
+   move(row, column): a token was pointed at; width: in pixels. Both lists reach their ends together; lines leave the picture where a token is out of sight. */
+export function arcsOf({ steps, high, wide, down, across, threshold, width, label, signal, move }) {
   const canvas = build("canvas", "arcs", [], { "aria-hidden": "true" }), room = build("div", "arcs-room", canvas);
   const element = build("div", "arcs-scroll", room, { tabindex: "0", role: "region", "aria-label": label, id: "arcs" });
-  const full = Math.max(high, wide) * LINE + 8;
+  const full = Math.max(high, wide) * LINE + 8, height = Math.min(full, Math.max(320, Math.min(TALLEST, innerHeight - 330)));
   let marked = [0, 0], colours = null, waiting = 0;
   room.style.height = `${full}px`;
-  element.style.height = `${Math.min(full, Math.max(320, Math.min(TALLEST, innerHeight - 330)))}px`;
+  element.style.height = `${height}px`;
 
   function paint() {
-    const width = element.clientWidth, height = element.clientHeight, scale = devicePixelRatio || 1;
-    if (!width) return;
+    const scale = devicePixelRatio || 1;
     colours ??= { accent: cssColour("accent"), ink: cssColour("ink"), soft: cssColour("soft"), wash: cssColour("wash"), mono: cssColour("mono") };
     canvas.width = Math.ceil(width * scale);
     canvas.height = Math.ceil(height * scale);
@@ -26,23 +25,22 @@ export function arcsOf({ steps, high, wide, down, across, threshold, label, sign
     const pen = canvas.getContext("2d"), side = Math.min(120, width * 0.36), tops = [high, wide].map(scrolled);
     pen.setTransform(scale, 0, 0, scale, 0, 0);
     pen.strokeStyle = colours.accent;
-    const [first, last] = seen(tops[0], height, high);
-    for (let row = first; row <= last; row++) if (row !== marked[0]) lines(pen, row, tops, side, width, 0.35);
-    lines(pen, marked[0], tops, side, width, 1);
-    names(pen, down, marked[0], tops[0], height, "right", side - 6, [0, side]);
-    names(pen, across, marked[1], tops[1], height, "left", width - side + 6, [width - side, side]);
+    const [first, last] = seen(tops[0], high);
+    for (let row = first; row <= last; row++) if (row !== marked[0]) lines(pen, row, tops, side, 0.35);
+    lines(pen, marked[0], tops, side, 1);
+    names(pen, down, marked[0], tops[0], "right", side - 6, [0, side]);
+    names(pen, across, marked[1], tops[1], "left", width - side + 6, [width - side, side]);
   }
 
   const y = (n, top) => n * LINE + LINE / 2 + 4 - top;
-  const seen = (top, height, count) => [Math.max(0, Math.floor((top - 4) / LINE)), Math.min(count - 1, Math.floor((top + height) / LINE))];
+  const seen = (top, count) => [Math.max(0, Math.floor((top - 4) / LINE)), Math.min(count - 1, Math.floor((top + height) / LINE))];
 
   // How far a list of so many tokens is scrolled: a short one less than a long one.
   function scrolled(count) {
-    const room = element.clientHeight, most = Math.max(1, full - room);
-    return (Math.max(0, count * LINE + 8 - room) * element.scrollTop) / most;
+    return (Math.max(0, count * LINE + 8 - height) * element.scrollTop) / Math.max(1, full - height);
   }
 
-  function lines(pen, row, tops, side, width, strength) {
+  function lines(pen, row, tops, side, strength) {
     const one = y(row, tops[0]);
     for (let column = 0; column < wide; column++) {
       const weight = (steps[row * wide + column] / 255) ** 2; // the steps are of the root
@@ -57,8 +55,8 @@ export function arcsOf({ steps, high, wide, down, across, threshold, label, sign
     pen.globalAlpha = 1;
   }
 
-  function names(pen, tokens, chosen, top, height, align, x, [left, across]) {
-    const [first, last] = seen(top, height, tokens.length);
+  function names(pen, tokens, chosen, top, align, x, [left, across]) {
+    const [first, last] = seen(top, tokens.length);
     pen.textBaseline = "middle";
     pen.textAlign = align;
     for (let n = first; n <= last; n++) {
@@ -74,8 +72,8 @@ export function arcsOf({ steps, high, wide, down, across, threshold, label, sign
 
   function mark(row, column) {
     marked = [row, column];
-    const at = y(row, scrolled(high)), room = element.clientHeight;
-    if (at < 0 || at > room) element.scrollTop = (full - room) * Math.min(1, Math.max(0, (row * LINE - room / 2) / Math.max(1, high * LINE + 8 - room)));
+    const at = y(row, scrolled(high));
+    if (at < 0 || at > height) element.scrollTop = (full - height) * Math.min(1, Math.max(0, (row * LINE - height / 2) / Math.max(1, high * LINE + 8 - height)));
     soon();
   }
 
@@ -85,6 +83,7 @@ export function arcsOf({ steps, high, wide, down, across, threshold, label, sign
   }
 
   element.addEventListener("scroll", soon, { signal });
+  addEventListener("resize", () => { width = element.clientWidth; soon(); }, { signal });
   canvas.addEventListener("pointermove", (event) => {
     const box = canvas.getBoundingClientRect(), left = event.clientX - box.left < box.width / 2;
     const n = Math.floor((event.clientY - box.top + scrolled(left ? high : wide) - 4) / LINE);

@@ -5,6 +5,7 @@ import { step } from "./values.js";
 
 const LABEL = 12; // pixels that a label needs
 const LONGEST = 110; // pixels of labels
+const LEAN = 40; // pixels by which the last label above leans out
 
 export function isDark() {
   const asked = document.documentElement.dataset.theme;
@@ -53,17 +54,18 @@ export function heatmap(options) {
   let at = options.at ?? null; // no cell before one is chosen
 
   const room = Math.min(most, Math.max(160, (options.width ?? most)));
-  const wanted = Math.min(26, Math.max(tallest / high, 1), Math.max((room - LONGEST) / wide, 1));
+  const wanted = Math.min(26, Math.max(tallest / high, 1), Math.max((room - LONGEST - (across.length ? LEAN : 0)) / wide, 1));
   const left = Math.max(wanted, options.least ?? 0) >= LABEL && down.length ? LONGEST : 0;
   const cell = Math.min(wanted, (room - left) / wide), tall = Math.max(cell, options.least ?? 0), width = cell * wide, height = tall * high;
-  const above = cell >= LABEL && across.length ? LONGEST - 20 : 0, labelled = left || above;
+  const above = cell >= LABEL && across.length ? LONGEST - 20 : 0, right = above ? LEAN : 0, labelled = left || above;
 
   paintSteps(picture, steps, high, wide, rampOf(kind));
   for (const [name, value] of [["width", width], ["height", height]]) frame.style[name] = `${value}px`;
   frame.style.marginLeft = `${left}px`;
   frame.style.marginTop = `${above}px`;
-  element.style.width = `${left + width}px`;
-  if (labelled) paintNames(names, { down: left ? down : [], across: above ? across : [], cell, tall, left, above, width, height });
+  element.style.width = `${left + width + right}px`;
+  frame.style.marginRight = `${right}px`;
+  if (labelled) paintNames(names, { down: left ? down : [], across: above ? across : [], cell, tall, left, above, width: width + right, height });
   else names.hidden = true;
   const scale = devicePixelRatio || 1;
   mark.width = Math.ceil(width * scale);

@@ -5,6 +5,7 @@ import { passage } from "./tokens.js";
 
 const TOP = 8; // words compared
 const CLASSES = 12; // classes shown
+const MASKS = 12;
 const figure = (value) => (typeof value === "number" ? build("span", "", shown(value), { title: exact(value) }) : String(value ?? "–"));
 const signed = (value) => build("span", value < 0 ? "down" : "up", `${value > 0 ? "+" : ""}${number(value)}`, { title: exact(value) });
 
@@ -47,7 +48,8 @@ async function classes({ view: { t }, first, second, logits }) {
     return [name, figure(one), figure(other), signed(Math.fround(other - one))];
   });
   const words = [t("cmpClass"), t("cmpFirst"), t("cmpSecond"), "Δ"];
-  return [headline(t, first.classes[0].label, second.classes[0].label), make("h3", "", t("cmpProbability")), ...both(rows, t), ...more,
+  const several = first.problem === "multi_label_classification", best = ({ classes: all }) => (several ? all.filter((one) => one.score > 0.5).map((one) => one.label).sort().join(", ") || t("cmpNothing") : all[0].label);
+  return [headline(t, best(first), best(second)), make("h3", "", t("cmpProbability")), ...both(rows, t), ...more,
     ...(same ? [table(words, numbers, t("cmpLogit"))] : [])];
 }
 
@@ -100,7 +102,7 @@ function words(one, other) {
 
 function fills({ view: { t }, first, second }) {
   const sides = [first, second].map(({ masks }) => masks.map((all) => all.map((one) => ({ id: one.token, name: one.token_str, score: one.score }))));
-  const count = Math.min(...sides.map((one) => one.length)), nodes = [];
+  const count = Math.min(MASKS, ...sides.map((one) => one.length)), nodes = [];
   if (sides[0].length !== sides[1].length) nodes.push(make("p", "note", t("cmpMasksUnequal", sides[0].length, sides[1].length)));
   for (let mask = 0; mask < count; mask++) {
     const [one, other] = [sides[0][mask], sides[1][mask]], score = (all, id) => all.find((word) => word.id === id)?.score ?? null;

@@ -3,11 +3,12 @@ import { cssColour, heatmap, kindOf, rampOf, stepsOf } from "./canvas.js";
 import { build, button, exact, make, number, table, visible } from "./dom.js";
 import { TREE, drawn, treeSvg } from "./pictures.js";
 import { matrixSvg } from "./share.js";
-import { passage, row } from "./tokens.js";
+import { pages, passage, row } from "./tokens.js";
 
 document.head.append(build("link", "", [], { rel: "stylesheet", href: "/static/styles/results.css" }));
 
 const CLASSES = 12; // shown at once
+const MASKS = 24;
 export const shown = (value) => (typeof value === "number" ? number(value) : String(value)); // JSON names what is not finite
 
 // Bars with their numbers: rows are {name, value, pale (a second, paler value), note, chosen, act}.
@@ -35,12 +36,13 @@ function classes({ classes: found, problem }, { t }) {
   return { nodes, rows };
 }
 
-function entities({ entities: found, tokens }, { t, signal, question }) {
+function entities({ entities: found, tokens }, view) {
+  const { t, question } = view;
   const text = passage(question.inputs), kinds = [...new Set(found.map((one) => one.entity_group))];
   text.mark(found.map((one) => ({ start: one.start, end: one.end, name: `kind-${kinds.indexOf(one.entity_group) % 4}`, note: `${one.entity_group} ${shown(one.score)}` })));
   const facts = build("dl", "facts");
-  const strip = row({
-    label: t("runTags"), signal,
+  const strip = pages(view, {
+    label: t("runTags"),
     items: tokens.map((one, place) => ({ text: text.part(one.start, one.end), id: one.entity, place: "", share: one.entity === "O" ? 0 : one.score,
       name: place && one.number !== null && one.number === tokens[place - 1].number ? "goes-on" : "" })),
     choose(place) {
@@ -66,11 +68,13 @@ function answers({ answers: found }, { t, question, state, set }) {
 }
 
 function fills({ masks }, { t }) {
-  const groups = masks.map((words, place) => build("section", "mask", [
+  const some = masks.slice(0, MASKS), rest = masks.length - some.length;
+  const groups = some.map((words, place) => build("section", "mask", [
     ...(masks.length > 1 ? [make("h3", "", t("runMaskNumber", place + 1))] : []),
     bars(words.map((one, rank) => ({ name: visible(one.token_str), value: one.score, chosen: rank === 0 }))),
   ]));
   const best = masks.length === 1 ? [make("h3", "", t("runBest")), make("p", "passage", masks[0][0].sequence)] : [];
+  if (rest) best.push(make("p", "soft", t("runMoreMasks", rest)));
   return { nodes: [build("div", "masks", groups), ...best], rows: masks.flat().map((one) => ({ name: one.token_str, value: one.score })) };
 }
 

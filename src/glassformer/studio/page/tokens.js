@@ -50,6 +50,32 @@ export function row({ items = [], label, choose, signal }) {
   return { element, add, select };
 }
 
+// A row of any length, as many tokens at a time as a page can hold; `at` is the one to begin with.
+export function pages({ t, signal }, { items, label, choose, at = 0 }) {
+  const element = build("div", "strips");
+  let page, shown;
+
+  function open(wanted) {
+    page = wanted;
+    const start = page * MOST, some = items.slice(start, start + MOST);
+    shown = row({ items: some, label, choose: (place) => choose(start + place), signal });
+    element.replaceChildren(shown.element);
+    if (items.length > MOST) element.append(build("div", "bar pages", [
+      button(t("runBack"), () => open(page - 1), { disabled: page === 0 }),
+      make("span", "soft", t("runMore", start + 1, start + some.length, items.length)),
+      button(t("runNext"), () => open(page + 1), { disabled: start + MOST >= items.length }),
+    ]));
+  }
+
+  function select(place, options) {
+    if (Math.floor(place / MOST) !== page) open(Math.floor(place / MOST));
+    shown.select(place % MOST, options);
+  }
+
+  open(Math.floor(at / MOST));
+  return { element, select };
+}
+
 // A text in which stretches of characters can be marked; Python counts characters, where JavaScript counts halves of some.
 export function passage(text, pick = null) {
   const points = Array.from(text), element = build("p", "passage");
@@ -101,54 +127,36 @@ export function sides(view, chosen, remember) {
 }
 
 function card(view, side, tokens, chosen, remember) {
-  const { t, signal, asked } = view, { inputs, pair } = asked();
-  const facts = build("dl", "facts"), strip = build("div", "strips");
+  const { t, asked } = view, { inputs, pair } = asked(), facts = build("dl", "facts");
   const pick = (of) => (at) => {
     const found = tokens.findIndex((one) => one.side === of && one.start <= at && at < one.end);
-    if (found >= 0) turn(found);
+    if (found >= 0) strip.select(found);
   };
   const texts = side === "read" && typeof inputs === "string" ? [inputs, pair].filter((one) => one !== undefined).map((one, of) => passage(one, pick(of))) : [];
-  let page = Math.floor((chosen ?? 0) / MOST), shown;
 
   function choose(place) {
     const one = tokens[place];
     texts.forEach((text, of) => text.mark(one.side === of && one.start < one.end ? [one] : []));
-    facts.replaceChildren(...told(t, one, place, tokens.length, side).flatMap(([name, value]) => [make("dt", "", name), make("dd", "", String(value))]));
+    facts.replaceChildren(...told(view, one, place, tokens.length, side).flatMap(([name, value]) => [make("dt", "", name), make("dd", "", String(value))]));
     remember(place);
   }
 
-  function open(wanted) {
-    page = wanted;
-    const start = page * MOST, some = tokens.slice(start, start + MOST);
-    shown = row({ items: some.map(item), label: t(SIDES[side]), choose: (place) => choose(start + place), signal });
-    strip.replaceChildren(shown.element);
-    if (tokens.length > MOST) strip.append(build("div", "bar pages", [
-      button(t("runBack"), () => open(page - 1), { disabled: page === 0 }),
-      make("span", "soft", t("runMore", start + 1, start + some.length, tokens.length)),
-      button(t("runNext"), () => open(page + 1), { disabled: start + MOST >= tokens.length }),
-    ]));
-  }
-
-  function turn(place) {
-    if (Math.floor(place / MOST) !== page) open(Math.floor(place / MOST));
-    shown.select(place % MOST);
-  }
-
-  open(page);
-  if (chosen !== null && tokens[chosen]) shown.select(chosen % MOST, { focus: false });
+  const known = chosen !== null && tokens[chosen] ? chosen : 0, strip = pages(view, { items: tokens.map((one) => item(one, !view.model.tokenizer)), label: t(SIDES[side]), choose, at: known });
+  if (chosen !== null && tokens[chosen]) strip.select(chosen, { focus: false });
   const title = build("h2", "", [t(SIDES[side]), make("small", "", ` ${tokens.length} ${t("tokens")}`)]);
   const hint = texts.length ? [make("p", "soft", t("runLink"))] : [];
-  return build("section", `card side ${side}`, [title, ...hint, ...texts.map((one) => one.element), strip, facts], { "data-side": side });
+  return build("section", `card side ${side}`, [title, ...hint, ...texts.map((one) => one.element), strip.element, facts], { "data-side": side });
 }
 
-function item({ text, id, start, end, side, mask }) {
-  const names = [side === null || side === undefined ? "special" : `side-${side}`, mask === 0 ? "hidden" : ""].join(" ");
-  return { text, id, place: start === null || start === undefined ? "" : `${start}–${end}`, name: start === undefined ? "" : names };
+// What is read from a text has characters, but for special tokens; what is fed or written has none, and neither have ids.
+function item({ text, id, start, end, side, mask }, ids) {
+  if (start === undefined || ids) return { text, id, place: "" };
+  return { text, id, place: start === null ? "" : `${start}–${end}`, name: `${side === null ? "special" : `side-${side}`} ${mask === 0 ? "hidden" : ""}` };
 }
 
-function told(t, one, place, count, side) {
+function told({ t, model }, one, place, count, side) {
   const facts = [[t("runToken"), `${visible(one.text)} · ${t("runOf", place + 1, count)}`], [t("runId"), one.id]];
-  if (side !== "read") return facts;
+  if (side !== "read" || !model.tokenizer) return facts;
   const where = one.side === 1 ? ` (${t("runSecond")})` : "";
   facts.push([t("runPlace"), one.start === null ? t("runNoPlace") : `${one.start}–${one.end}${where}`]);
   return [...facts, [t("runSegment"), one.segment ?? t("runNone")], [t("runMask"), t(one.mask ? "runSeen" : "runHidden")]];

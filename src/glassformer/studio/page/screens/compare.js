@@ -124,7 +124,7 @@ async function inside(view, traces) {
   if (names.length > 1) card.append(choice(t("cmpBoard"), names.map((one) => [one, t(`cmpBoard-${one}`)]), name, (board) => set({ board, layer: null, head: null, cell: null })));
   if (boards[0].kind === "attention") card.append(make("p", "note", t("attentionIsNot")));
   const [down, across] = [0, 1].map((side) => boards.map((board) => traces[boards.indexOf(board)].tokens[board[side ? "across" : "down"]]));
-  if (!equal) card.append(make("p", "note", `${unequal(t, boards)} ${boards[0].down === "read" ? "" : t("cmpUnequalFix")}`));
+  if (!equal) card.append(make("p", "note", unequal(t, boards)));
   const place = placeOf(boards[0], state), at = [Math.floor(place / columns), place % columns];
   const open = (row, column) => set({ board: name, ...layerAndHead(boards[0], row * columns + column), cell: null });
   card.append(make("p", "soft", t(boards[0].kind === "attention" ? "cmpHeads" : "cmpGates")));
@@ -141,8 +141,8 @@ async function inside(view, traces) {
 const wideOf = (root, parts) => (root.clientWidth < NARROW ? root.clientWidth : root.clientWidth / parts);
 
 function unequal(t, boards) {
-  const axis = boards[0].shape[2] !== boards[1].shape[2] ? 2 : 3;
-  return t("cmpUnequal", boards[0].shape[axis], boards[1].shape[axis]);
+  const axis = boards[0].shape[2] !== boards[1].shape[2] ? 2 : 3, writes = boards[0][axis === 2 ? "down" : "across"] !== "read";
+  return `${t("cmpUnequal", boards[0].shape[axis], boards[1].shape[axis])} ${writes ? t("cmpUnequalFix") : ""}`;
 }
 
 // All tiles on one canvas; one is chosen.
@@ -163,7 +163,7 @@ function mosaic({ values, reach, shape: [rows, columns, high, wide] }, { board, 
     pen.imageSmoothingEnabled = false;
     pen.font = `12px ${cssColour("mono")}`;
     pen.fillStyle = cssColour("soft");
-    for (let row = 0; row < rows; row++) pen.fillText(short(board.rows[row], 5), 2, where(row, 0)[1] + tall / 2 + 4);
+    for (let row = 0; row < rows; row++) pen.fillText(board.rows[row].slice(0, 5), 2, where(row, 0)[1] + tall / 2 + 4);
     for (let column = 0; column < columns; column++) pen.fillText(short(board.columns[column], Math.max(2, Math.floor(side / 8))), where(0, column)[0], 14);
     for (let cell = 0; cell < rows * columns; cell++) {
       paintSteps(tile, values.subarray(cell * high * wide, (cell + 1) * high * wide), high, wide, ramps[cell % columns]);

@@ -16,20 +16,21 @@ export const screen = {
   async show(view) {
     const { root, state, t, trace, api, signal } = view, boards = attentions(trace), board = boardOf(boards, state.board);
     const place = placeOf(board, state), cell = board.cells[place];
+    // Asked for first: the page is laid out while the answer is on its way.
+    const coming = api.slice(trace.trace_id, cell.tensor, { slice: cell.slice, dtype: "u8", scale: board.scales[place % board.columns.length], signal });
     const matrix = build("div", "card matrix scroll"), lines = build("div", "card lines"), aside = build("aside", "card facing");
     root.append(controls(view, boards, board, place), build("div", "three", [matrix, lines, aside]));
-    const whole = await api.slice(trace.trace_id, cell.tensor, { slice: cell.slice, dtype: "u8", scale: board.scales[place % board.columns.length], signal });
-    const shown = filtered(view, board, whole);
+    const widths = [matrix, lines].map((one) => one.clientWidth - 36), shown = filtered(view, board, await coming);
     if (!shown.high || !shown.wide) return matrix.append(make("p", "soft", t("nothingFiltered")));
     const cursor = linked(view, board, place, shown, aside);
     const heat = heatmap({
       ...shown, kind: "plain", down: shown.down.map(textOf), across: shown.across.map(textOf), signal,
-      label: t("matrixLabel", titleOf(board, place, t), shown.high, shown.wide), width: matrix.clientWidth - 34, tallest: Math.max(320, innerHeight - 330),
+      label: t("matrixLabel", titleOf(board, place, t), shown.high, shown.wide), width: widths[0], tallest: Math.max(320, innerHeight - 330),
       move: cursor.move, open: cursor.open, at: cursor.at(),
     });
     heat.element.id = "matrix";
     matrix.append(heat.element, build("div", "bar under", [legend(board.scales[0], number)]));
-    const arcs = arcsOf({ ...shown, threshold: thresholdOf(state), label: t("arcsLabel"), signal, move: cursor.move });
+    const arcs = arcsOf({ ...shown, threshold: thresholdOf(state), width: widths[1], label: t("arcsLabel"), signal, move: cursor.move });
     lines.append(threshold(view, arcs), arcs.element);
     cursor.show = (row, column) => {
       heat.select(row, column, { quiet: true });

@@ -24,7 +24,7 @@ export const en = {
   runEnd: "the end", runRank: "rank", runText: "text", runTree: "The search, step by step",
   runTreeNote: "Every column is a step, best on top. Filled: on the way to the text found. Dashed: dropped. Strong frame: ended, and kept as a whole text.",
   runPrompt: "prompt", runFate: "fate", runKept: "kept", runEnded: "ended", runDropped: "dropped", runLogprob: "log-probability so far",
-  runEmpty: "Nothing to see: blanks, or the end at once.",
+  runMoreMasks: "… and {0} more masks", runEmpty: "Nothing to see: blanks, or the end at once.",
 };
 export const zh = {
   runReads: "模型读到的", runFed: "解码器的输入", runWrites: "模型写出的", runSays: "模型的回答",
@@ -52,5 +52,5 @@ export const zh = {
   runEnd: "结束", runRank: "名次", runText: "文本", runTree: "逐步搜索",
   runTreeNote: "每一列是一步，最好的在最上面。填色：通向最终文本的路径。虚线：被舍弃。粗框：已结束，并作为完整文本保留。",
   runPrompt: "提示", runFate: "去向", runKept: "保留", runEnded: "结束", runDropped: "舍弃", runLogprob: "到此为止的对数概率",
-  runEmpty: "没有可见的内容：只有空格，或立即结束。",
+  runMoreMasks: "……还有 {0} 个掩码", runEmpty: "没有可见的内容：只有空格，或立即结束。",
 };
