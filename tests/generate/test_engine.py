@@ -125,10 +125,10 @@ EDITS = {
 @pytest.mark.parametrize("edit", EDITS)
 def test_small_edits_are_seen(edit):
     model = random_model("marian", "text2text-generation", small("marian"))
-    first = engine(model, 2, 9)
-    assert engine(model, 2, 9) is first
+    first = engine(model, 2)
+    assert engine(model, 2) is first
     EDITS[edit](model)
-    assert engine(model, 2, 9) is not first
+    assert engine(model, 2) is not first
 
 
 class Deaf(MultiHeadAttention):
@@ -140,14 +140,14 @@ class Deaf(MultiHeadAttention):
 
 def test_parts_of_somebodys_own_are_asked_themselves():
     model = random_model("gpt2", "text-generation", SMALL_GPT)
-    assert isinstance(engine(model, 1, 9), Decoder)
+    assert isinstance(engine(model, 1), Decoder)
     model.layers[0].attention = Deaf(12, 3).eval()
-    assert engine(model, 1, 9) is model
+    assert engine(model, 1) is model
     model = random_model("gpt2", "text-generation", SMALL_GPT)
     model.layers[1].feed_forward.forward = torch.zeros_like
-    assert engine(model, 1, 9) is model
+    assert engine(model, 1) is model
     model.layers[1] = nn.Sequential(model.layers[1]).eval()
-    assert engine(model, 1, 9) is model
+    assert engine(model, 1) is model
 
 
 class Adapted(nn.Module):
@@ -176,7 +176,7 @@ def test_output_layers_of_any_kind_and_size(multiple, monkeypatch):
 def test_autocast_is_left_to_the_model():
     model = random_model("gpt2", "text-generation", SMALL_GPT)
     with torch.autocast("cpu", torch.bfloat16):
-        assert engine(model, 2, 9) is model
+        assert engine(model, 2) is model
 
 
 @pytest.mark.parametrize("way", [{}, {"num_beams": 2}])
@@ -220,11 +220,11 @@ def test_room_without_end_takes_no_memory():
 
 def test_the_same_engine_is_used_again_and_one_for_many_rows_serves_one():
     model = random_model("gpt2", "text-generation", SMALL_GPT)
-    for_one = engine(model, 1, 9)
-    assert engine(model, 1, 9) is for_one
-    for_many = engine(model, 2, 9)
+    for_one = engine(model, 1)
+    assert engine(model, 1) is for_one
+    for_many = engine(model, 2)
     assert for_many is not for_one
-    assert engine(model, 1, 9) is for_many
+    assert engine(model, 1) is for_many
 
 
 def test_an_engine_does_not_keep_its_model_alive():
@@ -238,22 +238,22 @@ def test_an_engine_does_not_keep_its_model_alive():
 
 def test_a_model_that_learns_or_is_listened_to_is_taken_as_it_is():
     model = random_model("gpt2", "text-generation", SMALL_GPT)
-    assert isinstance(engine(model, 1, 9), Decoder)
-    assert engine(model.train(), 1, 9) is model
+    assert isinstance(engine(model, 1), Decoder)
+    assert engine(model.train(), 1) is model
     model.eval().layers[1].train()
-    assert engine(model, 1, 9) is model
+    assert engine(model, 1) is model
     model.eval()
     with gf.record(model, "layers.0.attention.pattern") as seen:
         gf.generate(model, None, torch.tensor([[5, 6, 7]]), max_new_tokens=3)
     assert seen["layers.0.attention.pattern"].shape[1] == SMALL_GPT["n_head"]
-    assert isinstance(engine(model, 1, 9), Decoder)
+    assert isinstance(engine(model, 1), Decoder)
 
 
 @pytest.mark.parametrize(("model_type", "head"), LAYERED)
 def test_eight_bits_generate_alone_what_they_generate_in_a_batch(model_type, head):
     """Inputs are rounded row by row, so neighbours cannot matter."""
     model = quantised(random_model(model_type, head, small(model_type)))
-    assert isinstance(engine(model, 2, 9), Decoder)
+    assert isinstance(engine(model, 2), Decoder)
     rows = sequences(3, lengths=(5, 11, 2, 8))
     ids, mask = padded_left(rows)
     request = {"max_new_tokens": 8, "eos_token_id": [10**6], "pad_token_id": 0}

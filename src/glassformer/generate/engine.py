@@ -1,5 +1,6 @@
 """The engine: a model made ready for decoding once, and kept as long as its weights stay what they are."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -8,13 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.blocks.decode import Decoder, is_plain
-from glassformer.blocks.graphs import GraphDecoder
+from glassformer.blocks.graphs import GraphDecoder, recorded
 from glassformer.blocks.linear import joined
 from glassformer.blocks.point import anyone_listens
 
 from .memory import free_bytes
-
-WORTH_A_GRAPH = 32  # tokens: recording a step takes about as long as taking so many without
 
 
 @dataclass(frozen=True)
@@ -25,31 +24,32 @@ class Ready:
     many: bool  # whether it was made for several rows at once
     places: list[int]
     sums: Tensor
+    sum_up: Callable[[], Tensor]
 
     def is_of(self, model: nn.Module) -> bool:
-        return self.places == places_of(model) and torch.equal(self.sums, sums_of(model))
+        return self.places == places_of(model) and torch.equal(self.sums, self.sum_up())
 
 
 _ready: WeakKeyDictionary[nn.Module, Ready] = WeakKeyDictionary()
 
 
-def engine(model: Any, rows: int, tokens: int) -> Any:
-    """The model, or what decodes faster and says the same; it will go on with `rows` sequences for `tokens` tokens.
+def engine(model: Any, rows: int) -> Any:
+    """The model, or what decodes faster and says the same; it will go on with `rows` sequences.
 
     A model that learns, to which somebody listens, or with parts of somebody's own, is taken as it is.
     """
     device = next(model.parameters()).device
     if not _as_written(model) or anyone_listens(model) or torch.is_autocast_enabled(device.type):
         return model
-    graph, many = device.type == "cuda" and tokens >= WORTH_A_GRAPH, rows > 1 and device.type == "cpu"
+    many = rows > 1 and device.type == "cpu"
     known = _ready.get(model)
-    less = known is None or (graph and not isinstance(known.decoder, GraphDecoder)) or (many and not known.many)
-    if known is None or less or not known.is_of(model):
+    if known is None or (many and not known.many) or not known.is_of(model):
         _ready.pop(model, None)  # its memory first
         packed = many and _fits_twice(model)
-        kind = GraphDecoder if graph else Decoder
+        kind = GraphDecoder if device.type == "cuda" else Decoder
         decoder: Decoder[Any] = kind(model, lambda linears: joined(linears, packed=packed))
-        known = _ready[model] = Ready(decoder, many, places_of(model), sums_of(model))
+        sum_up = summing(_weights(model))
+        known = _ready[model] = Ready(decoder, many, places_of(model), sum_up().clone(), sum_up)
     return known.decoder
 
 
@@ -58,9 +58,17 @@ def places_of(model: nn.Module) -> list[int]:
     return [weight.data_ptr() for weight in _weights(model)]
 
 
-def sums_of(model: nn.Module) -> Tensor:
+def summing(weights: list[Tensor]) -> Callable[[], Tensor]:
     """What changes with the weights, at the price of one token: torch's own marks miss fused optimisers and `.data`."""
-    return torch.stack([weight.detach().sum().float() for weight in _weights(model) if weight.is_floating_point()])
+    numbers = [weight.detach() for weight in weights if weight.is_floating_point()]
+
+    def sums() -> Tensor:
+        return torch.stack([weight.sum().float() for weight in numbers])
+
+    if not numbers[0].is_cuda:
+        return sums
+    replay, found = recorded(sums)  # hundreds of small kernels
+    return lambda: (replay(), found)[1]
 
 
 def _weights(model: nn.Module) -> list[Tensor]:

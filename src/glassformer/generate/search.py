@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from glassformer.blocks.state import S, Stepper
+from glassformer.blocks.state import S, Stepper, Turn, follow
 
 from .job import Found, Job, check
 
@@ -50,9 +50,9 @@ class Ledger:
         self.running = self.running & ~self.job.stop(self.written)
         return token, self.running
 
-    def check(self, logits: Tensor) -> None:
-        """Stop where a model has broken down; on a GPU at the next look."""
-        self.highest = torch.maximum(self.highest, logits.amax().float())
+    def check(self, highest: Tensor) -> None:
+        """Stop where a model has broken down, by its highest score; on a GPU at the next look."""
+        self.highest = torch.maximum(self.highest, highest.float())
         if self.due or self.count + 1 == self.job.room:
             check(self.highest)
 
@@ -80,11 +80,12 @@ class Ledger:
 def tokens(model: Stepper[S], job: Job) -> Iterator[Token]:
     """The best or a drawn token for every text, until all have ended."""
     ledger, state, new = Ledger(job), job.begin(model), job.prompt.written
+    turn = Turn(scored if job.settings.do_sample or ledger.filters.each else best)
     while True:
-        hidden, state = model.hidden_step(new, state)
-        logits = model.logits(hidden[:, -1])  # (B, V): of a prompt only the end matters
-        ledger.check(logits)
-        token, running = ledger.write(job.choose(ledger.filters(ledger.texts, logits.float())))
+        (found, highest), state = follow(model, new, state, turn)
+        ledger.check(highest)
+        picked = found if turn.then is best else job.choose(ledger.filters(ledger.texts, found))
+        token, running = ledger.write(picked)
         yield token, running
         if ledger.over:
             return
@@ -92,6 +93,17 @@ def tokens(model: Stepper[S], job: Job) -> Iterator[Token]:
             state = state.select(stay)
         new = token.where(running, 0)  # padding need not be a word that the model knows
         new = (new if ledger.rows is None else new[ledger.rows])[:, None]
+
+
+def best(logits: Tensor, _: None) -> tuple[Tensor, Tensor]:
+    """The best word of each row (B,), and the highest score of all."""
+    highest, words = logits.max(-1)
+    return words, highest.amax()
+
+
+def scored(logits: Tensor, _: None) -> tuple[Tensor, Tensor]:
+    """All scores (B, V), and the highest."""
+    return logits.float(), logits.amax()
 
 
 def collect(steps: Iterator[Token], prompt: Tensor) -> Found:

@@ -68,7 +68,7 @@ def _nodes(group: Group, live: list[int | None]) -> tuple[list[Node], list[int |
     kept, over = offers.kept[0].tolist(), offers.over[0].tolist()
     scores, parents = offers.ways.scores[0].tolist(), offers.ways.parents[0].tolist()
     nodes, numbers = list[Node](), dict[int, int]()
-    for place, token in enumerate(offers.ways.ids[0, :, -1].tolist()):
+    for place, token in enumerate(offers.ways.words[0].tolist()):
         if scores[place] <= NEVER / 2:  # the prompt's idle copies have nothing to say
             continue
         fate: Fate = "dropped"
