@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -16,10 +17,14 @@ from families import SMALL_GPT, random_model, sequences, settings_of
 from generators import GENERATING, padded_left
 from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.decode import Decoder
-from glassformer.blocks.graphs import GraphDecoder, StaticCache, cache_of, with_cache
+from glassformer.blocks.graphs import GraphDecoder, StaticCache, cache_of, cloned, copy, shapes, with_cache
 from glassformer.blocks.linear import joined, quantised
+from glassformer.blocks.state import follow_plainly
+from glassformer.generate.beams import SPAN, beams, top_by_spans
 from glassformer.generate.engine import engine
-from glassformer.generate.job import Job
+from glassformer.generate.job import Job, Prompt
+from glassformer.generate.search import collect, tokens
+from glassformer.generate.settings import Settings
 
 WAYS = [{}, {"num_beams": 3}, {"penalty_alpha": 0.4, "top_k": 3}]
 LAYERED = [case for case in GENERATING if "rnn" not in case[0] and "seq2seq" not in case[0]]
@@ -71,6 +76,59 @@ def test_looking_less_often_changes_nothing(way, monkeypatch):
     often = gf.generate(model, None, ids, attention_mask=mask, **request)
     monkeypatch.setattr(Job, "patience", 7)
     assert gf.generate(model, None, ids, attention_mask=mask, **request).tolist() == often.tolist()
+
+
+class Recorded:
+    """Steps as a graph replays them: the notes stay in one memory, and the sums are those of the first step."""
+
+    def __init__(self, model):
+        self.model, self.first = model, None
+
+    def __getattr__(self, name):
+        return getattr(self.model, name)
+
+    def follow(self, ids, state, turn):
+        if ids.shape[1] > 1:
+            return follow_plainly(self.model, ids, state, turn)
+        if self.first is None or shapes(self.first.notes) != shapes(turn.notes):
+            self.first = replace(turn, notes=cloned(turn.notes))
+        assert turn.then == self.first.then
+        copy(turn.notes, self.first.notes)
+        notes, state = follow_plainly(self.model, ids, state, replace(self.first, rows=turn.rows))
+        copy(notes, self.first.notes)
+        return self.first.notes, state
+
+
+RECORDED = [{}, {"num_beams": 3}, {"num_beams": 3, "length_penalty": 0.3, "early_stopping": "never"}]
+RECORDED += [{"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5, "early_stopping": True}]
+
+
+@pytest.mark.parametrize("way", RECORDED)
+@pytest.mark.parametrize("ends", [[5], [*range(0, 41, 3)], [10**6]])
+@torch.inference_mode()
+def test_a_search_can_be_recorded(way, ends, monkeypatch):
+    """Its steps are the same sums whatever their number, and texts that leave are no exception."""
+    monkeypatch.setattr(Job, "patience", 3)
+    model = random_model("gpt2", "text-generation", SMALL_GPT)
+    ids, mask = padded_left(sequences(2, lengths=(5, 3, 7, 2)))
+    asked = Settings.of({"max_new_tokens": 14, "eos_token_id": ends, "pad_token_id": 0, **way})
+    found = []
+    for one in (model, Recorded(model)):
+        job = Job.of(Prompt(ids, mask), asked)
+        found.append(beams(one, job) if way else collect(tokens(one, job), ids))
+    assert_close(found[1].sequences, found[0].sequences, atol=0, rtol=0)
+    assert_close(found[1].lengths, found[0].lengths, atol=0, rtol=0)
+    assert_close(found[1].scores, found[0].scores)
+
+
+@settings(max_examples=30)
+@given(size=st.integers(1, 700), number=st.integers(1, 9), seed=st.integers(0, 99))
+def test_the_best_of_spans_are_the_best_of_all(size, number, seed):
+    scores = torch.randn(2, 3, size, generator=torch.Generator().manual_seed(seed))
+    number = min(number, -(-size // SPAN))
+    values, places = top_by_spans(scores, number)
+    assert_close(values, scores.topk(number).values, atol=0, rtol=0)
+    assert_close(scores.gather(-1, places), values, atol=0, rtol=0)
 
 
 @settings(max_examples=40)

@@ -19,6 +19,7 @@ from .pick import Filters
 from .settings import Settings
 
 NEVER = -1.0e9  # a score no text can have
+SPAN = 128  # scores
 
 
 def beams(model: Stepper[S], job: Job, *, watch: "Callable[[list[Group]], None] | None" = None) -> Found:
@@ -117,7 +118,7 @@ class Words:
 
     def __call__(self, logits: Tensor, notes: Notes) -> Notes:
         """One more word for every beam of every group, by scores (B·K, V)."""
-        logs = logits.float().log_softmax(-1)
+        logs = logits.log_softmax(-1, dtype=torch.float)
         highest = torch.maximum(notes.highest, logs[:, 0].amax())  # one NaN makes all of its row so, and stays
         scores, penalty = logs.unflatten(0, (len(notes.over), -1)), self.settings.diversity_penalty
         number, gone_on = notes.number + 1, list[Group]()
@@ -168,6 +169,22 @@ class Beams:
 
     def rows(self, texts: Tensor) -> "Beams":
         return Beams(*(getattr(self, field.name)[texts] for field in fields(self)))
+
+
+def top(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    """As topk."""
+    if scores.is_cuda and scores.shape[-1] > number * SPAN:
+        return top_by_spans(scores, number)
+    values, indices = scores.topk(number)
+    return values, indices
+
+
+def top_by_spans(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    """The same in two rounds, since a GPU's topk sorts: only spans whose largest is among the largest can hold any."""
+    spans = pad(scores, (0, -scores.shape[-1] % SPAN), value=-math.inf).unflatten(-1, (-1, SPAN))
+    first = spans.amax(-1).topk(number).indices  # (…, number)
+    values, places = spans.take_along_dim(first[..., None], dim=-2).flatten(-2).topk(number)
+    return values, first.gather(-1, places // SPAN) * SPAN + places % SPAN
 
 
 def chosen(x: Tensor, place: Tensor) -> Tensor:
@@ -232,7 +249,7 @@ class Group:
         """The scores of at most so many ways to go on, and their places among all (B, K·V)."""
         wanted = min(wanted, scores[0].numel())
         if not job.settings.do_sample and not len(self.phrases):
-            best, words = scores.topk(min(wanted, scores.shape[-1]))  # of each beam, before those of all are added up
+            best, words = top(scores, min(wanted, scores.shape[-1]))  # of each beam, before those of all are added up
             best, place = (best + self.live.scores[..., None]).flatten(1).topk(wanted)
             beam = place // words.shape[-1]
             return best, beam * scores.shape[-1] + words.flatten(1).gather(1, place)
