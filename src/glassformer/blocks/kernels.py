@@ -4,12 +4,14 @@ B batch, N layers, L room, H heads, K head width, D width in, E width out. Each 
 says what it computes and takes its place where there is no Triton.
 """
 
+import logging
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
+LOG = logging.getLogger("glassformer")
 FEW = 4  # rows: more are left to the libraries' matrix products
 BUSY = 256  # programs at once that keep a GPU busy; fewer must read more at a time
 ACTIVATIONS = {None: 0, "tanh_gelu": 1, "relu": 2}
@@ -17,12 +19,21 @@ ACTIVATIONS = {None: 0, "tanh_gelu": 1, "relu": 2}
 
 @cache
 def available() -> bool:
-    """Whether Triton, in which the kernels are written, is here; it comes with torch for NVIDIA GPUs."""
+    """Whether the kernels can run here: Triton comes with torch for NVIDIA GPUs, but not the compiler that it needs."""
     try:
-        import triton  # noqa: F401
-    except ImportError:
+        one = torch.ones(1, 16, device="cuda")
+        linear(one, one, None)
+    except Exception as error:  # Triton, the compiler and the driver each have their own
+        LOG.info("decoding without kernels of our own: %s", error)
         return False
     return True
+
+
+@cache
+def early() -> dict[str, bool]:
+    """Since Hopper a kernel may start before the last one has ended, and wait for it where it must."""
+    hopper = torch.cuda.is_available() and not torch.version.hip and torch.cuda.get_device_capability() >= (9, 0)
+    return {"early": True, "launch_pdl": True} if hopper else {"early": False}
 
 
 def attend_next(
@@ -48,7 +59,7 @@ def attend_next(
     numbers, warps = (4096, 2) if batch * heads >= BUSY else (32768, 8)  # read at once
     shape = {"heads": heads, "width": width, "lanes": lanes, "tile": max(1, numbers // lanes)}
     tensors = (query, key, value, keys, values, used, padding, mixed)
-    _attend()[(batch, heads)](*tensors, *strides, scale, **shape, num_warps=warps)
+    _attend()[(batch, heads)](*tensors, *strides, scale, **shape, num_warps=warps, **early())
     return mixed
 
 
@@ -75,7 +86,7 @@ def linear(
     grid = (-(-outputs // tile), x.numel() // inputs)
     shape = {"inputs": inputs, "outputs": outputs, "lanes": lanes, "tile": tile, "activation": ACTIVATIONS[activation]}
     tensors = (x, weight, bias, gain, shift, added, out)
-    _linear()[grid](*tensors, eps, **shape, num_warps=4)
+    _linear()[grid](*tensors, eps, **shape, num_warps=4, **early())
     return out
 
 
@@ -110,11 +121,14 @@ def _attend() -> Any:
     import triton.language as tl
 
     @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-    def kernel(  # type: ignore[no-untyped-def]
+    def attend_kernel(  # type: ignore[no-untyped-def]
         query, key, value, keys, values, used, padding, mixed,
         query_row, key_row, value_row, cache_row, cache_token, scale,
-        heads: tl.constexpr, width: tl.constexpr, lanes: tl.constexpr, tile: tl.constexpr,
+        heads: tl.constexpr, width: tl.constexpr, lanes: tl.constexpr, tile: tl.constexpr, early: tl.constexpr,
     ):  # fmt: skip
+        if early:
+            tl.extra.cuda.gdc_launch_dependents()
+            tl.extra.cuda.gdc_wait()
         row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
         lane = tl.arange(0, lanes)
         own, real = head * width + lane, lane < width
@@ -143,7 +157,7 @@ def _attend() -> Any:
             largest = higher
         tl.store(mixed + (row * heads + head) * width + lane, (gathered / total).to(mixed.dtype.element_ty), mask=real)
 
-    return kernel
+    return attend_kernel
 
 
 @cache
@@ -152,15 +166,20 @@ def _linear() -> Any:
     import triton.language as tl
 
     @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-    def kernel(  # type: ignore[no-untyped-def]
+    def linear_kernel(  # type: ignore[no-untyped-def]
         x, weight, bias, gain, shift, added, out, eps,
-        inputs: tl.constexpr, outputs: tl.constexpr, lanes: tl.constexpr, tile: tl.constexpr, activation: tl.constexpr,
+        inputs: tl.constexpr, outputs: tl.constexpr, lanes: tl.constexpr, tile: tl.constexpr,
+        activation: tl.constexpr, early: tl.constexpr,
     ):  # fmt: skip
+        if early:
+            tl.extra.cuda.gdc_launch_dependents()
         row, place = tl.program_id(1), tl.program_id(0) * tile + tl.arange(0, tile)
         lane = tl.arange(0, lanes)
         real, there = lane < inputs, place < outputs
         block = place[:, None] * inputs + lane[None, :]
-        w = tl.load(weight + block, mask=there[:, None] & real[None, :], other=0.0)  # on its way during the norm
+        w = tl.load(weight + block, mask=there[:, None] & real[None, :], other=0.0)  # the only part that need not wait
+        if early:
+            tl.extra.cuda.gdc_wait()
         v = tl.load(x + row * inputs + lane, mask=real, other=0.0).to(tl.float32)
         if gain is not None:
             v = tl.where(real, v - tl.sum(v) / inputs, 0.0)
@@ -177,7 +196,7 @@ def _linear() -> Any:
             y += tl.load(added + row * outputs + place, mask=there, other=0.0)
         tl.store(out + row * outputs + place, y.to(out.dtype.element_ty), mask=there)
 
-    return kernel
+    return linear_kernel
 
 
 @cache
@@ -186,7 +205,7 @@ def _trade() -> Any:
     import triton.language as tl
 
     @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-    def kernel(  # type: ignore[no-untyped-def]
+    def trade_kernel(  # type: ignore[no-untyped-def]
         x, rows, used, by_layer, by_row, by_token,
         within: tl.constexpr, seats: tl.constexpr, size: tl.constexpr, lanes: tl.constexpr,
     ):  # fmt: skip
@@ -201,4 +220,4 @@ def _trade() -> Any:
             tl.debug_barrier()
             tl.store(x + here + own[:, None].to(tl.int64) * by_row, moved, mask=moves)
 
-    return kernel
+    return trade_kernel

@@ -163,7 +163,7 @@ class Best:
         token = words.where(before.running, self.padding)
         running = before.running & ~self.stop(token[:, None])
         highest = torch.maximum(before.highest, scores.amax().float())
-        return Said(token, running, highest, token.where(running, 0)[:, None])
+        return Said(token, running, highest, (token * running)[:, None])
 
 
 def collect(steps: Iterator[Token], prompt: Tensor) -> Found:
