@@ -78,6 +78,22 @@ def test_looking_less_often_changes_nothing(way, monkeypatch):
     assert gf.generate(model, None, ids, attention_mask=mask, **request).tolist() == often.tolist()
 
 
+@pytest.mark.parametrize(("model_type", "head"), GENERATING)
+@settings(max_examples=5)
+@given(data=st.data())
+def test_beams_may_read_the_prompts_last_word_themselves(model_type, head, data):
+    """As on a GPU, where all steps are alike."""
+    model = random_model(model_type, head, data.draw(settings_of(model_type)))
+    ids, mask = padded_left(sequences(0))
+    request = {"max_new_tokens": 6, "num_beams": 3, "pad_token_id": 0, "return_dict_in_generate": True}
+    often = gf.generate(model, None, ids, attention_mask=mask, **request)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Job, "patience", 4)
+        seldom = gf.generate(model, None, ids, attention_mask=mask, **request)
+    assert seldom.sequences.tolist() == often.sequences.tolist()
+    assert_close(seldom.sequences_scores, often.sequences_scores, atol=1e-5, rtol=1e-5)
+
+
 class Recorded:
     """Steps as a graph replays them: the notes stay in one memory, and the sums are those of the first step."""
 

@@ -149,7 +149,9 @@ class Replay:
         self.counted = used + 1
         self.ids.copy_(ids)
         if turn is not None and self.turn is not None:
-            copy((turn.rows, turn.notes), (self.turn.rows, self.turn.notes))
+            copy(turn.rows, self.turn.rows)
+            if turn.notes is not self.turn.notes:
+                copy(turn.notes, self.turn.notes)
         self.replay()
         return self.result
 
@@ -161,6 +163,8 @@ class Replay:
         """Whether this is what it records."""
         if turn is None or self.turn is None:
             return turn is self.turn
+        if turn.notes is self.turn.notes is not None:  # they come from here
+            return True
         mine, theirs = ([one.within, *shapes((one.rows, one.notes))] for one in (self.turn, turn))
         return self.turn.then == turn.then and mine == theirs
 
@@ -245,7 +249,7 @@ class GraphDecoder(Decoder[Any]):
     def _replay(self, ids: Tensor, state: GraphState[Any], turn: Turn | None) -> tuple[GraphState[Any], Replay | None]:
         """The recorded step, where one is possible and worth its time, and the state in its memory."""
         cache = cache_of(state.state)
-        if ids.shape[1] > 1 or not cache.used or not self.can_record:
+        if ids.shape[1] > 1 or (turn is None and not cache.used) or not self.can_record:
             return state, None
         cache.check_room(1)
         if state.replay is None:

@@ -4,8 +4,9 @@ B texts, K beams of a group, G groups, P prompt length, N new tokens, V vocabula
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from .job import Found, Job, check
 from .pick import Filters
 from .settings import Settings
 
+Step = Callable[[Stepper[S], Tensor, S, Turn], tuple[Any, S]]
 NEVER = -1.0e9  # a score no text can have
 SPAN = 128  # scores
 
@@ -30,14 +32,10 @@ def beams(model: Stepper[S], job: Job, *, watch: "Callable[[list[Group]], None] 
     With constraints the beams are spread over how much of them is written (Post and Vilar 2018).
     """
     settings, prompt = job.settings, job.prompt
-    state = job.begin(model, settings.num_beams)
-    hidden, state = model.hidden_step(prompt.written, state)
-    texts = torch.arange(len(prompt.written), device=prompt.written.device)  # the prompts in the batch
-    each = texts.repeat_interleave(settings.num_beams)
-    logits, state = model.logits(hidden[:, -1])[each], state.select(each)  # (B·K, V)
     words, left = Words.first(job, tell=watch is not None), list[tuple[Tensor, Done]]()
-    notes = words(logits, Notes.first(job))
+    texts = torch.arange(len(prompt.written), device=prompt.written.device)  # the prompts in the batch
     step = follow if words.fixed else follow_plainly
+    notes, state = first_words(model, job, words) if job.patience == 1 else first_alike(model, job, words, step)
     while True:
         if watch is not None:
             watch(notes.groups)
@@ -54,9 +52,27 @@ def beams(model: Stepper[S], job: Job, *, watch: "Callable[[list[Group]], None] 
         words = replace(words, number=words.number + 1, late=job.stop.late)
         turn = Turn(words, notes, notes.rows, within=settings.num_beams)
         notes, state = step(model, notes.new, state, turn)
-    left.append((texts, Done.joined([group.done for group in notes.groups])))
-    done = Done.stacked([part for _, part in left]).rows(torch.cat([places for places, _ in left]).argsort())
+    done = Done.joined([group.done for group in notes.groups])
+    if left:
+        places, parts = zip(*left, (texts, done), strict=True)
+        done = Done.stacked(parts).rows(torch.cat(places).argsort())
     return done.found(settings.num_return_sequences, prompt.written)
+
+
+def first_words(model: Stepper[S], job: Job, words: "Words") -> "tuple[Notes, S]":
+    """A prompt is read once, whatever K is."""
+    hidden, state = model.hidden_step(job.prompt.written, job.begin(model, job.settings.num_beams))
+    each = job.prompt.each(job.settings.num_beams)
+    return words(model.logits(hidden[:, -1])[each], Notes.first(job)), state.select(each)
+
+
+def first_alike(model: Stepper[S], job: Job, words: "Words", step: Step[S]) -> "tuple[Notes, S]":
+    """The same in a step like all others, of which a GPU records one: each beam reads the prompt's last word itself."""
+    state, before = job.begin(model, job.settings.num_beams), job.prompt.written[:, :-1]
+    if before.shape[1]:
+        _, state = model.hidden_step(before, state)
+    state, notes = state.select(job.prompt.each(job.settings.num_beams)), Notes.first(job)
+    return step(model, notes.new, state, Turn(words, notes, notes.rows, within=job.settings.num_beams))
 
 
 @dataclass(frozen=True)
@@ -72,9 +88,12 @@ class Notes:
 
     @staticmethod
     def first(job: Job) -> "Notes":
+        """Before the first word, with the prompt's last to read."""
         groups = [Group.first(job) for _ in range(job.settings.num_beam_groups)]
-        number = torch.zeros((), dtype=torch.long, device=job.prompt.written.device)
-        return Notes.of(groups, number, torch.zeros_like(number, dtype=torch.float), job.settings)
+        each = job.prompt.each(job.settings.num_beams)
+        number, rows = each.new_zeros(()), torch.arange(len(each), device=each.device)
+        over = torch.zeros_like(job.prompt.written[:, 0], dtype=torch.bool)
+        return Notes(groups, number, number.float(), job.prompt.written[each, -1:], rows, over)
 
     @staticmethod
     def of(groups: "list[Group]", number: Tensor, highest: Tensor, settings: Settings) -> "Notes":
@@ -284,13 +303,15 @@ class Done:
         return Done(ids, scores, ended, torch.zeros_like(ended, dtype=torch.long), torch.ones_like(ended[:, :1]))
 
     @staticmethod
-    def stacked(parts: list["Done"]) -> "Done":
+    def stacked(parts: Sequence["Done"]) -> "Done":
         """The prompts of all parts, one after another."""
         return Done(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(Done)))
 
     @staticmethod
     def joined(groups: list["Done"]) -> "Done":
-        """The ended texts of all groups, best first."""
+        """The ended texts of all groups, best first, as those of each are."""
+        if len(groups) == 1:
+            return groups[0]
         joined = Done(*(torch.cat([getattr(done, field.name) for done in groups], dim=1) for field in fields(Done)))
         order = joined.scores.argsort(dim=1, descending=True, stable=True)
         ids = chosen(joined.ids, order)
@@ -340,4 +361,4 @@ class Done:
             )
         new = self.ids[:, :number, start : start + int(lengths.max())].flatten(0, 1)
         sequences = torch.cat([written.repeat_interleave(number, dim=0), new], dim=1)
-        return Found(sequences, lengths.flatten(), self.scores[:, :number].flatten())
+        return Found(sequences, lengths.flatten().clone(), self.scores[:, :number].flatten().clone())

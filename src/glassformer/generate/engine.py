@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from glassformer.blocks.decode import Decoder, is_plain
 from glassformer.blocks.graphs import GraphDecoder, recorded
 from glassformer.blocks.linear import joined
-from glassformer.blocks.point import anyone_listens
+from glassformer.blocks.point import hooked
 
 from .memory import free_bytes
 
@@ -26,8 +26,8 @@ class Ready:
     sums: Tensor
     sum_up: Callable[[], Tensor]
 
-    def is_of(self, model: nn.Module) -> bool:
-        return self.places == places_of(model) and torch.equal(self.sums, self.sum_up())
+    def is_of(self, weights: list[Tensor]) -> bool:
+        return self.places == places_of(weights) and torch.equal(self.sums, self.sum_up())
 
 
 _ready: WeakKeyDictionary[nn.Module, Ready] = WeakKeyDictionary()
@@ -38,24 +38,24 @@ def engine(model: Any, rows: int) -> Any:
 
     A model that learns, to which somebody listens, or with parts of somebody's own, is taken as it is.
     """
-    device = next(model.parameters()).device
-    if not _as_written(model) or anyone_listens(model) or torch.is_autocast_enabled(device.type):
+    device, modules = next(model.parameters()).device, list(model.modules())
+    if not _as_written(model, modules) or any(map(hooked, modules)) or torch.is_autocast_enabled(device.type):
         return model
-    many = rows > 1 and device.type == "cpu"
+    many, weights = rows > 1 and device.type == "cpu", _weights(modules)
     known = _ready.get(model)
-    if known is None or (many and not known.many) or not known.is_of(model):
+    if known is None or (many and not known.many) or not known.is_of(weights):
         _ready.pop(model, None)  # its memory first
-        packed = many and _fits_twice(model)
+        packed = many and _fits_twice(weights)
         kind = GraphDecoder if device.type == "cuda" else Decoder
         decoder: Decoder[Any] = kind(model, lambda linears: joined(linears, packed=packed))
-        sum_up = summing(_weights(model))
-        known = _ready[model] = Ready(decoder, many, places_of(model), sum_up().clone(), sum_up)
+        sum_up = summing(weights)
+        known = _ready[model] = Ready(decoder, many, places_of(weights), sum_up().clone(), sum_up)
     return known.decoder
 
 
-def places_of(model: nn.Module) -> list[int]:
+def places_of(weights: list[Tensor]) -> list[int]:
     """Where the weights lie, which changes when one is replaced."""
-    return [weight.data_ptr() for weight in _weights(model)]
+    return [weight.data_ptr() for weight in weights]
 
 
 def summing(weights: list[Tensor]) -> Callable[[], Tensor]:
@@ -74,20 +74,19 @@ def summing(weights: list[Tensor]) -> Callable[[], Tensor]:
     return lambda: (replay(), found)[1]
 
 
-def _weights(model: nn.Module) -> list[Tensor]:
+def _weights(modules: list[nn.Module]) -> list[Tensor]:
     """Parameters and buffers, each once, and without their names, which take longer than a token."""
-    kept = (part for module in model.modules() for part in (*module._parameters.values(), *module._buffers.values()))
+    kept = (part for module in modules for part in (*module._parameters.values(), *module._buffers.values()))
     return list({id(weight): weight for weight in kept if weight is not None}.values())
 
 
-def _as_written(model: Any) -> bool:
+def _as_written(model: Any, modules: list[nn.Module]) -> bool:
     """Whether a model is at rest, and its decoder made of the layers that the engine knows."""
-    at_rest = not any(module.training for module in model.modules())
+    at_rest = not any(module.training for module in modules)
     return at_rest and hasattr(model, "decoder_layers") and all(map(is_plain, model.decoder_layers))
 
 
-def _fits_twice(model: nn.Module) -> bool:
+def _fits_twice(weights: list[Tensor]) -> bool:
     """Whether there is memory for another copy of the weights, and as much again for everything else."""
-    weights = list(model.parameters())
     free = free_bytes(weights[0].device)
     return free is None or 2 * sum(weight.nbytes for weight in weights) < free
