@@ -92,8 +92,13 @@ def linear(
 
 def takes(x: Tensor, weight: Tensor) -> bool:
     """Whether `linear` is the way to go: few rows on a GPU, none of them too long for one program."""
-    few = x.is_cuda and x.numel() <= FEW * x.shape[-1] and x.shape[-1] <= 16384
+    few = x.numel() <= FEW * x.shape[-1] and x.shape[-1] <= 16384 and on_current_gpu(x)
     return few and x.dtype == weight.dtype and weight.is_contiguous() and available()
+
+
+def on_current_gpu(x: Tensor) -> bool:
+    """Kernels of our own and graphs, unlike torch's operations, run where torch stands, not where a tensor lies."""
+    return x.is_cuda and x.get_device() == torch.cuda.current_device()
 
 
 def trade(keys: Tensor, values: Tensor, rows: Tensor, *, within: int, used: Tensor) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from glassformer.blocks.decode import Decoder, is_plain
 from glassformer.blocks.graphs import GraphDecoder, recorded
+from glassformer.blocks.kernels import on_current_gpu
 from glassformer.blocks.linear import joined
 from glassformer.blocks.point import hooked
 
@@ -46,7 +47,7 @@ def engine(model: Any, rows: int) -> Any:
     if known is None or (many and not known.many) or not known.is_of(weights):
         _ready.pop(model, None)  # its memory first
         packed = many and _fits_twice(weights)
-        kind = GraphDecoder if device.type == "cuda" else Decoder
+        kind = GraphDecoder if on_current_gpu(weights[0]) else Decoder
         decoder: Decoder[Any] = kind(model, lambda linears: joined(linears, packed=packed))
         sum_up = summing(weights)
         known = _ready[model] = Ready(decoder, many, places_of(weights), sum_up().clone(), sum_up)
@@ -65,7 +66,7 @@ def summing(weights: list[Tensor]) -> Callable[[], Tensor]:
     def sums() -> Tensor:
         return torch.stack([weight.sum(dtype=torch.float) for weight in numbers])
 
-    if not numbers[0].is_cuda:
+    if not on_current_gpu(numbers[0]):
         return sums
     try:
         replay, found = recorded(sums)  # hundreds of small kernels
