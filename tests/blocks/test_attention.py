@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
+from glassformer.blocks import kernels
+from glassformer.blocks.activations import tanh_gelu
 from glassformer.blocks.attention import MultiHeadAttention, masked_softmax
 from glassformer.blocks.graphs import Reach, StaticLayer
-from glassformer.blocks.kernels import attend_next
 from glassformer.blocks.masks import as_keep, causal, combine, positions, real_positions
 from glassformer.blocks.packing import Dense, Packed
 from glassformer.inspect.record import record
@@ -128,9 +129,37 @@ def test_the_kernel_for_the_next_token_is_masked_attention(width, used, dtype):
     padding, counter = torch.tensor([0, used // 2, used], device="cuda").int(), torch.tensor([used], device="cuda")
     layer, reach = StaticLayer(keys.clone(), values.clone(), counter), Reach(padding, counter, 160)
     expected = reach.attend(query, *layer.append(key, value), scale=0.5, dropout=0.0)
-    mixed = attend_next(query, key, value, keys, values, used=counter, padding=padding, scale=0.5)
+    mixed = kernels.attend_next(query, key, value, keys, values, used=counter, padding=padding, scale=0.5)
     assert_close(mixed, expected, atol=2e-2, rtol=2e-2)
     assert_close((keys, values), (layer.keys, layer.values), atol=0, rtol=0)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("activation", [None, "tanh_gelu", "relu"])
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize(("rows", "inputs", "outputs"), [(1, 12, 7), (3, 768, 33), (2, 3072, 64)])
+def test_the_kernel_for_few_rows_is_a_linear_layer(rows, inputs, outputs, whole, activation):
+    x, weight, norm = torch.randn(rows, 1, inputs), torch.randn(outputs, inputs), torch.randn(2, inputs)
+    bias, added = (torch.randn(outputs), torch.randn(rows, 1, outputs)) if whole else (None, None)
+    named = {None: lambda y: y, "tanh_gelu": tanh_gelu, "relu": torch.relu}
+    normed = F.layer_norm(x, (inputs,), *norm, 1e-5) if whole else x
+    expected = named[activation](F.linear(normed, weight, bias)) + (added if whole else 0)
+    x, weight, norm, bias, added = (None if part is None else part.cuda() for part in (x, weight, norm, bias, added))
+    parts = (*norm, 1e-5) if whole else None
+    found = kernels.linear(x, weight, bias, norm=parts, activation=activation, added=added)
+    assert_close(found.cpu(), expected, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize(("within", "batch", "heads", "width"), [(4, 8, 2, 16), (3, 9, 3, 5), (2, 4, 8, 64)])
+def test_the_kernel_for_beams_moves_what_is_used(within, batch, heads, width):
+    keys, values = torch.randn(2, 2, batch, 10, heads, width, device="cuda")
+    rows = torch.cat([torch.randint(within, (within,)) + start for start in range(0, batch, within)]).cuda()
+    expected = [x.clone() for x in (keys, values)]
+    for x in expected:
+        x[:, :, :6] = x[:, rows, :6]
+    kernels.trade(keys, values, rows, within=within, used=torch.tensor([6], device="cuda"))
+    assert_close([keys, values], expected, atol=0, rtol=0)
 
 
 def test_cross_attention_looks_at_the_source_alone():

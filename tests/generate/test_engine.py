@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -16,10 +17,14 @@ from families import SMALL_GPT, random_model, sequences, settings_of
 from generators import GENERATING, padded_left
 from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.decode import Decoder
-from glassformer.blocks.graphs import GraphDecoder, StaticCache, cache_of, with_cache
+from glassformer.blocks.graphs import GraphDecoder, StaticCache, cache_of, cloned, copy, shapes, with_cache
 from glassformer.blocks.linear import joined, quantised
+from glassformer.blocks.state import follow_plainly
+from glassformer.generate.beams import SPAN, beams, top_by_spans
 from glassformer.generate.engine import engine
-from glassformer.generate.job import Job
+from glassformer.generate.job import Job, Prompt
+from glassformer.generate.search import collect, tokens
+from glassformer.generate.settings import Settings
 
 WAYS = [{}, {"num_beams": 3}, {"penalty_alpha": 0.4, "top_k": 3}]
 LAYERED = [case for case in GENERATING if "rnn" not in case[0] and "seq2seq" not in case[0]]
@@ -71,6 +76,75 @@ def test_looking_less_often_changes_nothing(way, monkeypatch):
     often = gf.generate(model, None, ids, attention_mask=mask, **request)
     monkeypatch.setattr(Job, "patience", 7)
     assert gf.generate(model, None, ids, attention_mask=mask, **request).tolist() == often.tolist()
+
+
+@pytest.mark.parametrize(("model_type", "head"), GENERATING)
+@settings(max_examples=5)
+@given(data=st.data())
+def test_beams_may_read_the_prompts_last_word_themselves(model_type, head, data):
+    """As on a GPU, where all steps are alike."""
+    model = random_model(model_type, head, data.draw(settings_of(model_type)))
+    ids, mask = padded_left(sequences(0))
+    request = {"max_new_tokens": 6, "num_beams": 3, "pad_token_id": 0, "return_dict_in_generate": True}
+    often = gf.generate(model, None, ids, attention_mask=mask, **request)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Job, "patience", 4)
+        seldom = gf.generate(model, None, ids, attention_mask=mask, **request)
+    assert seldom.sequences.tolist() == often.sequences.tolist()
+    assert_close(seldom.sequences_scores, often.sequences_scores, atol=1e-5, rtol=1e-5)
+
+
+class Recorded:
+    """Steps as a graph replays them: the notes stay in one memory, and the sums are those of the first step."""
+
+    def __init__(self, model):
+        self.model, self.first = model, None
+
+    def __getattr__(self, name):
+        return getattr(self.model, name)
+
+    def follow(self, ids, state, turn):
+        if ids.shape[1] > 1:
+            return follow_plainly(self.model, ids, state, turn)
+        if self.first is None or shapes(self.first.notes) != shapes(turn.notes):
+            self.first = replace(turn, notes=cloned(turn.notes))
+        assert turn.then == self.first.then
+        copy(turn.notes, self.first.notes)
+        notes, state = follow_plainly(self.model, ids, state, replace(self.first, rows=turn.rows))
+        copy(notes, self.first.notes)
+        return self.first.notes, state
+
+
+RECORDED = [{}, {"num_beams": 3}, {"num_beams": 3, "length_penalty": 0.3, "early_stopping": "never"}]
+RECORDED += [{"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5, "early_stopping": True}]
+
+
+@pytest.mark.parametrize("way", RECORDED)
+@pytest.mark.parametrize("ends", [[5], [*range(0, 41, 3)], [10**6]])
+@torch.inference_mode()
+def test_a_search_can_be_recorded(way, ends, monkeypatch):
+    """Its steps are the same sums whatever their number, and texts that leave are no exception."""
+    monkeypatch.setattr(Job, "patience", 3)
+    model = random_model("gpt2", "text-generation", SMALL_GPT)
+    ids, mask = padded_left(sequences(2, lengths=(5, 3, 7, 2)))
+    asked = Settings.of({"max_new_tokens": 14, "eos_token_id": ends, "pad_token_id": 0, **way})
+    found = []
+    for one in (model, Recorded(model)):
+        job = Job.of(Prompt(ids, mask), asked)
+        found.append(beams(one, job) if way else collect(tokens(one, job), ids))
+    assert_close(found[1].sequences, found[0].sequences, atol=0, rtol=0)
+    assert_close(found[1].lengths, found[0].lengths, atol=0, rtol=0)
+    assert_close(found[1].scores, found[0].scores)
+
+
+@settings(max_examples=30)
+@given(size=st.integers(1, 700), number=st.integers(1, 9), seed=st.integers(0, 99))
+def test_the_best_of_spans_are_the_best_of_all(size, number, seed):
+    scores = torch.randn(2, 3, size, generator=torch.Generator().manual_seed(seed))
+    number = min(number, -(-size // SPAN))
+    values, places = top_by_spans(scores, number)
+    assert_close(values, scores.topk(number).values, atol=0, rtol=0)
+    assert_close(scores.gather(-1, places), values, atol=0, rtol=0)
 
 
 @settings(max_examples=40)
@@ -125,10 +199,10 @@ EDITS = {
 @pytest.mark.parametrize("edit", EDITS)
 def test_small_edits_are_seen(edit):
     model = random_model("marian", "text2text-generation", small("marian"))
-    first = engine(model, 2, 9)
-    assert engine(model, 2, 9) is first
+    first = engine(model, 2)
+    assert engine(model, 2) is first
     EDITS[edit](model)
-    assert engine(model, 2, 9) is not first
+    assert engine(model, 2) is not first
 
 
 class Deaf(MultiHeadAttention):
@@ -140,14 +214,14 @@ class Deaf(MultiHeadAttention):
 
 def test_parts_of_somebodys_own_are_asked_themselves():
     model = random_model("gpt2", "text-generation", SMALL_GPT)
-    assert isinstance(engine(model, 1, 9), Decoder)
+    assert isinstance(engine(model, 1), Decoder)
     model.layers[0].attention = Deaf(12, 3).eval()
-    assert engine(model, 1, 9) is model
+    assert engine(model, 1) is model
     model = random_model("gpt2", "text-generation", SMALL_GPT)
     model.layers[1].feed_forward.forward = torch.zeros_like
-    assert engine(model, 1, 9) is model
+    assert engine(model, 1) is model
     model.layers[1] = nn.Sequential(model.layers[1]).eval()
-    assert engine(model, 1, 9) is model
+    assert engine(model, 1) is model
 
 
 class Adapted(nn.Module):
@@ -176,7 +250,7 @@ def test_output_layers_of_any_kind_and_size(multiple, monkeypatch):
 def test_autocast_is_left_to_the_model():
     model = random_model("gpt2", "text-generation", SMALL_GPT)
     with torch.autocast("cpu", torch.bfloat16):
-        assert engine(model, 2, 9) is model
+        assert engine(model, 2) is model
 
 
 @pytest.mark.parametrize("way", [{}, {"num_beams": 2}])
@@ -220,11 +294,11 @@ def test_room_without_end_takes_no_memory():
 
 def test_the_same_engine_is_used_again_and_one_for_many_rows_serves_one():
     model = random_model("gpt2", "text-generation", SMALL_GPT)
-    for_one = engine(model, 1, 9)
-    assert engine(model, 1, 9) is for_one
-    for_many = engine(model, 2, 9)
+    for_one = engine(model, 1)
+    assert engine(model, 1) is for_one
+    for_many = engine(model, 2)
     assert for_many is not for_one
-    assert engine(model, 1, 9) is for_many
+    assert engine(model, 1) is for_many
 
 
 def test_an_engine_does_not_keep_its_model_alive():
@@ -238,22 +312,22 @@ def test_an_engine_does_not_keep_its_model_alive():
 
 def test_a_model_that_learns_or_is_listened_to_is_taken_as_it_is():
     model = random_model("gpt2", "text-generation", SMALL_GPT)
-    assert isinstance(engine(model, 1, 9), Decoder)
-    assert engine(model.train(), 1, 9) is model
+    assert isinstance(engine(model, 1), Decoder)
+    assert engine(model.train(), 1) is model
     model.eval().layers[1].train()
-    assert engine(model, 1, 9) is model
+    assert engine(model, 1) is model
     model.eval()
     with gf.record(model, "layers.0.attention.pattern") as seen:
         gf.generate(model, None, torch.tensor([[5, 6, 7]]), max_new_tokens=3)
     assert seen["layers.0.attention.pattern"].shape[1] == SMALL_GPT["n_head"]
-    assert isinstance(engine(model, 1, 9), Decoder)
+    assert isinstance(engine(model, 1), Decoder)
 
 
 @pytest.mark.parametrize(("model_type", "head"), LAYERED)
 def test_eight_bits_generate_alone_what_they_generate_in_a_batch(model_type, head):
     """Inputs are rounded row by row, so neighbours cannot matter."""
     model = quantised(random_model(model_type, head, small(model_type)))
-    assert isinstance(engine(model, 2, 9), Decoder)
+    assert isinstance(engine(model, 2), Decoder)
     rows = sequences(3, lengths=(5, 11, 2, 8))
     ids, mask = padded_left(rows)
     request = {"max_new_tokens": 8, "eos_token_id": [10**6], "pad_token_id": 0}

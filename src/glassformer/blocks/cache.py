@@ -123,10 +123,10 @@ class DecoderState:
     keep: Tensor | None  # (B, S)
 
     def select(self, rows: Tensor, *, within: int | None = None) -> "DecoderState":
+        if within is not None:  # rows that trade places have the same source
+            return replace(self, cache=self.cache.select(rows, within=within))
         count = len(self.sources[0][0])
         sharing = self.cache.rows // count
-        if within is not None and sharing % within == 0:
-            return replace(self, cache=self.cache.select(rows, within=within))
         owners = rows // sharing
         for width in sorted({sharing, max(1, len(rows) // count), 1}, reverse=True):
             chosen = owners[::width]

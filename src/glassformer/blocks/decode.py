@@ -6,20 +6,25 @@ listens, and a law holds them to it. B batch, T new tokens, D model width, H hea
 
 import weakref
 from collections.abc import Callable, Sequence
-from functools import partial
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any, Generic
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from . import kernels
 from .activations import tanh_gelu
 from .attention import MultiHeadAttention, Scope
-from .linear import Project, rounded_up
+from .linear import Plain, Project, rounded_up
 from .state import S
 from .transformer import FeedForward, Layer
 
-FUSED = {tanh_gelu: True, F.relu: False}  # activations that a GPU's matrix product takes along; whether it is GELU
+NAMED = {tanh_gelu: "tanh_gelu", F.relu: "relu"}  # activations that a GPU's matrix product takes along
+# Not cuDNN's attention: it plans anew for every length, which takes longer than to attend.
+ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 Prepare = Callable[[Sequence[nn.Module]], Project]
 
 
@@ -38,12 +43,12 @@ class LayerStep:
     def __init__(self, layer: Layer, prepare: Prepare) -> None:
         self.pre_norm = layer.pre_norm
         self.attend = self_attention(layer.attention, prepare)
-        self.attention_norm = norm(layer.attention_norm)
+        self.attention_norm = Norm.of(layer.attention_norm)
         self.feed = feed_forward(layer.feed_forward, prepare)
-        self.feed_forward_norm = norm(layer.feed_forward_norm)
+        self.feed_forward_norm = Norm.of(layer.feed_forward_norm)
         if hasattr(layer, "cross_attention"):
             self.look = cross_attention(layer.cross_attention, prepare)
-            self.cross_attention_norm = norm(layer.cross_attention_norm)
+            self.cross_attention_norm = Norm.of(layer.cross_attention_norm)
 
     def __call__(
         self,
@@ -54,53 +59,93 @@ class LayerStep:
         source: tuple[Tensor, Tensor] | None = None,
         source_scope: Scope | None = None,
     ) -> Tensor:
-        if self.pre_norm:
-            x = x + self.attend(self.attention_norm(x), scope, cache)
-            if source is not None:
-                x = x + self.look(self.cross_attention_norm(x), source_scope, source)
-            return x + self.feed(self.feed_forward_norm(x))
-        x = self.attention_norm(x + self.attend(x, scope, cache))
+        x = self.around(self.attention_norm, self.attend, x, scope, cache)
         if source is not None:
-            x = self.cross_attention_norm(x + self.look(x, source_scope, source))
-        return self.feed_forward_norm(x + self.feed(x))
+            x = self.around(self.cross_attention_norm, self.look, x, source_scope, source)
+        return self.around(self.feed_forward_norm, self.feed, x)
+
+    def around(self, norm: Project, block: Callable[..., Tensor], x: Tensor, *seen: Any) -> Tensor:
+        """As a Layer does it; what lies next to a product is left to it."""
+        return block(x, *seen, norm=norm, added=x) if self.pre_norm else norm(block(x, *seen, added=x))
 
 
-def self_attention(attention: MultiHeadAttention, prepare: Prepare) -> Callable[[Tensor, Scope, Any], Tensor]:
-    project, output = prepare([attention.query, attention.key, attention.value]), prepare([attention.output])
+@dataclass(frozen=True)
+class Norm:
+    """A LayerNorm without its module."""
+
+    weight: Tensor
+    bias: Tensor
+    eps: float
+
+    @staticmethod
+    def of(module: nn.Module) -> Project:
+        """Or the module itself, if it is of another kind."""
+        if type(module) is not nn.LayerNorm or module.bias is None:
+            return module
+        return Norm(module.weight, module.bias, module.eps)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+
+
+class Line:
+    """added + activation(linear(norm(x))), the norm before and what is added after where they are given."""
+
+    def __init__(self, project: Project, activation: Callable[[Tensor], Tensor] | None = None) -> None:
+        self.project, self.activation = project, activation
+        self.name = None if activation is None else NAMED.get(activation)
+        named = activation is None or self.name is not None
+        self.plain = project if isinstance(project, Plain) and project.weight.is_cuda and named else None
+
+    def __call__(self, x: Tensor, *, norm: Project | None = None, added: Tensor | None = None) -> Tensor:
+        if self.plain is not None and kernels.takes(x, self.plain.weight):
+            return self.in_one(x, self.plain, norm, added)
+        y = self.activated(x if norm is None else norm(x))
+        return y if added is None else added + y
+
+    def in_one(self, x: Tensor, plain: Plain, norm: Project | None, added: Tensor | None) -> Tensor:
+        parts = (norm.weight, norm.bias, norm.eps) if isinstance(norm, Norm) else None
+        x = x if norm is None or parts else norm(x)
+        return kernels.linear(x, plain.weight, plain.bias, norm=parts, activation=self.name, added=added)
+
+    def activated(self, x: Tensor) -> Tensor:
+        if self.activation is None:
+            return self.project(x)
+        if self.plain is None or self.plain.bias is None:
+            return self.activation(self.project(x))
+        weight, bias = self.plain.weight, self.plain.bias
+        y: Tensor = torch._addmm_activation(bias, x.flatten(0, -2), weight.t(), use_gelu=self.name == "tanh_gelu")
+        return y.unflatten(0, x.shape[:-1])  # type: ignore[no-any-return]
+
+
+def self_attention(attention: MultiHeadAttention, prepare: Prepare) -> Callable[..., Tensor]:
+    project, output = (
+        Line(prepare(part)) for part in ([attention.query, attention.key, attention.value], [attention.output])
+    )
     shape, scale = (3, attention.heads, -1), attention.scale
 
-    def attend(x: Tensor, scope: Scope, cache: Any) -> Tensor:
-        query, key, value = project(x).unflatten(-1, shape).unbind(-3)  # (B, T, H, K)
-        return output(cache.attend(query, key, value, scope, scale=scale).flatten(-2))
+    def attend(x: Tensor, scope: Scope, cache: Any, *, added: Tensor, norm: Project | None = None) -> Tensor:
+        query, key, value = project(x, norm=norm).unflatten(-1, shape).unbind(-3)  # (B, T, H, K)
+        return output(cache.attend(query, key, value, scope, scale=scale).flatten(-2), added=added)
 
     return attend
 
 
-def cross_attention(attention: MultiHeadAttention, prepare: Prepare) -> Callable[[Tensor, Any, Any], Tensor]:
-    project, output = prepare([attention.query]), prepare([attention.output])
+def cross_attention(attention: MultiHeadAttention, prepare: Prepare) -> Callable[..., Tensor]:
+    project, output = Line(prepare([attention.query])), Line(prepare([attention.output]))
 
-    def look(x: Tensor, scope: Scope, source: tuple[Tensor, Tensor]) -> Tensor:
-        query = attention.split(project(x))
-        return output(scope.attend(query, *source, scale=attention.scale, dropout=0.0).flatten(-2))
+    def look(
+        x: Tensor, scope: Scope, source: tuple[Tensor, Tensor], *, added: Tensor, norm: Project | None = None
+    ) -> Tensor:
+        query = attention.split(project(x, norm=norm))
+        return output(scope.attend(query, *source, scale=attention.scale, dropout=0.0).flatten(-2), added=added)
 
     return look
 
 
-def feed_forward(block: FeedForward, prepare: Prepare) -> Project:
-    down, activation = prepare([block.down]), block.activation
-    if type(block.up) is nn.Linear and block.up.weight.is_cuda and activation in FUSED:
-        weight, bias = block.up.weight.t(), block.up.bias
-        fused = partial(torch._addmm_activation, bias, mat2=weight, use_gelu=FUSED[activation])
-        return lambda x: down(fused(mat1=x.flatten(0, -2))).view_as(x)
-    up = prepare([block.up])
-    return lambda x: down(activation(up(x)))
-
-
-def norm(module: nn.Module) -> Project:
-    if type(module) is not nn.LayerNorm:
-        return module
-    shape, weight, bias, eps = module.normalized_shape, module.weight, module.bias, module.eps
-    return partial(torch.layer_norm, normalized_shape=shape, weight=weight, bias=bias, eps=eps)
+def feed_forward(block: FeedForward, prepare: Prepare) -> Callable[..., Tensor]:
+    up, down = Line(prepare([block.up]), block.activation), Line(prepare([block.down]))
+    return lambda x, *, added, norm=None: down(up(x, norm=norm), added=added)
 
 
 class Decoder(Generic[S]):
@@ -135,7 +180,8 @@ class Decoder(Generic[S]):
         return self.logits(hidden), state
 
     def hidden_step(self, ids: Tensor, state: S) -> tuple[Tensor, S]:
-        return self.model.hidden_step(ids, state, layers=self.layers)  # type: ignore[no-any-return]
+        with sdpa_kernel(ATTENTION) if ids.is_cuda else nullcontext():
+            return self.model.hidden_step(ids, state, layers=self.layers)  # type: ignore[no-any-return]
 
     def logits(self, hidden: Tensor) -> Tensor:
         return self.output(hidden)[..., : self.words]

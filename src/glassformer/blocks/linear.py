@@ -5,7 +5,7 @@ D width in, E width out.
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -109,6 +109,17 @@ def _packed_int8(weight: Tensor, scale: Tensor) -> object:
     return packed
 
 
+@dataclass(frozen=True)
+class Plain:
+    """An ordinary linear layer, or several in one."""
+
+    weight: Tensor  # (E, D)
+    bias: Tensor | None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.bias)
+
+
 def joined(linears: Sequence[nn.Module], *, packed: bool = False) -> Project:
     """One function for layers that read the same: their outputs, one after another.
 
@@ -119,7 +130,7 @@ def joined(linears: Sequence[nn.Module], *, packed: bool = False) -> Project:
         biases: list[Any] = [linear.bias for linear in linears]
         weight = weights[0] if len(weights) == 1 else torch.cat(weights)
         bias = None if biases[0] is None else torch.cat(biases).detach()
-        return _packed(weight, bias) if packed and can_pack(weight) else partial(F.linear, weight=weight, bias=bias)
+        return _packed(weight, bias) if packed and can_pack(weight) else Plain(weight, bias)
     if len(linears) > 1 and all(isinstance(linear, Int8Linear) for linear in linears):
         parts = [[getattr(linear, name) for linear in linears] for name in ("weight", "scale", "bias")]
         return Int8Linear(*(None if part[0] is None else torch.cat(part) for part in parts)).forward  # type: ignore[arg-type]

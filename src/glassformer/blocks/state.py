@@ -3,7 +3,9 @@
 B batch, T new tokens, S source length, D model width, V vocabulary.
 """
 
-from typing import Protocol, Self, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -54,6 +56,34 @@ class Stepper(Protocol[S]):
     def state_bytes(self, rows: int, length: int, source: tuple[int, int]) -> int:
         """The size of a state of `rows` sequences with this length, over a source (B, S) where there is one."""
         ...
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a search does around a step of its model: rows trade places before it, and scores are looked at after it."""
+
+    then: Callable[[Tensor, Any], Any]  # of the scores (B, V) after the last token, and of the notes, makes new notes
+    notes: Any = None  # tensors, in dataclasses and lists
+    rows: Tensor | None = None  # (B,), see `State.select`
+    within: int | None = None
+
+
+def follow(model: Stepper[S], ids: Tensor, state: S, turn: Turn) -> tuple[Any, S]:
+    """Feed (B, T) new tokens; return what `turn` makes of the scores after the last of them, and the state.
+
+    A model may know a faster way. What it gives then holds until the next step, and `turn.then` must be the same sums
+    for any notes: tensor operations of fixed shapes. Two that are equal do the same.
+    """
+    faster: Callable[[Tensor, S, Turn], tuple[Any, S]] | None = getattr(model, "follow", None)
+    return follow_plainly(model, ids, state, turn) if faster is None else faster(ids, state, turn)
+
+
+def follow_plainly(model: Stepper[S], ids: Tensor, state: S, turn: Turn) -> tuple[Any, S]:
+    """The same for any `turn.then`."""
+    if turn.rows is not None:
+        state = state.select(turn.rows, within=turn.within)
+    hidden, state = model.hidden_step(ids, state)
+    return turn.then(model.logits(hidden[:, -1]), turn.notes), state
 
 
 def in_place(rows: Tensor, count: int) -> bool:

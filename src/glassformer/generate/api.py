@@ -54,7 +54,7 @@ def stream(model: Any, tokenizer: Any, prompt: str, **settings: Any) -> Iterator
     job = _job(model, tokenizer, [prompt], None, settings)
     if job.settings.num_beams > 1 or job.settings.num_return_sequences > 1:
         raise ValueError("a stream is one text: leave num_beams and num_return_sequences at 1, or use generate")
-    steps = _steps(engine(model, 1, job.room), job)
+    steps = _steps(engine(model, 1), job)
     ids: list[int] = []
     sent, going = "", True
     while going:
@@ -82,7 +82,7 @@ def _job(model: Any, tokenizer: Any | None, prompts: Any, mask: Tensor | None, g
 
 
 def _search(model: Any, job: Job) -> Found:
-    model = engine(model, len(job.prompt.written) * job.settings.num_beams, job.room)
+    model = engine(model, len(job.prompt.written) * job.settings.num_beams)
     if job.settings.num_beams > 1:
         return beams(model, job)
     if job.settings.strategy != "speculative":

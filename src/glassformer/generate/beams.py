@@ -4,20 +4,24 @@ B texts, K beams of a group, G groups, P prompt length, N new tokens, V vocabula
 """
 
 import math
-from collections.abc import Generator
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from glassformer.blocks.state import S, Stepper
+from glassformer.blocks.state import S, Stepper, Turn, follow, follow_plainly
 
 from .constraints import Phrases
 from .job import Found, Job, check
 from .pick import Filters
 from .settings import Settings
 
+Step = Callable[[Stepper[S], Tensor, S, Turn], tuple[Any, S]]
 NEVER = -1.0e9  # a score no text can have
+SPAN = 128  # scores
 
 
 def beams(model: Stepper[S], job: Job) -> Found:
@@ -30,93 +34,192 @@ def beams(model: Stepper[S], job: Job) -> Found:
             return end.value  # type: ignore[no-any-return]
 
 
-def beam_steps(model: Stepper[S], job: Job) -> "Generator[list[Group], None, Found]":
+def beam_steps(model: Stepper[S], job: Job, *, tell: bool = False) -> "Generator[list[Group], None, Found]":
     """The search itself: the groups after every step, and the texts found as what the generator returns.
+
+    To `tell` is to say of every step what else was offered.
 
     With do_sample the beginnings are drawn instead of taken by rank. Of several groups each takes its words after
     the ones before it, and pays diversity_penalty for every time they took the same word (Vijayakumar et al. 2016).
     With constraints the beams are spread over how much of them is written (Post and Vilar 2018).
     """
     settings, prompt = job.settings, job.prompt
-    state = job.begin(model, settings.num_beams)
-    hidden, state = model.hidden_step(prompt.written, state)
+    words, left = Words.first(job, tell=tell), list[tuple[Tensor, Done]]()
     texts = torch.arange(len(prompt.written), device=prompt.written.device)  # the prompts in the batch
-    each = texts.repeat_interleave(settings.num_beams)
-    logits, state = model.logits(hidden[:, -1])[each], state.select(each)  # (B·K, V)
-    groups = [Group.first(job) for _ in range(settings.num_beam_groups)]
-    filters, left = job.filters, list[tuple[Tensor, Done]]()
-    highest = torch.full((), -math.inf, device=texts.device)
-    for number in range(1, job.room + 1):
-        logs = logits.float().log_softmax(-1)
-        due = number % job.patience == 0
-        highest = torch.maximum(highest, logs[:, 0].amax())  # one NaN makes all of its row so, and stays
-        last = number == job.room or job.stop.late
+    step = follow if words.fixed else follow_plainly
+    notes, state = first_words(model, job, words) if job.patience == 1 else first_alike(model, job, words, step)
+    while True:
+        yield notes.groups
+        due, last = words.number % job.patience == 0, words.number == job.room or words.late
         if due or last:
-            check(highest)
-        groups = go_on(groups, logs.unflatten(0, (len(texts), -1)), filters, number, last, job)
-        yield groups
-        over = torch.stack([group.done.final(settings) for group in groups]).all(0)  # (B,)
-        if last or (due and bool(over.all())):
+            check(notes.highest)
+        if last or (due and bool(notes.over.all())):
             break
-        parents = torch.cat([group.live.parents + place * group.width for place, group in enumerate(groups)], dim=1)
-        rows = parents + torch.arange(len(texts), device=texts.device)[:, None] * settings.num_beams
-        leaving = due and 2 * int(over.sum()) >= len(texts)
-        if leaving:  # prompts that are done
-            gone, stay = over.nonzero()[:, 0], (~over).nonzero()[:, 0]
-            left.append((texts[gone], Done.joined([group.done.rows(gone) for group in groups])))
-            texts, rows, filters = texts[stay], rows[stay], filters.select(stay)
-            groups = [group.rows(stay) for group in groups]
-        new = torch.cat([group.live.ids[..., -1] for group in groups], dim=1).flatten()
-        within = None if leaving else settings.num_beams
-        hidden, state = model.hidden_step(new[:, None], state.select(rows.flatten(), within=within))
-        logits = model.logits(hidden[:, -1])
-    left.append((texts, Done.joined([group.done for group in groups])))
-    done = Done.stacked([part for _, part in left]).rows(torch.cat([places for places, _ in left]).argsort())
+        if due and 2 * int(notes.over.sum()) >= len(texts):  # prompts that are done
+            gone, stay = notes.over.nonzero()[:, 0], (~notes.over).nonzero()[:, 0]
+            left.append((texts[gone], Done.joined([group.done.rows(gone) for group in notes.groups])))
+            state = state.select(notes.rows.view(len(texts), -1)[stay].flatten())
+            texts, notes, words = texts[stay], notes.stay(stay), replace(words, filters=words.filters.select(stay))
+        words = replace(words, number=words.number + 1, late=job.stop.late)
+        turn = Turn(words, notes, notes.rows, within=settings.num_beams)
+        notes, state = step(model, notes.new, state, turn)
+    done = Done.joined([group.done for group in notes.groups])
+    if left:
+        places, parts = zip(*left, (texts, done), strict=True)
+        done = Done.stacked(parts).rows(torch.cat(places).argsort())
     return done.found(settings.num_return_sequences, prompt.written)
 
 
-def go_on(groups: "list[Group]", scores: Tensor, filters: Filters, number: int, last: bool, job: Job) -> "list[Group]":
-    """One more word for every beam of every group, by scores (B, G·K, V)."""
-    penalty, gone_on = job.settings.diversity_penalty, []
-    taken = torch.zeros_like(scores[:, 0])  # (B, V): how often the groups before took each word
-    for group, own in zip(groups, scores.chunk(len(groups), dim=1), strict=True):
-        own = own - penalty * taken[:, None] if penalty else own
-        own = filters(group.live.ids.flatten(0, 1), own.flatten(0, 1)).view_as(own)
-        gone_on.append(group.go_on(own, number, last, job))
-        taken = gone_on[-1].count_into(taken, job.settings)
-    return gone_on
+def first_words(model: Stepper[S], job: Job, words: "Words") -> "tuple[Notes, S]":
+    """A prompt is read once, whatever K is."""
+    hidden, state = model.hidden_step(job.prompt.written, job.begin(model, job.settings.num_beams))
+    each = job.prompt.each(job.settings.num_beams)
+    return words(model.logits(hidden[:, -1])[each], Notes.first(job)), state.select(each)
+
+
+def first_alike(model: Stepper[S], job: Job, words: "Words", step: Step[S]) -> "tuple[Notes, S]":
+    """The same in a step like all others, of which a GPU records one: each beam reads the prompt's last word itself."""
+    state, before = job.begin(model, job.settings.num_beams), job.prompt.written[:, :-1]
+    if before.shape[1]:
+        _, state = model.hidden_step(before, state)
+    state, notes = state.select(job.prompt.each(job.settings.num_beams)), Notes.first(job)
+    return step(model, notes.new, state, Turn(words, notes, notes.rows, within=job.settings.num_beams))
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What the search knows after each word; all of fixed shape, for as long as no text leaves."""
+
+    groups: "list[Group]"
+    number: Tensor  # (): how many words are written
+    highest: Tensor  # (): a score that is NaN as soon as any is
+    new: Tensor  # (B·K, 1): the words to read next
+    rows: Tensor  # (B·K,): which row of the step before each beam goes on from
+    over: Tensor  # (B,): the texts that are done
+
+    @staticmethod
+    def first(job: Job) -> "Notes":
+        """Before the first word, with the prompt's last to read."""
+        groups = [Group.first(job) for _ in range(job.settings.num_beam_groups)]
+        each = job.prompt.each(job.settings.num_beams)
+        number, rows = each.new_zeros(()), torch.arange(len(each), device=each.device)
+        over = torch.zeros_like(job.prompt.written[:, 0], dtype=torch.bool)
+        return Notes(groups, number, number.float(), job.prompt.written[each, -1:], rows, over)
+
+    @staticmethod
+    def of(groups: "list[Group]", number: Tensor, highest: Tensor, settings: Settings) -> "Notes":
+        parents = torch.cat([group.live.parents + place * group.width for place, group in enumerate(groups)], dim=1)
+        rows = parents + torch.arange(len(parents), device=parents.device)[:, None] * settings.num_beams
+        new = torch.cat([group.live.words for group in groups], dim=1)
+        over = torch.stack([group.done.final(settings) for group in groups]).all(0)
+        return Notes(groups, number, highest, new.view(-1, 1), rows.flatten(), over)
+
+    def stay(self, texts: Tensor) -> "Notes":
+        """For some of the texts, whose rows have moved up already."""
+        groups, count = [group.rows(texts) for group in self.groups], len(self.over)
+        new = self.new.view(count, -1)[texts].view(-1, 1)
+        rows = torch.arange(len(new), device=new.device)
+        return replace(self, groups=groups, new=new, rows=rows, over=self.over[texts])
+
+
+@dataclass(frozen=True)
+class Words:
+    """One more word for every beam: what a step of the search makes of the scores. Equal ones do the same."""
+
+    settings: Settings
+    start: int  # where new words begin
+    room: int
+    tell: bool  # whether somebody watches
+    job: Job = field(compare=False)
+    filters: Filters = field(compare=False)
+    number: int = field(default=1, compare=False)  # of the word, where it need not be taken from the notes
+    late: bool = field(default=False, compare=False)
+
+    @staticmethod
+    def first(job: Job, *, tell: bool) -> "Words":
+        start = job.prompt.written.shape[1]
+        return Words(job.settings, start, job.room, tell, job, job.filters, late=job.stop.late)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether every step is the same sums: then a GPU may record them."""
+        asked, told = self.settings, self.tell or self.filters.each or self.job.stop.strings
+        return not (told or asked.do_sample or asked.phrases or asked.max_time is not None)
+
+    def __call__(self, logits: Tensor, notes: Notes) -> Notes:
+        """One more word for every beam of every group, by scores (B·K, V)."""
+        logs = logits.log_softmax(-1, dtype=torch.float)
+        highest = torch.maximum(notes.highest, logs[:, 0].amax())  # one NaN makes all of its row so, and stays
+        scores, penalty = logs.unflatten(0, (len(notes.over), -1)), self.settings.diversity_penalty
+        number, gone_on = notes.number + 1, list[Group]()
+        taken = torch.zeros_like(scores[:, 0]) if penalty else None  # (B, V): how often groups before took each word
+        for group, own in zip(notes.groups, scores.chunk(len(notes.groups), dim=1), strict=True):
+            own = own if taken is None else own - penalty * taken[:, None]
+            if self.filters.each:
+                written = group.live.ids[..., : self.start + self.number - 1]
+                own = self.filters(written.flatten(0, 1), own.flatten(0, 1)).view_as(own)
+            gone_on.append(group.go_on(own, number, self))
+            taken = None if taken is None else gone_on[-1].count_into(taken, self.settings)
+        return Notes.of(gone_on, number, highest, self.settings)
+
+    def ended(self, ways: "Beams", number: Tensor) -> Tensor:
+        """(B, offers): with which ways to go on a text is over."""
+        shown = ways.ids[..., : self.start + self.number] if self.job.stop.strings else ways.words[..., None]
+        return self.job.stop(shown) | (number == self.room) | self.late
 
 
 @dataclass(frozen=True)
 class Beams:
     """K beginnings of each text, by score."""
 
-    ids: Tensor  # (B, K, length)
+    ids: Tensor  # (B, K, P + N), filled up with padding
+    words: Tensor  # (B, K): the last of them
     scores: Tensor  # (B, K), summed log-probabilities
     parents: Tensor  # (B, K): which beam of the step before each comes from
     progress: Tensor  # (B, K, O): how much of each phrase has just been written
 
     @staticmethod
-    def first(written: Tensor, width: int, phrases: int) -> "Beams":
+    def first(written: Tensor, width: int, room: int, phrases: int, padding: int) -> "Beams":
         """The prompt K times over; only the first counts, or all beams would be the same."""
         scores = torch.full((len(written), width), NEVER, device=written.device)
         scores[:, 0] = 0.0
-        ids, parents = written[:, None].expand(-1, width, -1), torch.zeros_like(scores, dtype=torch.long)
-        return Beams(ids, scores, parents, parents[..., None].expand(-1, -1, phrases))
+        ids = pad(written, (0, room), value=padding)[:, None].expand(-1, width, -1)
+        parents = torch.zeros_like(scores, dtype=torch.long)
+        return Beams(ids, parents, scores, parents, parents[..., None].expand(-1, -1, phrases))
 
-    def followed(self, place: Tensor, scores: Tensor, size: int, phrases: Phrases) -> "Beams":
-        """These of the (B, K·V) ways to go on, over a vocabulary of this size."""
-        parents, token = place // size, place % size
-        ids, progress = (x.take_along_dim(parents[..., None], dim=1) for x in (self.ids, self.progress))
-        ids = torch.cat([ids, token[..., None]], dim=2)
-        return Beams(ids, scores, parents, phrases.after(progress, token))
+    def followed(self, place: Tensor, scores: Tensor, size: int, column: Tensor, phrases: Phrases) -> "Beams":
+        """These of the (B, K·V) ways to go on, over a vocabulary of this size; they are written into a column (1,)."""
+        parents, words = place // size, place % size
+        ids = chosen(self.ids, parents).index_copy_(2, column, words[..., None])
+        progress = phrases.after(chosen(self.progress, parents), words)
+        return Beams(ids, words, scores, parents, progress)
 
     def take(self, place: Tensor) -> "Beams":
-        parts = (getattr(self, field.name) for field in fields(self))
-        return Beams(*(x.take_along_dim(place if x.dim() == 2 else place[..., None], dim=1) for x in parts))
+        return Beams(*(chosen(getattr(self, field.name), place) for field in fields(self)))
 
     def rows(self, texts: Tensor) -> "Beams":
         return Beams(*(getattr(self, field.name)[texts] for field in fields(self)))
+
+
+def top(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    """As topk."""
+    if scores.is_cuda and scores.shape[-1] > number * SPAN:
+        return top_by_spans(scores, number)
+    values, indices = scores.topk(number)
+    return values, indices
+
+
+def top_by_spans(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    """The same in two rounds, since a GPU's topk sorts: only spans whose largest is among the largest can hold any."""
+    spans = pad(scores, (0, -scores.shape[-1] % SPAN), value=-math.inf).unflatten(-1, (-1, SPAN))
+    first = spans.amax(-1).topk(number).indices  # (…, number)
+    values, places = spans.take_along_dim(first[..., None], dim=-2).flatten(-2).topk(number)
+    return values, first.gather(-1, places // SPAN) * SPAN + places % SPAN
+
+
+def chosen(x: Tensor, place: Tensor) -> Tensor:
+    """Of each text's beams (B, K, …) those at the places (B, k)."""
+    return x.gather(1, place if x.dim() == 2 else place[..., None].expand(-1, -1, x.shape[2]))
 
 
 @dataclass(frozen=True)
@@ -144,7 +247,7 @@ class Group:
         width, phrases = settings.num_beams // settings.num_beam_groups, Phrases.of(settings.phrases, written.device)
         phrases.check(job.room)
         done = Done.none(batch, width, length + job.room, settings.padding, written.device)
-        return Group(Beams.first(written, width, len(phrases)), done, phrases)
+        return Group(Beams.first(written, width, job.room, len(phrases), settings.padding), done, phrases)
 
     @property
     def width(self) -> int:
@@ -153,29 +256,30 @@ class Group:
     def rows(self, texts: Tensor) -> "Group":
         return replace(self, live=self.live.rows(texts), done=self.done.rows(texts))
 
-    def go_on(self, scores: Tensor, number: int, last: bool, job: Job) -> "Group":
+    def go_on(self, scores: Tensor, number: Tensor, words: Words) -> "Group":
         """One more word for every beam, by scores (B, K, V)."""
-        settings, width = job.settings, self.width
+        settings, width, job = words.settings, self.width, words.job
         best, place = self.offers_by(scores, max(2, 1 + len(settings.ends)) * width, job)
-        offered = self.live.followed(place, best, scores.shape[-1], self.phrases)
+        column = (number + words.start - 1)[None]
+        offered = self.live.followed(place, best, scores.shape[-1], column, self.phrases)
         needed = self.phrases.needed(offered.progress)  # (B, offers)
-        over = job.stop(offered.ids) | last
+        over = words.ended(offered, number)
         done = self.done.take(offered, over, needed == 0, number, settings)
         going = replace(offered, scores=offered.scores + over * NEVER)
         if len(self.phrases):
-            turns = self.phrases.turns(going.scores > NEVER / 2, needed, job.room - number)
+            turns = self.phrases.turns(going.scores > NEVER / 2, needed, job.room - words.number)
             kept = turns.topk(width).indices.sort(dim=1).values  # offers are best first
         else:
             kept = going.scores.topk(width).indices
         live = going.take(kept)
         done = done.judge(live, number, job.room, settings)
-        return Group(live, done, self.phrases, Offers(offered, over, kept))
+        return Group(live, done, self.phrases, Offers(offered, over, kept) if words.tell else None)
 
     def offers_by(self, scores: Tensor, wanted: int, job: Job) -> tuple[Tensor, Tensor]:
         """The scores of at most so many ways to go on, and their places among all (B, K·V)."""
         wanted = min(wanted, scores[0].numel())
         if not job.settings.do_sample and not len(self.phrases):
-            best, words = scores.topk(min(wanted, scores.shape[-1]))  # of each beam, before those of all are added up
+            best, words = top(scores, min(wanted, scores.shape[-1]))  # of each beam, before those of all are added up
             best, place = (best + self.live.scores[..., None]).flatten(1).topk(wanted)
             beam = place // words.shape[-1]
             return best, beam * scores.shape[-1] + words.flatten(1).gather(1, place)
@@ -189,7 +293,7 @@ class Group:
     def count_into(self, taken: Tensor, settings: Settings) -> Tensor:
         """The words just taken, added up, for the texts that this group still works on."""
         works = (~self.done.final(settings))[:, None].expand_as(self.live.scores)
-        return taken.scatter_add(1, self.live.ids[..., -1], works.to(taken.dtype))
+        return taken.scatter_add(1, self.live.words, works.to(taken.dtype))
 
 
 @dataclass(frozen=True)
@@ -210,23 +314,25 @@ class Done:
         return Done(ids, scores, ended, torch.zeros_like(ended, dtype=torch.long), torch.ones_like(ended[:, :1]))
 
     @staticmethod
-    def stacked(parts: list["Done"]) -> "Done":
+    def stacked(parts: Sequence["Done"]) -> "Done":
         """The prompts of all parts, one after another."""
         return Done(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(Done)))
 
     @staticmethod
     def joined(groups: list["Done"]) -> "Done":
-        """The ended texts of all groups, best first."""
+        """The ended texts of all groups, best first, as those of each are."""
+        if len(groups) == 1:
+            return groups[0]
         joined = Done(*(torch.cat([getattr(done, field.name) for done in groups], dim=1) for field in fields(Done)))
         order = joined.scores.argsort(dim=1, descending=True, stable=True)
-        ids = joined.ids.take_along_dim(order[..., None], dim=1)
+        ids = chosen(joined.ids, order)
         scores, ended, lengths = (x.gather(1, order) for x in (joined.scores, joined.ended, joined.lengths))
         return Done(ids, scores, ended, lengths, joined.open.any(1, keepdim=True))
 
     def rows(self, texts: Tensor) -> "Done":
         return Done(*(getattr(self, field.name)[texts] for field in fields(self)))
 
-    def take(self, offered: Beams, over: Tensor, whole: Tensor, number: int, settings: Settings) -> "Done":
+    def take(self, offered: Beams, over: Tensor, whole: Tensor, number: Tensor, settings: Settings) -> "Done":
         """Let in the texts that have just ended, if they are among the K best offers and better than what is here.
 
         A text is `whole` if nothing it must contain is missing; only whole ones count.
@@ -235,21 +341,19 @@ class Done:
         just = over & whole & (whole.cumsum(1) <= width)
         full = self.ended.all(1, keepdim=True) & (settings.early_stopping is True)
         allowed = just & self.open & ~full
-        new = torch.where(allowed, offered.scores / number**settings.length_penalty, NEVER)
-        rest = self.ids.shape[2] - offered.ids.shape[2]
-        ids = torch.nn.functional.pad(offered.ids, (0, rest), value=settings.padding)
+        new = torch.where(allowed, offered.scores / number.double() ** settings.length_penalty, NEVER)
         scores, place = torch.cat([self.scores, new], dim=1).topk(width)
         return Done(
-            torch.cat([self.ids, ids], dim=1).take_along_dim(place[..., None], dim=1),
+            chosen(torch.cat([self.ids, offered.ids], dim=1), place),
             scores,
             torch.cat([self.ended, just], dim=1).gather(1, place),
-            torch.cat([self.lengths, torch.full_like(new, number, dtype=torch.long)], dim=1).gather(1, place),
+            torch.cat([self.lengths, number.expand_as(new)], dim=1).gather(1, place),
             self.open,
         )
 
-    def judge(self, live: Beams, number: int, room: int, settings: Settings) -> "Done":
+    def judge(self, live: Beams, number: Tensor, room: int, settings: Settings) -> "Done":
         """Close the prompts whose live beams cannot do better than the worst ended text."""
-        reach = room if settings.early_stopping == "never" and settings.length_penalty > 0 else number
+        reach = room if settings.early_stopping == "never" and settings.length_penalty > 0 else number.double()
         hope = live.scores[:, :1] / reach**settings.length_penalty
         worst = torch.where(self.ended, self.scores.min(1, keepdim=True).values, NEVER)
         return replace(self, open=self.open & (hope > worst).any(1, keepdim=True))
@@ -268,4 +372,4 @@ class Done:
             )
         new = self.ids[:, :number, start : start + int(lengths.max())].flatten(0, 1)
         sequences = torch.cat([written.repeat_interleave(number, dim=0), new], dim=1)
-        return Found(sequences, lengths.flatten(), self.scores[:, :number].flatten())
+        return Found(sequences, lengths.flatten().clone(), self.scores[:, :number].flatten().clone())

@@ -40,7 +40,7 @@ def choices(model: Any, job: Job, alternatives: int) -> Iterator[Choice]:
         raise ValueError(f"the strategy {job.settings.strategy!r} does not take token by token; take greedy or sample")
     scores: dict[str, Tensor] = {}  # of the last step: as the model gave them, and after the filters
     watched = Filters([_seen(scores, "given"), *job.filters.each, _seen(scores, "left")])
-    steps = tokens(engine(model, 1, job.room), replace(job, filters=watched))
+    steps = tokens(engine(model, 1), replace(job, filters=watched))
     while True:
         with torch.inference_mode():  # left at every step, so that the caller's own work is not in it
             step = next(steps, None)

@@ -1,5 +1,6 @@
 """The engine: a model made ready for decoding once, and kept as long as its weights stay what they are."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -8,13 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.blocks.decode import Decoder, is_plain
-from glassformer.blocks.graphs import GraphDecoder
+from glassformer.blocks.graphs import GraphDecoder, recorded
+from glassformer.blocks.kernels import on_current_gpu
 from glassformer.blocks.linear import joined
-from glassformer.blocks.point import anyone_listens
+from glassformer.blocks.point import hooked
 
 from .memory import free_bytes
-
-WORTH_A_GRAPH = 32  # tokens: recording a step takes about as long as taking so many without
 
 
 @dataclass(frozen=True)
@@ -25,56 +25,69 @@ class Ready:
     many: bool  # whether it was made for several rows at once
     places: list[int]
     sums: Tensor
+    sum_up: Callable[[], Tensor]
 
-    def is_of(self, model: nn.Module) -> bool:
-        return self.places == places_of(model) and torch.equal(self.sums, sums_of(model))
+    def is_of(self, weights: list[Tensor]) -> bool:
+        return self.places == places_of(weights) and torch.equal(self.sums, self.sum_up())
 
 
 _ready: WeakKeyDictionary[nn.Module, Ready] = WeakKeyDictionary()
 
 
-def engine(model: Any, rows: int, tokens: int) -> Any:
-    """The model, or what decodes faster and says the same; it will go on with `rows` sequences for `tokens` tokens.
+def engine(model: Any, rows: int) -> Any:
+    """The model, or what decodes faster and says the same; it will go on with `rows` sequences.
 
     A model that learns, to which somebody listens, or with parts of somebody's own, is taken as it is.
     """
-    device = next(model.parameters()).device
-    if not _as_written(model) or anyone_listens(model) or torch.is_autocast_enabled(device.type):
+    device, modules = next(model.parameters()).device, list(model.modules())
+    if not _as_written(model, modules) or any(map(hooked, modules)) or torch.is_autocast_enabled(device.type):
         return model
-    graph, many = device.type == "cuda" and tokens >= WORTH_A_GRAPH, rows > 1 and device.type == "cpu"
+    many, weights = rows > 1 and device.type == "cpu", _weights(modules)
     known = _ready.get(model)
-    less = known is None or (graph and not isinstance(known.decoder, GraphDecoder)) or (many and not known.many)
-    if known is None or less or not known.is_of(model):
+    if known is None or (many and not known.many) or not known.is_of(weights):
         _ready.pop(model, None)  # its memory first
-        packed = many and _fits_twice(model)
-        kind = GraphDecoder if graph else Decoder
+        packed = many and _fits_twice(weights)
+        kind = GraphDecoder if on_current_gpu(weights[0]) else Decoder
         decoder: Decoder[Any] = kind(model, lambda linears: joined(linears, packed=packed))
-        known = _ready[model] = Ready(decoder, many, places_of(model), sums_of(model))
+        sum_up = summing(weights)
+        known = _ready[model] = Ready(decoder, many, places_of(weights), sum_up().clone(), sum_up)
     return known.decoder
 
 
-def places_of(model: nn.Module) -> list[int]:
+def places_of(weights: list[Tensor]) -> list[int]:
     """Where the weights lie, which changes when one is replaced."""
-    return [weight.data_ptr() for weight in _weights(model)]
+    return [weight.data_ptr() for weight in weights]
 
 
-def sums_of(model: nn.Module) -> Tensor:
+def summing(weights: list[Tensor]) -> Callable[[], Tensor]:
     """What changes with the weights, at the price of one token: torch's own marks miss fused optimisers and `.data`."""
-    return torch.stack([weight.detach().sum().float() for weight in _weights(model) if weight.is_floating_point()])
+    numbers = [weight.detach() for weight in weights if weight.is_floating_point()]
+
+    def sums() -> Tensor:
+        return torch.stack([weight.sum(dtype=torch.float) for weight in numbers])
+
+    if not on_current_gpu(numbers[0]):
+        return sums
+    try:
+        replay, found = recorded(sums)  # hundreds of small kernels
+    except RuntimeError:  # no graphs here
+        return sums
+    return lambda: (replay(), found)[1]
 
 
-def _weights(model: nn.Module) -> list[Tensor]:
-    return [*model.parameters(), *model.buffers()]
+def _weights(modules: list[nn.Module]) -> list[Tensor]:
+    """Parameters and buffers, each once, and without their names, which take longer than a token."""
+    kept = (part for module in modules for part in (*module._parameters.values(), *module._buffers.values()))
+    return list({id(weight): weight for weight in kept if weight is not None}.values())
 
 
-def _as_written(model: Any) -> bool:
+def _as_written(model: Any, modules: list[nn.Module]) -> bool:
     """Whether a model is at rest, and its decoder made of the layers that the engine knows."""
-    at_rest = not any(module.training for module in model.modules())
+    at_rest = not any(module.training for module in modules)
     return at_rest and hasattr(model, "decoder_layers") and all(map(is_plain, model.decoder_layers))
 
 
-def _fits_twice(model: nn.Module) -> bool:
+def _fits_twice(weights: list[Tensor]) -> bool:
     """Whether there is memory for another copy of the weights, and as much again for everything else."""
-    weights = list(model.parameters())
     free = free_bytes(weights[0].device)
     return free is None or 2 * sum(weight.nbytes for weight in weights) < free

@@ -35,6 +35,10 @@ class Prompt:
         parts = (self.input_ids, self.attention_mask, self.start_ids)
         return Prompt(*(None if part is None else part.repeat_interleave(times, dim=0) for part in parts))  # type: ignore[arg-type]
 
+    def each(self, times: int) -> Tensor:
+        """(B·times,): the number of each text several times over."""
+        return torch.arange(len(self.written), device=self.written.device).repeat_interleave(times)
+
     def alone(self, row: int) -> "Prompt":
         """One text without its padding."""
         ids = self.input_ids[row] if self.attention_mask is None else self.input_ids[row][self.attention_mask[row] != 0]

@@ -4,14 +4,16 @@ B texts, P prompt length, N new tokens, V vocabulary.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from glassformer.blocks.state import S, Stepper
+from glassformer.blocks.state import S, Stepper, Turn, follow
 
 from .job import Found, Job, check
+from .stop import Stop
 
 Token = tuple[Tensor, Tensor]
 """The next ids (B,), padding for texts that have ended, and which texts go on (B,) after them."""
@@ -26,6 +28,7 @@ class Ledger:
         self.highest = torch.zeros((), device=self.page.device)  # score of any word so far; NaN stays NaN
         self.rows: Tensor | None = None  # the texts in the batch, once some have left
         self.running = torch.ones_like(self.page[:, 0], dtype=torch.bool)  # (B,)
+        self.going = len(self.running)  # how many run, as far as is known
 
     @property
     def written(self) -> Tensor:
@@ -37,24 +40,42 @@ class Ledger:
         """What the texts in the batch are so far."""
         return self.written if self.rows is None else self.written[self.rows]
 
-    def write(self, picked: Tensor) -> Token:
-        """Add one id to each text in the batch."""
-        if self.rows is not None:
-            picked = torch.zeros_like(self.page[:, 0]).index_copy_(0, self.rows, picked)
-        token = picked.where(self.running, self.job.settings.padding)
+    def write(self, picked: Tensor, highest: Tensor | None = None) -> Token:
+        """Add one id to each text in the batch; a model's highest score tells whether it has broken down."""
+        if highest is not None:
+            self.highest = torch.maximum(self.highest, highest.float())
+        token = self._put(self._of_all(picked, 0).where(self.running, self.job.settings.padding))
+        self.running = self.running & ~self.job.stop(self.written)
+        self._look()
+        return token, self.running
+
+    def note(self, said: "Said") -> Token:
+        """The same, where the search itself knows what has ended; nothing is kept that it may write over."""
+        self.highest = said.highest
+        token = self._put(self._of_all(said.token, self.job.settings.padding))
+        self.running = self._of_all(said.running, 0).clone()
+        self._look()
+        return token, self.running
+
+    def _of_all(self, x: Tensor, else_: int) -> Tensor:
+        """(B,), of what is known of the texts in the batch."""
+        everyone = self.page[:, 0]
+        return x if self.rows is None else torch.full_like(everyone, else_, dtype=x.dtype).index_copy_(0, self.rows, x)
+
+    def _put(self, token: Tensor) -> Tensor:
         if self.written.shape[1] == self.page.shape[1]:
             more = min(self.page.shape[1], self.job.room - self.count)
             self.page = pad(self.page, (0, more), value=self.job.settings.padding)
         self.count += 1
         self.written[:, -1] = token
-        self.running = self.running & ~self.job.stop(self.written)
-        return token, self.running
+        return self.written[:, -1]
 
-    def check(self, logits: Tensor) -> None:
-        """Stop where a model has broken down; on a GPU at the next look."""
-        self.highest = torch.maximum(self.highest, logits.amax().float())
-        if self.due or self.count + 1 == self.job.room:
-            check(self.highest)
+    def _look(self) -> None:
+        """Now and then see what became of the texts: every look waits for a GPU."""
+        if self.due or self.count == self.job.room:
+            highest, going = torch.stack([self.highest.double(), self.running.sum()]).cpu()
+            check(highest)
+            self.going = int(going)
 
     @property
     def due(self) -> bool:
@@ -63,15 +84,13 @@ class Ledger:
 
     @property
     def over(self) -> bool:
-        return self.count == self.job.room or self.job.stop.late or (self.due and not bool(self.running.any()))
+        return self.count == self.job.room or self.job.stop.late or self.going == 0
 
     def leaving(self) -> Tensor | None:
         """Which of the batch's rows stay, once at least half of its texts have ended."""
-        if not self.due:
+        if 2 * self.going > len(self.running if self.rows is None else self.rows):
             return None
         stay = self.running if self.rows is None else self.running[self.rows]
-        if 2 * int(stay.sum()) > len(stay):
-            return None
         places = stay.nonzero()[:, 0]
         self.filters, self.rows = self.filters.select(places), places if self.rows is None else self.rows[places]
         return places
@@ -79,12 +98,16 @@ class Ledger:
 
 def tokens(model: Stepper[S], job: Job) -> Iterator[Token]:
     """The best or a drawn token for every text, until all have ended."""
+    plain = not (job.settings.do_sample or job.filters.each or job.stop.strings)
+    return greedy(model, job) if plain else filtered(model, job)
+
+
+def filtered(model: Stepper[S], job: Job) -> Iterator[Token]:
+    """With all that may change the scores, or end a text."""
     ledger, state, new = Ledger(job), job.begin(model), job.prompt.written
     while True:
-        hidden, state = model.hidden_step(new, state)
-        logits = model.logits(hidden[:, -1])  # (B, V): of a prompt only the end matters
-        ledger.check(logits)
-        token, running = ledger.write(job.choose(ledger.filters(ledger.texts, logits.float())))
+        (logits, highest), state = follow(model, new, state, Turn(scored))
+        token, running = ledger.write(job.choose(ledger.filters(ledger.texts, logits)), highest)
         yield token, running
         if ledger.over:
             return
@@ -92,6 +115,55 @@ def tokens(model: Stepper[S], job: Job) -> Iterator[Token]:
             state = state.select(stay)
         new = token.where(running, 0)  # padding need not be a word that the model knows
         new = (new if ledger.rows is None else new[ledger.rows])[:, None]
+
+
+def scored(logits: Tensor, _: None) -> tuple[Tensor, Tensor]:
+    """All scores (B, V), and the highest."""
+    return logits.float(), logits.amax()
+
+
+def greedy(model: Stepper[S], job: Job) -> Iterator[Token]:
+    """The best tokens as they are: every step is the same sums, and a GPU may record them."""
+    ledger, state, new = Ledger(job), job.begin(model), job.prompt.written
+    best = Best(job.settings.padding, job.settings.ends, job.stop)
+    said = Said(new[:, -1], ledger.running, ledger.highest, new[:, -1:])
+    while True:
+        said, state = follow(model, new, state, Turn(best, said))
+        yield ledger.note(said)
+        if ledger.over:
+            return
+        if (stay := ledger.leaving()) is not None:
+            state, said = state.select(stay), said.of(stay)
+        new = said.new
+
+
+@dataclass(frozen=True)
+class Said:
+    """What greedy search knows of the texts in the batch after each token."""
+
+    token: Tensor  # (B,)
+    running: Tensor  # (B,)
+    highest: Tensor  # ()
+    new: Tensor  # (B, 1): what is read next, a word that the model knows even where padding is none
+
+    def of(self, rows: Tensor) -> "Said":
+        return Said(self.token[rows], self.running[rows], self.highest, self.new[rows])
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best word of each row. Equal ones do the same."""
+
+    padding: int
+    ends: list[int]
+    stop: Stop = field(compare=False)
+
+    def __call__(self, logits: Tensor, before: Said) -> Said:
+        scores, words = logits.max(-1)
+        token = words.where(before.running, self.padding)
+        running = before.running & ~self.stop(token[:, None])
+        highest = torch.maximum(before.highest, scores.amax().float())
+        return Said(token, running, highest, (token * running)[:, None])
 
 
 def collect(steps: Iterator[Token], prompt: Tensor) -> Found:

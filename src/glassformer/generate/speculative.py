@@ -80,7 +80,7 @@ def _guesser(job: Job) -> Guesser:
     settings = job.settings
     if settings.assistant_model is None:
         return Lookup(settings.max_matching_ngram_size, job.stop.ends)
-    return Draft(engine(settings.assistant_model, 1, job.room), job)
+    return Draft(engine(settings.assistant_model, 1), job)
 
 
 @dataclass
