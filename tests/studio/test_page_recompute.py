@@ -61,6 +61,15 @@ def test_keys_move_the_cell_and_the_address_remembers(visit, studio_folders):
     page.wait_for_selector('.explained[data-cell="5,1"]')
 
 
+def test_the_explanation_can_be_taken_along(visit):
+    page = visit("recompute", model="lstm", text=TEXT, layer="0 ←", head="forget", cell="4,3")
+    with page.expect_download() as saved:
+        page.click("#export-svg")
+    picture = saved.value.path().read_text()
+    for words in ("forget gate, unit 3", page.text_content("#recomputed"), page.text_content(".substituted")):
+        assert words in picture, words
+
+
 def test_a_cell_that_the_mask_hides_is_zero(visit):
     page = visit("recompute", model="gpt2", text=TEXT, cell="1,4")
     assert page.text_content("#recomputed") == "0"

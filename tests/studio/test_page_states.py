@@ -60,8 +60,8 @@ def test_the_first_picture_is_the_tensor(name, visit, studio_folders):
 )
 def test_gates_of_any_layer_and_side(name, board, gate, tensor, visit, studio_folders):
     values = seen_of(studio_folders[name])[tensor][0].numpy()
-    layer = {"lstm": 1, "gru-lm": 1, "seq2seq": 0}[name]
-    page = visit("states", model=name, text=TEXT, board=board, gate=gate, layer=layer)
+    layer = {"lstm": "0 ←", "gru-lm": "1", "seq2seq": "0"}[name]
+    page = visit("states", model=name, text=TEXT, board=board, head=gate, layer=layer)
     if gate != "cell":  # the scale of a cell is that of all layers
         assert np.abs(pixels(page).astype(int) - GATE.colours(values).astype(int)).max() <= 8
     page.focus(".heatmap")
@@ -85,7 +85,7 @@ def test_units_are_sorted_and_saturation_is_shown(visit, studio_folders):
     order = np.argsort(-np.abs(np.diff(values, axis=0, prepend=0)).sum(0), kind="stable")
     assert np.abs(pixels(page).astype(int) - signed(values).colours(values[:, order]).astype(int)).max() <= 8
     forget = seen_of(studio_folders["lstm"])["recurrent.layers.0.left_to_right.forget"][0].numpy()
-    page = visit("states", model="lstm", text=TEXT, gate="forget", show="ends")
+    page = visit("states", model="lstm", text=TEXT, head="forget", show="ends")
     ends = np.where(forget < 0.05, -1.0, np.where(forget > 0.95, 1.0, 0.0))
     np.testing.assert_array_equal(pixels(page), Scale(-1, 1).colours(ends))
 
@@ -104,6 +104,20 @@ def test_keys_alone_lead_from_a_unit_to_its_switch(visit):
     page.go_back()
     page.wait_for_selector(".screen-states[data-painted=yes]")
     assert "unit 1 =" in page.locator(".value").text_content()
+
+
+def test_the_place_is_kept_on_the_way_to_recompute_and_back(visit):
+    page = visit("states", model="lstm", text=TEXT)
+    page.click("#tile-1-2")
+    page.wait_for_selector("h2:has-text('layer 0 ← · forget gate')")
+    page.click("a[data-screen=recompute]")
+    page.wait_for_selector(".screen-recompute[data-painted=yes]")
+    assert page.locator(".picker h2").inner_text() == "layer 0 ← · forget gate"
+    page.locator("select[id='select-Gate']").select_option("cell")
+    page.wait_for_selector(".picker h2:has-text('layer 0 ← · cell')")
+    page.click("a[data-screen=states]")
+    page.wait_for_selector(".screen-states h2:has-text('layer 0 ← · cell')")
+    assert page.locator("a[data-screen=states]").inner_text() == "States"
 
 
 def test_what_is_added_is_read_out(visit, studio_folders):

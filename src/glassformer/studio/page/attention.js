@@ -1,6 +1,8 @@
 // What the screens of attention share: boards, heads and their names, orders, and what attention is not.
 import { build, choice, make, number } from "./dom.js";
 
+// A place of one board means nothing to another.
+export const NOWHERE = { layer: null, head: null, cell: null, step: null };
 const UNITS = { entropy: "nats", distance: "tokensUnit" };
 const SHARES = ["previous", "next", "first", "sink"]; // the largest come first, of all others the smallest
 
@@ -24,8 +26,8 @@ export function layerAndHead(board, place) {
 
 export function titleOf(board, place, t) {
   const { layer, head } = layerAndHead(board, place);
-  if (board.name === "alignment") return t("alignment");
-  return board.kind === "attention" ? t("headNamed", layer, head) : t("gateNamed", layer, t(head));
+  if (board.name === "alignment") return t("board_alignment");
+  return board.kind === "attention" ? t("headNamed", layer, head) : t("gateNamed", layer, t(`gate_${head}`));
 }
 
 // All places of a board, in the order asked for.
@@ -73,30 +75,33 @@ export function link(view, changes, text, id = null) {
   } });
 }
 
-export function boardTabs(view, boards, chosen, named = (board) => view.t(board.name)) {
+export function boardTabs(view, boards, chosen) {
   if (boards.length < 2) return null;
-  return choice(view.t("part"), boards.map((board) => [board.name, named(board)]), chosen.name, (name) => view.set({ board: name, layer: null, head: null, cell: null, step: null }));
+  const names = boards.map(({ name }) => [name, view.t(`board_${name}`)]);
+  return choice(view.t("part"), names, chosen.name, (name) => view.set({ ...NOWHERE, board: name }));
 }
 
 export const en = {
-  part: "Part", attention: "attention", encoder: "encoder", decoder: "decoder", cross: "cross", alignment: "alignment",
-  states: "states", "encoder states": "encoder states", "decoder states": "decoder states",
+  part: "Part", board_attention: "attention", board_encoder: "encoder", board_decoder: "decoder", board_cross: "cross-attention",
+  board_alignment: "alignment", board_states: "states", "board_encoder states": "encoder states", "board_decoder states": "decoder states",
   headNamed: "layer {0} · head {1}", gateNamed: "layer {0} · {1}", headOf: "Head", layerOf: "Layer", orderBy: "Order by", place: "place",
   entropy: "entropy", distance: "distance", previous: "previous", next: "next", first: "first", sink: "sink",
   "mean size": "mean size", change: "change", nats: "nats", tokensUnit: "tokens",
   read: "read", written: "written", fed: "fed", from: "from", to: "to", time: "time", unit: "unit",
-  hidden: "hidden", input: "input gate", forget: "forget gate", candidate: "candidate", output: "output gate", reset: "reset gate", update: "update gate",
+  gate_hidden: "hidden", gate_cell: "cell", gate_candidate: "candidate", gate_input: "input gate", gate_forget: "forget gate",
+  gate_output: "output gate", gate_reset: "reset gate", gate_update: "update gate",
   noAttention: "This model has no attention. Its States screen shows what it remembers, token by token.",
   openStates: "Open States", openHead: "Open this head", openRecompute: "Recompute this weight", recomputeHead: "Recompute it",
 };
 export const zh = {
-  part: "部分", attention: "注意力", encoder: "编码器", decoder: "解码器", cross: "交叉", alignment: "对齐",
-  states: "状态", "encoder states": "编码器状态", "decoder states": "解码器状态",
-  headNamed: "第 {0} 层 · 头 {1}", gateNamed: "第 {0} 层 · {1}", headOf: "头", layerOf: "层", orderBy: "排序", place: "位置",
+  part: "部分", board_attention: "注意力", board_encoder: "编码器", board_decoder: "解码器", board_cross: "交叉注意力",
+  board_alignment: "对齐", board_states: "状态", "board_encoder states": "编码器状态", "board_decoder states": "解码器状态",
+  headNamed: "第 {0} 层 · 头 {1}", gateNamed: "层 {0} · {1}", headOf: "头", layerOf: "层", orderBy: "排序", place: "位置",
   entropy: "熵", distance: "距离", previous: "前一个", next: "后一个", first: "首个", sink: "汇聚",
   "mean size": "平均大小", change: "变化", nats: "纳特", tokensUnit: "词元",
   read: "读入", written: "写出", fed: "输入", from: "从", to: "到", time: "时间", unit: "单元",
-  hidden: "隐状态", input: "输入门", forget: "遗忘门", candidate: "候选", output: "输出门", reset: "重置门", update: "更新门",
+  gate_hidden: "隐状态", gate_cell: "细胞状态", gate_candidate: "候选值", gate_input: "输入门", gate_forget: "遗忘门",
+  gate_output: "输出门", gate_reset: "重置门", gate_update: "更新门",
   noAttention: "这个模型没有注意力。“状态”视图逐个词元地显示它记住了什么。",
   openStates: "打开状态", openHead: "打开这个头", openRecompute: "重算这个权重", recomputeHead: "重算它",
 };

@@ -24,6 +24,16 @@ export function barsSvg(title, rows) {
   return sheet(room + wide + 110, 50 + rows.length * 24, title, parts);
 }
 
+// Rows of columns in fixed letters; a row of one text runs across all.
+export function linesSvg(title, rows) {
+  const ink = cssColour("ink"), wide = (text) => 7.4 * text.length, several = rows.filter((row) => row.length > 1), starts = [16];
+  for (let column = 0; column < (several[0]?.length ?? 1); column++) starts.push(starts[column] + 16 + Math.max(0, ...several.map((row) => wide(row[column]))));
+  const parts = rows.flatMap((row, place) => row.map((text, column) =>
+    `<text x="${starts[column]}" y="${52 + 20 * place}" fill="${ink}" xml:space="preserve" ${MONO}>${escaped(text)}</text>`));
+  const width = Math.max(starts.at(-1), 32 + wide(title), ...rows.filter((row) => row.length === 1).map(([text]) => 32 + wide(text)));
+  return sheet(Math.ceil(width), 60 + 20 * rows.length, title, parts);
+}
+
 // --- the tree of a beam search ----------------------------------------------------------------------------------
 
 export const TREE = { column: 148, row: 32, wide: 112, high: 24, left: 84, top: 58 };

@@ -64,7 +64,7 @@ function mosaicOf(view, board, found, layout, told) {
   const { t, signal } = view, { places, corner, wide, high } = layout, scale = devicePixelRatio || 1;
   const canvas = build("canvas", "mosaic", [], { "aria-hidden": "true" }), mark = build("canvas", "mark", [], { "aria-hidden": "true" });
   const element = build("div", "tiles", [canvas, mark], {
-    id: "mosaic", tabindex: "0", role: "application", "aria-roledescription": "mosaic", "aria-label": t("mosaic", t(board.name), board.rows.length, board.columns.length),
+    id: "mosaic", tabindex: "0", role: "application", "aria-roledescription": "mosaic", "aria-label": t("mosaic", t(`board_${board.name}`), board.rows.length, board.columns.length),
   });
   for (const one of [canvas, mark]) {
     one.width = Math.ceil(layout.width * scale);

@@ -175,7 +175,7 @@ function linked(view, board, place, shown, aside) {
 }
 
 function share(view, board, place, shown, heat) {
-  const { trace, t } = view, { steps, high, wide } = shown, title = `${view.model.name} · ${t(board.name)} · ${titleOf(board, place, t)}`;
+  const { trace, t } = view, { steps, high, wide } = shown, title = `${view.model.name} · ${t(`board_${board.name}`)} · ${titleOf(board, place, t)}`;
   view.share({
     python: `${trace.python}\n${pythonOf(board, place)}`, names: [board.cells[place].tensor], png: () => heat.canvas,
     svg: () => matrixSvg({ steps, high, wide, ramp: rampOf(kindOf(board.scales[0])), title, down: shown.down.map(textOf), across: shown.across.map(textOf), ink: cssColour("ink"), paper: cssColour("card") }),

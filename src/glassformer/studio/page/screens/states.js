@@ -1,4 +1,5 @@
 // States: what a recurrent network holds at every token, and how long a Transformer's vectors are after every layer.
+import { NOWHERE, boardOf, boardTabs, layerAndHead, placeOf, titleOf } from "../attention.js";
 import { cssColour, heatmap, kindOf, legend, paintSteps, rampOf, stepsOf } from "../canvas.js";
 import { build, choice, exact, make, number, select, visible } from "../dom.js";
 import { lines } from "../plot.js";
@@ -33,44 +34,46 @@ const asked = (state) => {
 
 async function showUnits(view, boards, found) {
   const { root, state, t, trace, api, signal } = view;
-  const board = boards.find((one) => one.name === state.board) ?? boards[0];
-  const row = Math.min(Number(state.layer) || 0, board.rows.length - 1);
-  const column = Math.max(0, board.columns.indexOf(state.gate));
-  const cell = board.cells[row * board.columns.length + column];
+  const board = boardOf(boards, state.board), place = placeOf(board, state), cell = board.cells[place];
   const gate = found.gates.find((one) => one.tensor === cell.tensor);
   const [values, tiles] = await Promise.all([
     api.slice(trace.trace_id, cell.tensor, { slice: cell.slice, signal }), api.mosaic(trace.trace_id, board.name, { side: 48, signal }),
   ]);
   if (signal.aborted) return;
   const bar = build("div", "bar", [
-    boards.length > 1 ? choice(t("stNetwork"), boards.map((one) => [one.name, t(`st_${one.name}`)]), board.name, (name) => view.set({ board: name, layer: null, gate: null, cell: null })) : null,
+    boardTabs(view, boards, board),
     select(t("stSort"), SORTS.map((one) => [one, t(`stBy_${one}`)]), state.sort ?? "index", (sort) => view.set({ sort: sort === "index" ? null : sort })),
     choice(t("stShow"), ["values", "ends"].map((one) => [one, t(`stShow_${one}`)]), state.show === "ends" ? "ends" : "values", (one) => view.set({ show: one === "ends" ? one : null })),
   ]);
   const shown = build("section", "card shown"), main = build("section", "card");
-  root.append(bar, overview(view, board, tiles, row, column, found), build("div", "split", [main, shown]));
-  unitMap(view, { board, row, column, cell, gate, values, main, shown, edge: found.edge });
+  root.append(bar, overview(view, board, tiles, place, found), build("div", "split", [main, shown]));
+  unitMap(view, { board, place, cell, gate, values, main, shown, edge: found.edge });
 }
 
 // Every gate of every layer as a small picture with its saturation; one is chosen.
-function overview(view, board, tiles, row, column, found) {
-  const { t } = view, [, columns, high, wide] = tiles.shape, size = high * wide;
-  const heads = build("tr", "", [make("td"), ...board.columns.map((name) => build("th", "", t(`st_${name}`), { scope: "col" }))]);
-  const rows = board.rows.map((name, r) => build("tr", "", [
+function overview(view, board, tiles, chosen, found) {
+  const { t } = view;
+  const heads = build("tr", "", [make("td"), ...board.columns.map((name) => build("th", "", t(`gate_${name}`), { scope: "col" }))]);
+  const rows = board.rows.map((name, row) => build("tr", "", [
     build("th", "", `${t("layer")} ${name}`, { scope: "row" }),
-    ...board.columns.map((gate, c) => {
-      const place = r * columns + c, picture = build("canvas", "", [], { "aria-hidden": "true" });
-      paintSteps(picture, tiles.values.subarray(place * size, (place + 1) * size), high, wide, rampOf(kindOf(board.scales[c])));
-      const share = found.gates.find((one) => one.tensor === board.cells[place].tensor)?.share ?? 0;
-      return build("td", "", build("button", "", [picture, make("small", "", percent(share))], {
-        type: "button", id: `tile-${r}-${c}`, "aria-pressed": String(r === row && c === column),
-        "aria-label": `${t("layer")} ${name}, ${t(`st_${gate}`)}, ${t("stSaturated", percent(share))}`,
-        onclick: () => view.set({ layer: r || null, gate: c ? gate : null, cell: null }),
-      }));
-    }),
+    ...board.columns.map((_, column) => build("td", "", tile(view, board, tiles, row * board.columns.length + column, chosen, found))),
   ]));
   const table = build("table", "tiles", [build("thead", "", heads), build("tbody", "", rows)]);
-  return build("section", "card", [make("p", "soft", t("stTiles")), build("div", "scroll", table, { tabindex: "0", role: "region", "aria-label": t("stTiles") })]);
+  return build("section", "card", [
+    make("p", "soft", t("stTiles")), build("div", "scroll", table, { tabindex: "0", role: "region", "aria-label": t("stTiles") }),
+  ]);
+}
+
+function tile(view, board, tiles, place, chosen, found) {
+  const { t } = view, [, columns, high, wide] = tiles.shape, size = high * wide, picture = build("canvas", "", [], { "aria-hidden": "true" });
+  const kind = kindOf(board.scales[place % columns]);
+  paintSteps(picture, tiles.values.subarray(place * size, (place + 1) * size), high, wide, rampOf(kind));
+  const share = found.gates.find((one) => one.tensor === board.cells[place].tensor)?.share ?? 0;
+  return build("button", "", [picture, make("small", "", percent(share))], {
+    type: "button", id: `tile-${Math.floor(place / columns)}-${place % columns}`, "aria-pressed": String(place === chosen),
+    "aria-label": `${titleOf(board, place, t)}, ${t("stSaturated", percent(share))}`,
+    onclick: () => view.set({ ...NOWHERE, ...layerAndHead(board, place) }),
+  });
 }
 
 const percent = (share) => `${(100 * share).toFixed(share && share < 0.1 ? 1 : 0)} %`;
@@ -100,48 +103,59 @@ function sum(count, of) {
   return total;
 }
 
-function unitMap(view, { board, row, column, cell, gate, values, main, shown, edge }) {
+function unitMap(view, { board, place: chosen, cell, gate, values, main, shown, edge }) {
   const { state, t, trace, signal } = view, [high, wide] = values.shape, tokens = trace.tokens[board.down].map((one) => one.text);
-  const order = sorted(values.values, high, wide, state.sort, gate), ends = state.show === "ends";
-  const drawn = new Float32Array(high * wide);
-  for (let time = 0; time < high; time++) {
-    order.forEach((unit, place) => {
-      const value = values.values[time * wide + unit];
-      drawn[time * wide + place] = ends ? endOf(value, gate.rule, edge) : value;
-    });
-  }
-  const scale = ends ? [-1, 1, false] : board.scales[column], steps = stepsOf(drawn, scale), name = `${t("layer")} ${board.rows[row]} · ${t(`st_${board.columns[column]}`)}`;
-  const told = make("p", "mono value"), facts = build("dl", "facts"), line = build("div", "line");
-  let last = null;
+  const order = sorted(values.values, high, wide, state.sort, gate), ends = state.show === "ends", name = titleOf(board, chosen, t);
+  const endAt = (value) => endOf(value, gate.rule, edge);
+  const drawn = Float32Array.from(values.values, (_, n) => {
+    const value = values.values[n - (n % wide) + order[n % wide]];
+    return ends ? endAt(value) : value;
+  });
+  const scale = ends ? [-1, 1, false] : board.scales[chosen % board.columns.length], steps = stepsOf(drawn, scale);
+  const told = make("p", "mono value"), one = oneUnit(view, { cell, gate, values, scale, tokens }, shown);
   function tell(time, place) {
-    const unit = order[place], value = values.values[time * wide + unit], end = endOf(value, gate.rule, edge);
+    const unit = order[place], value = values.values[time * wide + unit], end = endAt(value);
     told.textContent = `${visible(tokens[time])} · ${t("stUnit", unit)} = ${exact(value)}${end ? ` · ${t(end < 0 ? "stAtLow" : "stAtHigh")}` : ""}`;
     view.set({ cell: `${time},${unit}` }, { push: false, show: false });
-    if (last === unit) return;
-    last = unit;
-    const rows = [[t("stLowShare"), gate.low[unit]], [t("stHighShare"), gate.high[unit]], [t("stMeanSize"), sum(high, (n) => Math.abs(values.values[n * wide + unit])) / high]];
-    facts.replaceChildren(...rows.flatMap(([term, text]) => [make("dt", "", term), make("dd", "mono", exact(text))]));
-    const series = Array.from({ length: high }, (_, n) => values.values[n * wide + unit]);
-    const off = `${cell.tensor}:${unit}`;
-    line.replaceChildren(make("h3", "", t("stOverTime", unit)), lines([{ name: "", values: series }], { label: t("stOverTime", unit), low: Math.min(scale[0], ...series), high: Math.max(scale[1], ...series), names: tokens }),
-      build("a", "button", t("stSwitchOff"), { href: view.href({ screen: "edit", off, cell: null }), id: "switch-off" }));
+    one(unit);
   }
-  main.append(make("h2", "", name), build("div", "bar", [legend(scale, number), make("span", "soft", t(`stRule_${gate.rule}`)), make("strong", "share", t("stSaturated", percent(gate.share)))]));
+  main.append(make("h2", "", name), build("div", "bar", [
+    legend(scale, number), make("span", "soft", t(`stRule_${gate.rule}`)), make("strong", "share", t("stSaturated", percent(gate.share))),
+  ]));
   const start = asked(state), from = start ? [start[0], Math.max(0, order.indexOf(start[1]))] : [0, 0];
   const matrix = heatmap({
     steps, high, wide, kind: kindOf(scale), down: tokens, label: t("stMatrix", name, high, wide), at: from, signal,
-    width: main.clientWidth - 40, most: 1000, least: high <= 44 ? 14 : 0, move: tell, open: (time, place) => view.set({ screen: "edit", off: `${cell.tensor}:${order[place]}`, cell: null }),
+    width: main.clientWidth - 40, most: 1000, least: high <= 44 ? 14 : 0, move: tell,
+    open: (time, place) => view.set({ screen: "edit", off: `${cell.tensor}:${order[place]}`, cell: null }),
   });
   main.append(matrix.element, told);
-  if (!ends && matrix.cell >= DOT) main.querySelector(".cells").append(dots(drawn, high, wide, matrix, (value) => endOf(value, gate.rule, edge)));
+  if (!ends && matrix.cell >= DOT) main.querySelector(".cells").append(dots(drawn, high, wide, matrix, endAt));
   matrix.select(...from, { quiet: true });
-  shown.append(make("h2", "", t("stOneUnit")), facts, line);
   tell(...from);
-  const python = `seen["${cell.tensor}"][${cell.slice}]`;
   view.share({
-    python: `${trace.python}\n${python}`, names: board.cells.map((one) => one.tensor), png: () => matrix.canvas,
-    svg: () => matrixSvg({ steps, high, wide, ramp: rampOf(kindOf(scale)), down: tokens, across: order.map(String), title: `${trace.model} · ${name}`, ink: cssColour("ink"), paper: cssColour("card") }),
+    python: `${trace.python}\nseen["${cell.tensor}"][${cell.slice}]`, names: board.cells.map((each) => each.tensor),
+    svg: () => matrixSvg({ steps, high, wide, ramp: rampOf(kindOf(scale)), down: tokens, across: order.map(String),
+      title: `${trace.model} · ${name}`, ink: cssColour("ink"), paper: cssColour("card") }),
   });
+}
+
+// One unit beside the matrix: gives the function that shows another.
+function oneUnit(view, { cell, gate, values, scale, tokens }, shown) {
+  const { t } = view, [high, wide] = values.shape, facts = build("dl", "facts"), line = build("div", "line");
+  let last = null;
+  shown.append(make("h2", "", t("stOneUnit")), facts, line);
+  return (unit) => {
+    if (last === unit) return;
+    last = unit;
+    const series = Array.from({ length: high }, (_, time) => values.values[time * wide + unit]), label = t("stOverTime", unit);
+    const size = sum(high, (time) => Math.abs(series[time])) / high;
+    const rows = [[t("stLowShare"), gate.low[unit]], [t("stHighShare"), gate.high[unit]], [t("stMeanSize"), size]];
+    facts.replaceChildren(...rows.flatMap(([term, value]) => [make("dt", "", term), make("dd", "mono", exact(value))]));
+    line.replaceChildren(
+      make("h3", "", label),
+      lines([{ name: "", values: series }], { label, low: Math.min(scale[0], ...series), high: Math.max(scale[1], ...series), names: tokens }),
+      build("a", "button", t("stSwitchOff"), { href: view.href({ screen: "edit", off: `${cell.tensor}:${unit}`, cell: null }), id: "switch-off" }));
+  };
 }
 
 // A mark on every value at its end.

@@ -1,9 +1,10 @@
+import * as shared from "../attention.js";
+
 export const en = {
-  stNetwork: "Network", stSort: "Units sorted by", stShow: "Show", stShow_values: "values", stShow_ends: "saturated",
+  ...shared.en,
+  stSort: "Units sorted by", stShow: "Show", stShow_values: "values", stShow_ends: "saturated",
   stBy_index: "number", stBy_size: "mean size", stBy_change: "change over time", stBy_saturation: "saturation",
-  "st_states": "states", "st_encoder states": "encoder", "st_decoder states": "decoder",
-  st_hidden: "hidden", st_cell: "cell", st_input: "input gate", st_forget: "forget gate", st_output: "output gate", st_candidate: "candidate",
-  st_reset: "reset gate", st_update: "update gate", stTiles: "Every state of every layer, time downwards; below each, the share that is saturated",
+  stTiles: "Every state of every layer, time downwards; below each, the share that is saturated",
   stSaturated: "{0} saturated", stUnit: "unit {0}", stAtLow: "saturated, low end", stAtHigh: "saturated, high end",
   stLowShare: "share at the low end", stHighShare: "share at the high end", stMeanSize: "mean size", stOverTime: "Unit {0} over time",
   stOneUnit: "One unit", stSwitchOff: "Switch this unit off and see",
@@ -20,11 +21,10 @@ export const en = {
   stDead: "dead neurons", stFocused: "heads on one token", stEven: "heads on all alike",
 };
 export const zh = {
-  stNetwork: "网络", stSort: "单元排序", stShow: "显示", stShow_values: "数值", stShow_ends: "饱和",
+  ...shared.zh,
+  stSort: "单元排序", stShow: "显示", stShow_values: "数值", stShow_ends: "饱和",
   stBy_index: "编号", stBy_size: "平均大小", stBy_change: "随时间的变化", stBy_saturation: "饱和程度",
-  "st_states": "状态", "st_encoder states": "编码器", "st_decoder states": "解码器",
-  st_hidden: "隐状态", st_cell: "细胞状态", st_input: "输入门", st_forget: "遗忘门", st_output: "输出门", st_candidate: "候选值",
-  st_reset: "重置门", st_update: "更新门", stTiles: "每一层的每种状态，时间自上而下；下方是饱和的比例",
+  stTiles: "每一层的每种状态，时间自上而下；下方是饱和的比例",
   stSaturated: "{0} 饱和", stUnit: "单元 {0}", stAtLow: "饱和于低端", stAtHigh: "饱和于高端",
   stLowShare: "低端饱和比例", stHighShare: "高端饱和比例", stMeanSize: "平均大小", stOverTime: "单元 {0} 随时间的变化",
   stOneUnit: "一个单元", stSwitchOff: "关掉这个单元试试",
