@@ -1,11 +1,11 @@
 // Compare: two texts through one model, or one text through two checkpoints; what changes in the output and inside.
 import { cssColour, heatmap, kindOf, legend, paintSteps, rampOf, stepsOf } from "../canvas.js";
-import { layerAndHead, placeOf } from "../attention.js";
+import { layerAndHead, offOf, placeOf, titleOf } from "../attention.js";
 import { differing } from "../differing.js";
 import { build, choice, exact, field, make, number, select, short, visible } from "../dom.js";
 import { matrixSvg } from "../share.js";
 
-const SHAPE = ["model_type", "head", "parameters", "vocab_size", "layers", "heads"];
+const SHAPE = ["model_type", "head", "parameters", "vocab_size", "layers", "heads", "tokenizer"];
 const LARGEST = 1e6; // numbers of an output that are fetched to find their largest difference
 const NARROW = 760; // pixels in which two things do not fit beside each other
 
@@ -121,7 +121,7 @@ async function inside(view, traces) {
   if (!names.length) return card.append(make("p", "", t("cmpNoBoards")));
   const name = names.includes(state.board) ? state.board : names[0], boards = traces.map((one) => one.boards.find((board) => board.name === name));
   const equal = boards[0].shape.join() === boards[1].shape.join(), columns = boards[0].columns.length;
-  if (names.length > 1) card.append(choice(t("cmpBoard"), names.map((one) => [one, t(`cmpBoard-${one}`)]), name, (board) => set({ board, layer: null, head: null, cell: null })));
+  if (names.length > 1) card.append(choice(t("cmpBoard"), names.map((one) => [one, t(`board_${one}`)]), name, (board) => set({ board, layer: null, head: null, cell: null })));
   if (boards[0].kind === "attention") card.append(make("p", "note", t("attentionIsNot")));
   const [down, across] = [0, 1].map((side) => boards.map((board) => traces[boards.indexOf(board)].tokens[board[side ? "across" : "down"]]));
   if (!equal) card.append(make("p", "note", unequal(t, boards)));
@@ -191,12 +191,9 @@ function mosaic({ values, reach, shape: [rows, columns, high, wide] }, { board, 
   return element;
 }
 
-function title(t, board, [row, column]) {
-  if (board.name === "alignment") return t("cmpBoard-alignment");
-  return t(board.kind === "attention" ? "cmpHead" : "cmpGate", board.rows[row], board.columns[column]);
-}
-
-const cellOf = (board, [row, column]) => board.cells[row * board.shape[1] + column];
+const indexOf = (board, [row, column]) => row * board.shape[1] + column;
+const cellOf = (board, at) => board.cells[indexOf(board, at)];
+const title = (t, board, at) => titleOf(board, indexOf(board, at), t);
 const python = (traces, cell) => traces.map((one, side) => `${one.python}\n${side ? "second" : "first"} = seen["${cell.tensor}"][${cell.slice}]`).join("\n\n");
 
 // Labels of a side: the token, or both where they are not the same.
@@ -220,8 +217,8 @@ async function subtracted(view, traces, boards, at, labels, card) {
   card.append(make("h3", "", title(t, board, at)), build("div", "bar", [legend(scale, number), ...ablation(view, board, at)]), matrix.element, told);
   if (state.cell) matrix.select(...state.cell.split(",").map(Number));
   share(view, traces, cell, {
-    python: `${python(traces, cell)}\nprint(second - first)`, png: () => matrix.canvas,
-    svg: () => matrixSvg({ steps, high, wide, ramp: rampOf("signed"), down, across, title: `${title(t, board, at)}, Δ`, ink: cssColour("ink"), paper: cssColour("card") }),
+    python: `${python(traces, cell)}\nprint(second - first)`,
+    svg: () => picture({ steps, high, wide, down, across }, "signed", `${title(t, board, at)}, Δ`),
   });
 }
 
@@ -240,16 +237,31 @@ async function beside(view, traces, boards, at, labels, card) {
   card.append(make("h3", "", title(t, boards[0], at)), build("div", "bar", [legend(scale, number), ...ablation(view, boards[0], at)]),
     build("div", "two", parts.map(({ name, matrix }) => build("div", "", [make("h3", "", name), matrix.element]))), told);
   share(view, traces, cell, {
-    python: `${python(traces, cell)}\nprint(first, second)`, png: () => parts[0].matrix.canvas,
-    svg: () => matrixSvg({ ...parts[0], ramp: rampOf(kindOf(scale)), title: `${title(t, boards[0], at)}, ${parts[0].name}`, ink: cssColour("ink"), paper: cssColour("card") }),
+    python: `${python(traces, cell)}\nprint(first, second)`,
+    svg: () => stacked(parts.map((one) => picture(one, kindOf(scale), `${title(t, boards[0], at)}, ${one.name}`))),
   });
+}
+
+const picture = (one, kind, words) => matrixSvg({ ...one, ramp: rampOf(kind), title: words, ink: cssColour("ink"), paper: cssColour("card") });
+
+// Pictures one below another.
+function stacked(all) {
+  const sizes = all.map((svg) => ["width", "height"].map((name) => Number(svg.match(`${name}="([\\d.]+)"`)[1])));
+  const width = Math.max(...sizes.map(([wide]) => wide)), height = sizes.reduce((sum, [, high]) => sum + high, 0);
+  let top = 0;
+  const placed = all.map((svg, place) => {
+    const y = top;
+    top += sizes[place][1];
+    return svg.replace("<svg ", `<svg y="${y}" `);
+  });
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}">` +
+    `<rect width="100%" height="100%" fill="${cssColour("card")}"/>${placed.join("")}</svg>`;
 }
 
 // A link that switches the chosen head off.
 function ablation({ t, href }, board, at) {
-  const { tensor } = cellOf(board, at);
-  if (!tensor.endsWith(".pattern") || board.grid[1] !== "head" || board.name === "alignment") return [];
-  return [build("a", "", t("switchOff"), { href: href({ screen: "edit", off: `${tensor.replace(/\.pattern$/, "")}:${at[1]}` }) })];
+  if (board.kind !== "attention") return [];
+  return [build("a", "", t("switchOff"), { href: href({ screen: "edit", off: offOf(board, indexOf(board, at)) }) })];
 }
 
 function share(view, traces, cell, what) {

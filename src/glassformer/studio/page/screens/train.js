@@ -1,7 +1,8 @@
 // Train: the table of runs, and the curves of those that are ticked, which grow while a run goes on.
 import { cssColour, isDark } from "../canvas.js";
-import { build, field, make, number, select, table } from "../dom.js";
-import { painted, plot, shape, sheet } from "../curves.js";
+import { build, button, field, make, number, select, table } from "../dom.js";
+import { plot, shape, sheet } from "../curves.js";
+import { download } from "../share.js";
 
 const EVERY = 1500; // milliseconds between two looks at the runs
 const HEIGHT = 210; // pixels of a plot
@@ -254,7 +255,7 @@ function plots(desk, element) {
   return { draw, drawn: () => drawn };
 }
 
-function share({ view, known, chosen, colours }, board) {
+function share({ view, known, chosen, rows, colours }, board) {
   if (!chosen.length) return;
   const files = chosen.map((name) => `    ${JSON.stringify(name)}: ${JSON.stringify(`${known.get(name).folder}/metrics.jsonl`)},`).join("\n");
   const python = `import json\nfrom pathlib import Path\n\nfiles = {\n${files}\n}\nrows = {name: [json.loads(line) for line in Path(file).read_text().splitlines()] for name, file in files.items()}`;
@@ -263,5 +264,13 @@ function share({ view, known, chosen, colours }, board) {
     plots: board.drawn().map((one) => ({ title: one.title, element: one.picture })), width: width(), ink: cssColour("ink"), paper: cssColour("card"),
     names: chosen.map((name, place) => [name, colours[place % colours.length]]),
   });
-  view.share({ python, svg, png: () => painted(svg(), width()) });
+  const file = () => download(new Blob([csv(chosen, rows)], { type: "text/csv" }), "studio-train.csv");
+  view.share({ python, svg, more: [button("CSV", file, { id: "export-csv", "aria-label": view.t("saveCsv") })] });
+}
+
+// Every line of the runs shown, one below another; what a line does not have stays empty.
+function csv(chosen, rows) {
+  const lines = chosen.flatMap((run) => rows.get(run).map((row) => ({ run, ...row }))), heads = [...new Set(lines.flatMap(Object.keys))];
+  const cell = (value) => (/[",\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
+  return [heads, ...lines.map((line) => heads.map((name) => line[name] ?? ""))].map((line) => line.map((one) => cell(String(one))).join(",")).join("\n");
 }

@@ -1,4 +1,7 @@
+import * as shared from "../attention.js";
+
 export const en = {
+  ...shared.en,
   cmpBy: "Compare", cmpByText: "two texts", cmpByModel: "two checkpoints", cmpText: "Other text", cmpPair: "Its second text", cmpModel: "Other checkpoint",
   cmpGo: "Compare", cmpFirst: "First", cmpSecond: "Second", cmpChange: "Change", cmpDelta: "Δ is the second minus the first.",
   cmpNeedText: "Type another text", cmpNeedTextWhy: "Both texts go through {0}; then you see what changes in its output, its attention and its states.",
@@ -11,13 +14,12 @@ export const en = {
   cmpCosine: "Cosine of the two vectors: {0}.", cmpNumber: "{0} → {1}, Δ {2}.", cmpNoTask: "This model has no head for a task, or no tokenizer, so there is no answer to compare.", cmpMoreClasses: "… and {0} classes that change less.",
   cmpFar: "Largest difference of {0}: {1}, at [{2}].", cmpShapes: "{0} has the shape {1} first and {2} then: no difference can be taken.",
   cmpInside: "What happens inside", cmpBoard: "Board", cmpHeads: "Every layer and head: choose one with the mouse, or with arrow keys and Enter.", cmpGates: "Every layer, state and gate: choose one with the mouse, or with arrow keys and Enter.", cmpReach: "In every column of the mosaic the largest difference has the strongest colour.",
-  "cmpBoard-attention": "attention", "cmpBoard-encoder": "encoder", "cmpBoard-decoder": "decoder", "cmpBoard-cross": "cross-attention", "cmpBoard-alignment": "alignment",
-  "cmpBoard-states": "states", "cmpBoard-encoder states": "encoder states", "cmpBoard-decoder states": "decoder states",
   cmpUnequal: "The first has {0} tokens and the second {1}. Their matrices have no common cells, so they stand side by side instead of a difference.",
   cmpUnequalFix: "To compare what a decoder does, give both the same target.", cmpNoBoards: "This model has neither attention nor states to compare.",
-  cmpHead: "Layer {0}, head {1}", cmpGate: "Layer {0}, {1}", cmpCell: "{0} → {1}", cmpUnit: "{0}, unit {1}", cmpLeft: "Δ: second minus first", cmpNpz: "npz of the second", cmpNothing: "nothing", cmpWord: "token", cmpClass: "class",
+  cmpCell: "{0} → {1}", cmpUnit: "{0}, unit {1}", cmpLeft: "Δ: second minus first", cmpNpz: "npz of the second", cmpNothing: "nothing", cmpWord: "token", cmpClass: "class",
 };
 export const zh = {
+  ...shared.zh,
   cmpBy: "比较", cmpByText: "两段文本", cmpByModel: "两个检查点", cmpText: "另一段文本", cmpPair: "它的第二段文本", cmpModel: "另一个检查点",
   cmpGo: "比较", cmpFirst: "前者", cmpSecond: "后者", cmpChange: "变化", cmpDelta: "Δ 为后者减前者。",
   cmpNeedText: "请输入另一段文本", cmpNeedTextWhy: "两段文本都经过 {0}；然后可以看到输出、注意力和状态有什么变化。",
@@ -30,9 +32,7 @@ export const zh = {
   cmpCosine: "两个向量的余弦：{0}。", cmpNumber: "{0} → {1}，Δ {2}。", cmpNoTask: "这个模型没有任务的输出头，或没有分词器，没有回答可比较。", cmpMoreClasses: "……还有 {0} 个类别，变化较小。",
   cmpFar: "{0} 的最大差别：{1}，位于 [{2}]。", cmpShapes: "{0} 的形状先是 {1}，后是 {2}：不能相减。",
   cmpInside: "内部发生了什么", cmpBoard: "图板", cmpHeads: "每一层和每个头：用鼠标选择，或用方向键和回车。", cmpGates: "每一层、每个状态和门：用鼠标选择，或用方向键和回车。", cmpReach: "拼图的每一列中，最大的差别颜色最深。",
-  "cmpBoard-attention": "注意力", "cmpBoard-encoder": "编码器", "cmpBoard-decoder": "解码器", "cmpBoard-cross": "交叉注意力", "cmpBoard-alignment": "对齐",
-  "cmpBoard-states": "状态", "cmpBoard-encoder states": "编码器状态", "cmpBoard-decoder states": "解码器状态",
   cmpUnequal: "前者有 {0} 个词元，后者有 {1} 个。两个矩阵没有共同的格子，因此并排显示，而不是相减。",
   cmpUnequalFix: "要比较解码器，请给两者相同的目标文本。", cmpNoBoards: "这个模型没有可比较的注意力或状态。",
-  cmpHead: "第 {0} 层，第 {1} 个头", cmpGate: "第 {0} 层，{1}", cmpCell: "{0} → {1}", cmpUnit: "{0}，单元 {1}", cmpLeft: "Δ：后者减前者", cmpNpz: "后者的 npz", cmpNothing: "无", cmpWord: "词元", cmpClass: "类别",
+  cmpCell: "{0} → {1}", cmpUnit: "{0}，单元 {1}", cmpLeft: "Δ：后者减前者", cmpNpz: "后者的 npz", cmpNothing: "无", cmpWord: "词元", cmpClass: "类别",
 };

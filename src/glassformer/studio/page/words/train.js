@@ -9,7 +9,7 @@ export const en = own({
   goOn: "{0} was stopped. Go on with it:", missingRun: "There is no run {0} any more.",
   loss: "Loss", score: "Score", rate: "Learning rate", norm: "Gradient norm", training: "training", development: "dev (dashed)",
   smoothing: "Smoothing", logarithmic: "Logarithmic axis", curveKeys: "{0}: arrow keys move from step to step",
-  quiet: "The server does not answer; trying again…", atThatStep: "step {0}",
+  saveCsv: "Save as CSV", quiet: "The server does not answer; trying again…", atThatStep: "step {0}",
 });
 export const zh = own({
   noRuns: "还没有训练记录", noRunsFix: "文件夹 {0} 里的训练一开始就会显示在这里。例如，在另一个终端里输入：",
@@ -19,5 +19,5 @@ export const zh = own({
   goOn: "{0} 已停止。继续训练：", missingRun: "训练 {0} 已经不在了。",
   loss: "损失", score: "成绩", rate: "学习率", norm: "梯度范数", training: "训练", development: "开发集（虚线）",
   smoothing: "平滑", logarithmic: "对数坐标", curveKeys: "{0}：用方向键逐步移动",
-  quiet: "服务器没有应答，正在重试……", atThatStep: "第 {0} 步",
+  saveCsv: "保存为 CSV", quiet: "服务器没有应答，正在重试……", atThatStep: "第 {0} 步",
 });
