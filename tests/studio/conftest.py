@@ -11,7 +11,7 @@ from glassformer.studio.app import create_app
 from glassformer.studio.desk import Shelf, Studio
 from glassformer.studio.traces import Traces
 from jobs.conftest import trained  # noqa: F401, a fixture
-from studio.cases import made, serving, watched
+from studio.cases import made, serving, turn, watched
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +43,7 @@ def visit(page: Any) -> Callable[..., Any]:
     """Open a screen and wait until it is painted: visit("head", model="bert", text="…")."""
 
     def go(screen: str, **state: Any) -> Any:
-        page.goto("/?" + urlencode({"screen": screen, "lang": "en", **state}))
+        turn(page, "/?" + urlencode({"screen": screen, "lang": "en", **state}))
         page.wait_for_selector(f".screen-{screen}[data-painted=yes]")
         return page
 

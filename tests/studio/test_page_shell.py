@@ -12,7 +12,7 @@ import glassformer.studio
 from glassformer.studio.app import create_app
 from glassformer.studio.desk import Shelf, Studio
 from glassformer.studio.traces import Traces
-from studio.cases import MODELS, TEXT, serving, watched
+from studio.cases import MODELS, TEXT, serving, turn, watched
 
 PAGE = Path(glassformer.studio.__file__).parent / "page"
 SCREENS = re.findall(r'"(\w+)"', re.search(r"const SCREENS = \[(.*?)\]", (PAGE / "main.js").read_text())[1])
@@ -31,7 +31,7 @@ def test_every_screen_shows_every_family(screen, page):
     """Something is painted, or a card says why there is nothing to paint; never an error."""
     shown = []
     for model in MODELS:
-        page.goto(asked(screen, model))
+        turn(page, asked(screen, model))
         page.wait_for_selector(READY)
         assert page.locator(".problem").count() == 0, page.locator(".problem").text_content()
         shown.append(page.locator(".screen[data-painted=yes]").count())
@@ -40,37 +40,34 @@ def test_every_screen_shows_every_family(screen, page):
 
 
 @pytest.mark.parametrize("screen", SCREENS)
-@pytest.mark.parametrize("lang", ["en", "zh"])
-def test_no_screen_overflows_a_phone_and_every_word_is_translated(screen, lang, browser, studio_url):
+def test_no_screen_overflows_a_phone_and_every_word_is_translated(screen, browser, studio_url):
     model = {"states": "lstm", "edit": "gpt2"}.get(screen, "bert")
     with watched(browser, studio_url, viewport={"width": 390, "height": 844}) as page:
-        page.goto(asked(screen, model, lang=lang))
-        page.wait_for_selector(READY)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        labels = page.locator("h1, h2, h3, button, .field > span, th, .note").all_text_contents()
-        assert [one for one in labels if re.fullmatch(r"[a-z]+[A-Z]\w*", one)] == []  # a key that nobody translated
-        if lang == "zh":
-            assert re.search(r"[\u4e00-\u9fff]", page.locator("h1").text_content())
+        for lang in ("en", "zh"):
+            turn(page, asked(screen, model, lang=lang))
+            page.wait_for_selector(READY)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390
+            labels = page.locator("h1, h2, h3, button, .field > span, th, .note").all_text_contents()
+            assert [one for one in labels if re.fullmatch(r"[a-z]+[A-Z]\w*", one)] == []  # a key nobody translated
+        assert re.search(r"[\u4e00-\u9fff]", page.locator("h1").text_content())
 
 
 @pytest.mark.parametrize("screen", SCREENS)
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_serious(screen, theme, page):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe
-    model = {"states": "lstm"}.get(screen, "bert")
-    page.goto(asked(screen, model, theme=theme))
-    page.wait_for_selector(READY)
-    found = axe().run(page).response["violations"]
-    serious = [one for one in found if one["impact"] in ("serious", "critical")]
-    told = [(one["id"], [node["html"][:120] for node in one["nodes"][:3]]) for one in serious]
-    assert told == []
+def test_axe_finds_nothing_serious(screen, page):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    for theme in ("light", "dark"):
+        turn(page, asked(screen, {"states": "lstm"}.get(screen, "bert"), theme=theme))
+        page.wait_for_selector(READY)
+        found = axe.run(page).response["violations"]
+        serious = [one for one in found if one["impact"] in ("serious", "critical")]
+        assert [(one["id"], [node["html"][:120] for node in one["nodes"][:3]]) for one in serious] == []
 
 
 @pytest.mark.parametrize("screen", SCREENS)
 def test_hostile_text_stays_text(screen, page):
     page.on("dialog", lambda dialog: page.faults.append(f"dialog: {dialog.message}"))
     for model in ("gpt2", "transformer"):
-        page.goto(asked(screen, model, text=HOSTILE))
+        turn(page, asked(screen, model, text=HOSTILE))
         page.wait_for_selector(READY)
         assert page.locator("img").count() == 0
         assert page.locator("#ask-text").input_value() == HOSTILE
