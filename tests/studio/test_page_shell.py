@@ -192,3 +192,13 @@ def test_the_address_is_the_whole_state(page, browser, studio_url):
         other.go_back()
         other.wait_for_selector(".screen-tensors[data-painted=yes]")
         assert other.locator("#screen").inner_text() == before
+
+
+def test_a_cell_of_one_screen_is_not_one_of_another(page):
+    page.goto(asked("lens", "bert", cell="1,2", step="layers.1"))
+    page.click("[data-screen=atlas]")
+    page.wait_for_url(lambda url: "cell=" not in url and "step=" not in url)
+    page.goto(asked("head", "bert", cell="1,2"))
+    page.click("[data-screen=recompute]")
+    page.wait_for_selector(".screen-recompute[data-painted=yes]")
+    assert "cell=1%2C2" in page.url

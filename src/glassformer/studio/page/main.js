@@ -113,15 +113,21 @@ find("ask").addEventListener("submit", (event) => {
   write({ cell: null, ...values });
 });
 
+// Where a cell or a step is means nothing to another screen, but for a weight of Head that Recompute takes apart.
+function turned(id) {
+  const { screen = "run", step } = read(), same = screen === id || (!step && ["head", "recompute"].includes(screen) && ["head", "recompute"].includes(id));
+  return same ? { screen: id } : { screen: id, cell: null, step: null };
+}
+
 function showNav(current) {
   const nav = find("screens");
   nav.setAttribute("aria-label", t("screens"));
   nav.replaceChildren(...SCREENS.map((id) => {
-    const link = build("a", "", t(id), { href: href({ screen: id }), "data-screen": id, "aria-current": id === current ? "page" : null });
+    const link = build("a", "", t(id), { href: href(turned(id)), "data-screen": id, "aria-current": id === current ? "page" : null });
     link.addEventListener("click", (event) => {
       if (event.metaKey || event.ctrlKey || event.shiftKey) return;
       event.preventDefault();
-      write({ screen: id });
+      write(turned(id));
     });
     return link;
   }));

@@ -168,11 +168,11 @@ function trial(desk, heads) {
   const note = make("p", "soft"), bar = build("div", "bar");
   let running = null;
   const start = button(t("edTry", heads.length), () => (running ? running.abort() : go()), { id: "try-heads" });
-  const measure = choice(t("edBy"), [["kl", "KL"], ["delta", t("edDelta")]], state.by === "delta" ? "delta" : "kl", (one) => view.set({ by: one === "delta" ? one : null }));
+  const measure = choice(t("edBy"), [["kl", "KL"], ["delta", t("edDelta")]], state.measure === "delta" ? "delta" : "kl", (one) => view.set({ measure: one === "delta" ? one : null }));
   signal.addEventListener("abort", () => running?.abort());
 
   function paint() {
-    const found = tried.get(key) ?? {}, names = Object.keys(found), by = state.by === "delta" || names.some((name) => found[name].kl === null) ? "delta" : "kl";
+    const found = tried.get(key) ?? {}, names = Object.keys(found), by = state.measure === "delta" || names.some((name) => found[name].kl === null) ? "delta" : "kl";
     const value = (name) => found[name][by] ?? 0, reach = Math.max(0, ...names.map((name) => Math.abs(value(name)))) || 1;
     const scale = [by === "delta" ? -reach : 0, reach, false], ramp = rampOf(by === "delta" ? "signed" : "plain");
     for (const name of names) {

@@ -45,11 +45,11 @@ function options(view) {
     name, id: `option-${name}`, value: state[name] ?? USUAL[name] ?? "", placeholder: t("runAuto"), inputmode: "decimal", autocomplete: "off",
   })));
   const form = build("form", "bar options", [...fields, build("button", "", t("runApply"), { type: "submit", id: "apply" })], {
-    onsubmit: (event) => { event.preventDefault(); set({ step: null, ...Object.fromEntries(new FormData(form)) }); },
+    onsubmit: (event) => { event.preventDefault(); set({ written: null, ...Object.fromEntries(new FormData(form)) }); },
   });
   if (!writes(model)) return [form];
   const kinds = Object.keys(STRATEGIES).map((one) => [one, t(`run${one[0].toUpperCase()}${one.slice(1)}`)]);
-  form.prepend(choice(t("runStrategy"), kinds, strategyOf(view), (strategy) => set({ strategy, step: null })));
+  form.prepend(choice(t("runStrategy"), kinds, strategyOf(view), (strategy) => set({ strategy, written: null })));
   return [form];
 }
 
