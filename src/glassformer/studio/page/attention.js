@@ -1,5 +1,5 @@
 // What the screens of attention share: boards, heads and their names, orders, and what attention is not.
-import { build, choice, make, number } from "./dom.js";
+import { build, choice, exact, link, make } from "./dom.js";
 
 const UNITS = { entropy: "nats", distance: "tokensUnit" };
 const SHARES = ["previous", "next", "first", "sink"]; // the largest come first, of all others the smallest
@@ -35,13 +35,10 @@ export function ordered(board, order) {
   return values ? all.sort((one, other) => sign * (values[one] - values[other]) || one - other) : all;
 }
 
-// Nine digits are all that a float32 has.
-export const exactly = (value) => (typeof value === "number" ? String(Number(value.toPrecision(9))) : String(value ?? "–"));
-
 export function factsOf(board, place, t) {
   return Object.entries(board.statistics).map(([name, values]) => {
     const unit = UNITS[name] ? ` ${t(UNITS[name])}` : "";
-    return [t(name), exactly(values[place]) + unit];
+    return [t(name), exact(values[place]) + unit];
   });
 }
 
@@ -60,17 +57,8 @@ export function offOf(board, place) {
 // One line that says what attention is not, with the ablation beside it.
 export function caution(view, board, place) {
   const { t } = view, off = offOf(board, place), line = build("p", "note caution", [make("span", "", `${t("attentionIsNot")} `)]);
-  if (off) line.append(link(view, { screen: "edit", off, cell: null }, t("switchOff"), "switch-off"));
+  if (off) line.append(link(view, { screen: "edit", off, cell: null }, t("switchOff"), { id: "switch-off" }));
   return line;
-}
-
-// A link to another screen that the shell follows without loading the page anew.
-export function link(view, changes, text, id = null) {
-  return build("a", "", text, { href: view.href(changes), id, onclick: (event) => {
-    if (event.metaKey || event.ctrlKey || event.shiftKey) return;
-    event.preventDefault();
-    view.set(changes);
-  } });
 }
 
 export function boardTabs(view, boards, chosen, named = (board) => view.t(board.name)) {

@@ -1,8 +1,8 @@
 // What a task says, drawn: each kind of line of POST /results has its picture, and gives rows to be taken along as bars.
 import { cssColour, heatmap, kindOf, rampOf, stepsOf } from "./canvas.js";
 import { build, button, exact, make, number, table, visible } from "./dom.js";
-import { TREE, drawn, treeSvg } from "./pictures.js";
-import { matrixSvg } from "./share.js";
+import { TREE, treeSvg } from "./pictures.js";
+import { drawn, matrixSvg } from "./share.js";
 import { pages, passage, row } from "./tokens.js";
 
 document.head.append(build("link", "", [], { rel: "stylesheet", href: "/static/styles/results.css" }));

@@ -1,7 +1,7 @@
 // Atlas: all heads of a model as one mosaic, painted on one canvas from one answer.
-import { attentions, boardOf, boardTabs, caution, factList, factsOf, layerAndHead, link, ordered, placeOf, pythonOf, titleOf } from "../attention.js";
+import { attentions, boardOf, boardTabs, caution, factList, factsOf, layerAndHead, ordered, placeOf, pythonOf, titleOf } from "../attention.js";
 import { cssColour, kindOf, legend, paintSteps, rampOf } from "../canvas.js";
-import { build, choice, make, number } from "../dom.js";
+import { build, choice, link, make, number } from "../dom.js";
 
 const MOST = 64; // cells along a tile
 const CAPTION = 18, SMALLEST = 22, LARGEST = 460;
@@ -35,7 +35,7 @@ export const screen = {
 
 function without(view) {
   const { root, t } = view;
-  root.append(build("section", "card notice", [make("p", "", t("noAttention")), link(view, { screen: "states" }, t("openStates"), "open-states")]));
+  root.append(build("section", "card notice", [make("p", "", t("noAttention")), link(view, { screen: "states" }, t("openStates"), { id: "open-states" })]));
   view.share({ python: view.trace.python });
   root.dataset.painted = "yes";
 }
@@ -148,7 +148,7 @@ function tellOf(view, board, place, aside) {
   const { t } = view, chosen = { board: board.name, ...layerAndHead(board, place), cell: null, step: null };
   aside.replaceChildren(
     make("h2", "", titleOf(board, place, t)), factList(factsOf(board, place, t)), make("code", "source", pythonOf(board, place)),
-    build("p", "links", [link(view, { screen: "head", ...chosen }, t("openHead"), "open-head"), link(view, { screen: "recompute", ...chosen }, t("recomputeHead"), "open-recompute")]),
+    build("p", "links", [link(view, { screen: "head", ...chosen }, t("openHead"), { id: "open-head" }), link(view, { screen: "recompute", ...chosen }, t("recomputeHead"), { id: "open-recompute" })]),
     caution(view, board, place));
 }
 

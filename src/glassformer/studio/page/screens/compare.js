@@ -2,7 +2,7 @@
 import { cssColour, heatmap, kindOf, legend, paintSteps, rampOf, stepsOf } from "../canvas.js";
 import { layerAndHead, placeOf } from "../attention.js";
 import { differing } from "../differing.js";
-import { build, choice, exact, field, make, number, select, short, visible } from "../dom.js";
+import { build, choice, exact, field, link, make, number, select, short, visible } from "../dom.js";
 import { matrixSvg } from "../share.js";
 
 const SHAPE = ["model_type", "head", "parameters", "vocab_size", "layers", "heads"];
@@ -13,25 +13,26 @@ export const screen = {
   id: "compare",
   needs: "trace",
   async show(view) {
-    const { root, t, api, signal, trace } = view, asked = second(view);
+    const { root, t, api, signal, trace } = view;
     root.classList.add("results");
     root.replaceChildren(...form(view));
     view.share({ python: trace.python });
-    if (asked) {
-      const busy = make("p", "busy", t("working"));
-      root.append(busy);
-      try {
+    const busy = make("p", "busy", t("working"));
+    try {
+      const asked = second(view);
+      if (asked) {
+        root.append(busy);
         const other = await api.trace(asked);
         if (signal.aborted) return;
         const traces = [trace, other];
         root.append(await outputs(view, traces, asked));
         await inside(view, traces);
-      } catch (error) {
-        if (signal.aborted || !(error instanceof api.Problem)) throw error;
-        root.append(view.trouble(error, view.again));
       }
-      busy.remove();
+    } catch (error) {
+      if (signal.aborted || !(error instanceof api.Problem)) throw error;
+      root.append(view.trouble(error, view.again));
     }
+    busy.remove();
     root.dataset.painted = "yes";
   },
 };
@@ -46,8 +47,7 @@ function second(view) {
   const { state, model } = view, first = view.asked();
   if (byOf(state) === "model") return alike(view).some((one) => one.name === state.model2) ? { ...first, model: state.model2 } : null;
   if (!state.text2) return null;
-  const inputs = model.tokenizer ? state.text2 : state.text2.replaceAll(",", " ").split(/\s+/).filter(Boolean).map(Number);
-  return { ...first, inputs, pair: model.pairs ? state.pair2 || first.pair : undefined };
+  return { ...first, inputs: view.typed(state.text2), pair: model.pairs ? state.pair2 || first.pair : undefined };
 }
 
 function form(view) {
@@ -246,10 +246,10 @@ async function beside(view, traces, boards, at, labels, card) {
 }
 
 // A link that switches the chosen head off.
-function ablation({ t, href }, board, at) {
+function ablation(view, board, at) {
   const { tensor } = cellOf(board, at);
   if (!tensor.endsWith(".pattern") || board.grid[1] !== "head" || board.name === "alignment") return [];
-  return [build("a", "", t("switchOff"), { href: href({ screen: "edit", off: `${tensor.replace(/\.pattern$/, "")}:${at[1]}` }) })];
+  return [link(view, { screen: "edit", off: `${tensor.replace(/\.pattern$/, "")}:${at[1]}`, cell: null }, view.t("switchOff"))];
 }
 
 function share(view, traces, cell, what) {

@@ -1,7 +1,7 @@
 // Recompute: one number of the model made again by hand, and the table of all steps with their errors.
-import { boardOf, boardTabs, exactly, factList, layerAndHead, placeOf, pythonOf, titleOf } from "../attention.js";
+import { boardOf, boardTabs, factList, layerAndHead, placeOf, pythonOf, titleOf } from "../attention.js";
 import { heatmap, kindOf, paintSteps, rampOf, stepsOf } from "../canvas.js";
-import { build, button, chip, field, make, number, select } from "../dom.js";
+import { build, button, chip, exact, field, make, number, select } from "../dom.js";
 import { formula, share } from "../math.js";
 
 const WAIT = 40; // milliseconds that a cell is rested on before it is asked for
@@ -128,7 +128,7 @@ function explanation(view, board, found, { step, at }) {
   const head = isShare ? share(found.formula.slice(4, found.formula.indexOf(") / Σ")), at) : formula(found.formula);
   const results = [
     [t("valueHere"), build("b", "result", figures(found.value), { id: "recomputed" })],
-    ...(found.seen ? [[t("valueModel"), build("span", "mono", found.seen.shape.length ? figures(found.seen) : exactly(found.seen.values[0]), { id: "models-own" })]] : []),
+    ...(found.seen ? [[t("valueModel"), build("span", "mono", found.seen.shape.length ? figures(found.seen) : exact(found.seen.values[0]), { id: "models-own" })]] : []),
     ...(found.error === null ? [] : [[t("difference"), build("span", "mono", small(found.error), { id: "cell-error" })]]),
   ];
   return [
@@ -150,10 +150,10 @@ function titleFor({ t, trace, state }, board, at, step) {
 // One operand: a number as it is; a vector as a strip of colours, its first numbers, and all of them on demand.
 function operand(one, t) {
   const name = make("small", "mono", one.name ?? "");
-  if (one.shape.length === 0) return build("div", "operand", [symbolOf(one.symbol), name, build("span", "mono figures", exactly(one.values[0]))]);
+  if (one.shape.length === 0) return build("div", "operand", [symbolOf(one.symbol), name, build("span", "mono figures", exact(one.values[0]))]);
   const reach = Math.max(1e-30, ...one.values.map((value) => Math.abs(value))), strip = build("canvas", "strip-of", [], { "aria-hidden": "true" });
   paintSteps(strip, stepsOf(one.values.slice(0, 1024), [-reach, reach, false]), 1, Math.min(1024, one.values.length), rampOf("signed"));
-  const all = build("details", "", [make("summary", "", t("allNumbers", one.values.length)), build("pre", "")], { ontoggle: () => { all.lastChild.textContent = one.values.map(exactly).join("  "); } });
+  const all = build("details", "", [make("summary", "", t("allNumbers", one.values.length)), build("pre", "")], { ontoggle: () => { all.lastChild.textContent = one.values.map(exact).join("  "); } });
   const few = make("span", "mono soft", one.values.slice(0, FEW).map((value) => number(value)).join("  ") + (one.values.length > FEW ? "  …" : ""));
   return build("div", "operand vector", [symbolOf(one.symbol), build("span", "", [name, make("small", "", one.shape.join(" × "))]), build("div", "figures", [strip, few, all])]);
 }

@@ -1,6 +1,6 @@
 // Run: a text in, its tokens, and what the model's task says of it, as it comes.
 import { build, button, choice, field, make, select } from "../dom.js";
-import { barsSvg, drawn } from "../pictures.js";
+import { barsSvg } from "../pictures.js";
 import { beams, draw, stream } from "../results.js";
 import { sides } from "../tokens.js";
 
@@ -123,5 +123,5 @@ function take(drawing, line) {
 
 function share({ view, question, python, rows, svg: own, writing }) {
   const svg = own ?? writing?.svg ?? (rows && (() => barsSvg(question.inputs, rows())));
-  view.share({ python, names: outputs(view), ...(svg && { svg, png: () => drawn(svg()) }) });
+  view.share({ python, names: outputs(view), svg });
 }

@@ -1,6 +1,6 @@
 // States: what a recurrent network holds at every token, and how long a Transformer's vectors are after every layer.
 import { cssColour, heatmap, kindOf, legend, paintSteps, rampOf, stepsOf } from "../canvas.js";
-import { build, choice, exact, make, number, select, visible } from "../dom.js";
+import { build, choice, exact, link, make, number, select, visible } from "../dom.js";
 import { lines } from "../plot.js";
 import { matrixSvg } from "../share.js";
 
@@ -124,7 +124,7 @@ function unitMap(view, { board, row, column, cell, gate, values, main, shown, ed
     const series = Array.from({ length: high }, (_, n) => values.values[n * wide + unit]);
     const off = `${cell.tensor}:${unit}`;
     line.replaceChildren(make("h3", "", t("stOverTime", unit)), lines([{ name: "", values: series }], { label: t("stOverTime", unit), low: Math.min(scale[0], ...series), high: Math.max(scale[1], ...series), names: tokens }),
-      build("a", "button", t("stSwitchOff"), { href: view.href({ screen: "edit", off, cell: null }), id: "switch-off" }));
+      link(view, { screen: "edit", off, cell: null }, t("stSwitchOff"), { class: "button", id: "switch-off" }));
   }
   main.append(make("h2", "", name), build("div", "bar", [legend(scale, number), make("span", "soft", t(`stRule_${gate.rule}`)), make("strong", "share", t("stSaturated", percent(gate.share)))]));
   const start = asked(state), from = start ? [start[0], Math.max(0, order.indexOf(start[1]))] : [0, 0];

@@ -23,7 +23,7 @@ export const zh = {
   edPlace: "位置", edUnit: "单元", edNeuron: "神经元", edSwitchOff: "关掉",
   edTry: "逐个试每个头（{0}）", edTrying: "已试的头", edCancel: "停止", edBy: "颜色", edDelta: "最高 logit 的 Δ",
   edTried: "{1} 个头中单独试了 {0} 个；{2} 对答案影响最大。", edTooLong: "{1} 秒、{0} 个头之后停止：运行一次太久。",
-  edEffect: "关掉 {0}：KL {1} nat，最高 logit 的 Δ {2}", edBefore: "之前", edAfter: "之后", edDeltas: "Δ logits", edAt: "位于 {0}", edTold: "已关掉 {0} 个：logit 的最大 Δ 是 {1}。", edKl: "KL {0} nat", edTold: "{0} off: the largest Δ of a logit is {1}.",
+  edEffect: "关掉 {0}：KL {1} nat，最高 logit 的 Δ {2}", edBefore: "之前", edAfter: "之后", edDeltas: "Δ logits", edAt: "位于 {0}", edTold: "已关掉 {0} 个：logit 的最大 Δ 是 {1}。", edKl: "KL {0} nat",
   ed_start: "答案开头", ed_end: "答案结尾", ed_text: "整段文本",
   edChoice: "选择", edLogitBefore: "之前", edLogitAfter: "之后", edShareBefore: "之前概率", edShareAfter: "之后概率",
   edPlaces: "每个位置", edPlacesSay: "每个位置最可能的选择，之前与之后。按回车查看该处的 Δ logits。",
