@@ -17,6 +17,7 @@ FAMILIES = [
     ("glassformer-rnn", "text-generation", {"kind": "gru"}),
     ("glassformer-rnn", "token-classification", {"kind": "rnn"}),
     ("glassformer-seq2seq", "text2text-generation", {"attention": "additive"}),
+    ("glassformer-seq2seq", "text2text-generation", {"attention": "general"}),
 ]
 
 
@@ -62,6 +63,21 @@ def test_the_mean_is_that_of_the_run_with_nothing_put_out():
     with torch.no_grad(), gf.record(model, name, edit=off(model, [f"{name}:1"], "mean", inputs)) as after:
         model(**inputs)
     assert_close(after[name][0, :, 1], before[name][0, :, 1].mean().expand(6))
+
+
+@pytest.mark.parametrize("attention", ["additive", "general"])  # one is called token by token
+@pytest.mark.parametrize("to", ["zero", "mean"])
+def test_an_alignment_gives_no_context_or_always_its_mean(attention, to):
+    model = small("glassformer-seq2seq", "text2text-generation", attention=attention)
+    inputs = inputs_of(model, lengths=(5,))
+    contexts = []
+    hook = model.decoder.attention.register_forward_hook(lambda *given: contexts.append(given[-1]))
+    run(model, inputs)
+    hook.remove()
+    mean = torch.cat(contexts, 1).mean((0, 1)) * (to == "mean")
+    by_hand = {"decoder.attention": lambda value: mean.expand_as(value)}
+    wanted = run(model, inputs, edit=by_hand)
+    assert_close(run(model, inputs, edit=off(model, ["decoder.attention"], to, inputs)), wanted)
 
 
 def test_the_python_that_is_shown_runs():

@@ -77,6 +77,16 @@ def test_keys_walk_over_the_tiles_and_open_one(visit):
     page.wait_for_selector(".screen-atlas[data-painted=yes]")
 
 
+def test_an_alignment_can_be_switched_off(visit):
+    page = visit("atlas", model="seq2seq", text=TEXT)
+    page.click("#switch-off")
+    page.wait_for_selector(".screen-edit[data-painted=yes]")
+    assert page.get_attribute("[id='switch-decoder.attention']", "aria-pressed") == "true"
+    assert "1 off: the largest Δ" in page.text_content("#told")
+    page.click("[id='switch-decoder.attention']")
+    page.wait_for_selector(".screen-edit[data-painted=yes] [id='switch-decoder.attention'][aria-pressed=false]")
+
+
 @pytest.mark.parametrize("model", ["lstm", "gru-lm", "rnn"])
 def test_networks_without_attention_lead_to_their_states(model, visit):
     page = visit("atlas", model=model, text=TEXT)

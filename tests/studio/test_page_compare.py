@@ -105,10 +105,10 @@ def test_another_head_is_chosen_by_keys_and_stays_after_a_reload(visit):
     page.keyboard.press("Enter")
     page.wait_for_url("**head=1**")
     page.wait_for_selector("[data-painted=yes]")
-    assert "Layer 1, head 1" in page.locator("h3").all_inner_texts()
+    assert "layer 1 · head 1" in page.locator("h3").all_inner_texts()
     page.reload()
     page.wait_for_selector("[data-painted=yes]")
-    assert "Layer 1, head 1" in page.locator("h3").all_inner_texts()
+    assert "layer 1 · head 1" in page.locator("h3").all_inner_texts()
     assert "off=layers.1.attention%3A1" in page.get_by_role("link", name="Switch this head off").get_attribute("href")
 
 

@@ -179,3 +179,15 @@ def test_a_trial_can_be_stopped(visit, page):
     page.wait_for_selector("[data-tried=yes]")
     assert page.locator("#try-heads").text_content() == "Try every head (12)"
     assert page.locator(".problem").count() == 0
+
+
+def test_undo_does_not_reach_into_another_question(visit):
+    page = visit("edit", model="bert", text=TEXT)
+    page.locator("[id='switch-layers.0']").click()
+    page.wait_for_selector("button.off")
+    wait(page)
+    assert page.locator("#undo").is_enabled()
+    page.select_option("#select-model", "gpt2")
+    page.wait_for_url("**model=gpt2**")
+    wait(page)
+    assert page.locator("#undo").is_disabled()

@@ -123,9 +123,9 @@ def test_a_stream_shows_every_token_and_its_alternatives(visit, told, model):
     assert page.locator(".answer .bars .chosen").count() == 1
     wanted = [one["share"] for one in tokens[1]["top"]]
     assert shortest(page)[: len(wanted)] == pytest.approx(wanted, rel=1e-6)
-    assert "step=1" in page.url
+    assert "written=1" in page.url
     page.keyboard.press("ArrowLeft")
-    assert "step=0" in page.url
+    assert "written=0" in page.url
 
 
 @pytest.mark.parametrize("model", ["seq2seq", "transformer"])

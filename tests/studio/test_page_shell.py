@@ -5,9 +5,11 @@ import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
+from xml.etree import ElementTree
 
 import pytest
 
+import glassformer as gf
 import glassformer.studio
 from glassformer.studio.app import create_app
 from glassformer.studio.desk import Shelf, Studio
@@ -71,6 +73,17 @@ def test_hostile_text_stays_text(screen, page):
         page.wait_for_selector(READY)
         assert page.locator("img").count() == 0
         assert page.locator("#ask-text").input_value() == HOSTILE
+
+
+@pytest.mark.parametrize(("screen", "model"), [("run", "gpt2"), ("head", "gpt2"), ("run", "transformer")])
+def test_a_picture_of_hostile_text_is_xml(screen, model, page):
+    page.goto(asked(screen, model, text=f"\x01\x1b\ufffe {HOSTILE}", max_new_tokens=3))
+    page.wait_for_selector("[data-painted=yes]")
+    with page.expect_download() as saved:
+        page.click("#export-svg")
+    words = "".join(ElementTree.parse(saved.value.path()).getroot().itertext())
+    assert "<" in words
+    assert screen == "run" or "␣" in words
 
 
 def test_words_of_both_languages_have_the_same_keys(page):
@@ -139,6 +152,18 @@ def test_wrong_addresses_are_answered_in_words(page):
         page.faults.clear()
 
 
+def test_a_word_that_is_no_id_is_named(browser, studio_folders, tmp_path):
+    gf.save(gf.load(studio_folders["gpt2"]), tmp_path / "bare")
+    with serving(create_app(Studio(Shelf([str(tmp_path / "bare")]), Traces()))) as url, watched(browser, url) as page:
+        page.goto(asked("tensors", "bare", text="5 17 seven"))
+        assert "seven is not a whole number" in page.locator(".problem").text_content()
+        page.goto(asked("compare", "bare", text="5 17", text2="5 x7"))
+        assert "x7 is not a whole number" in page.locator(".problem").text_content()
+        page.fill("#text2", "5, 7")
+        page.click("#compare")
+        page.wait_for_selector("[data-painted=yes] canvas")
+
+
 # --- keys and addresses ---------------------------------------------------------------------------------------------
 
 
@@ -189,3 +214,66 @@ def test_the_address_is_the_whole_state(page, browser, studio_url):
         other.go_back()
         other.wait_for_selector(".screen-tensors[data-painted=yes]")
         assert other.locator("#screen").inner_text() == before
+
+
+def test_a_cell_of_one_screen_is_not_one_of_another(page):
+    page.goto(asked("lens", "bert", cell="1,2", step="layers.1"))
+    page.click("[data-screen=atlas]")
+    page.wait_for_url(lambda url: "cell=" not in url and "step=" not in url)
+    page.goto(asked("head", "bert", cell="1,2"))
+    page.click("[data-screen=recompute]")
+    page.wait_for_selector(".screen-recompute[data-painted=yes]")
+    assert "cell=1%2C2" in page.url
+
+
+def test_what_was_typed_is_kept(page):
+    page.goto(asked("tensors", "bert"))
+    page.wait_for_selector("[data-painted=yes]")
+    page.fill("#ask-text", "Tom read")  # and not sent
+    page.click("[data-screen=lens]")
+    page.wait_for_selector(".screen-lens[data-painted=yes]")
+    assert "text=Tom+read" in page.url
+    page.select_option("#select-model", "gpt2")
+    page.wait_for_url("**model=gpt2**")
+    assert page.locator("#ask-text").input_value() == "Tom read"
+    page.fill("#ask-text", "")
+    page.press("#ask-text", "Enter")
+    page.wait_for_selector(".notice")
+    assert "nothing to look at" in page.locator(".notice").text_content()
+    page.reload()
+    page.wait_for_selector(".notice")
+    assert page.locator("#ask-text").input_value() == ""
+
+
+def test_an_example_gives_way_to_that_of_the_next_model(page):
+    models = page.request.get("/api/v1/models").json()
+    for one in models:
+        one["examples"] = [{"inputs": f"Tom and {one['name']}"}]
+    page.route("**/api/v1/models", lambda route: route.fulfill(json=models))
+    page.goto("/?lang=en&screen=tensors&model=bert")
+    page.wait_for_selector("[data-painted=yes]")
+    page.select_option("#select-model", "gpt2")
+    page.wait_for_url("**model=gpt2**")
+    assert page.locator("#ask-text").input_value() == "Tom and gpt2"
+
+
+def test_the_focus_stays_where_it_was(page):
+    def focus() -> str:
+        return str(page.evaluate("document.activeElement.id"))
+
+    page.goto(asked("head", "bert"))
+    page.wait_for_selector("[data-painted=yes]")
+    page.select_option("#select-language", "zh")
+    page.locator("#select-layerOf").focus()
+    page.keyboard.press("Escape")
+    page.select_option("#select-theme", "dark")
+    page.wait_for_selector("[data-theme=dark] .screen-head[data-painted=yes]")
+    assert focus() == "select-layerOf"
+    page.locator("#matrix").focus()
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".screen-atlas[data-painted=yes]")
+    page.wait_for_function("document.activeElement.id === 'screen'")
+    page.locator("#to-tensors").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".screen-tensors[data-painted=yes]")
+    assert focus() == "to-tensors"

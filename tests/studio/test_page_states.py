@@ -79,7 +79,7 @@ def test_units_are_sorted_and_saturation_is_shown(visit, studio_folders):
     page = visit("states", model="lstm", text=TEXT, sort="size")
     order = np.argsort(-np.abs(values).sum(0), kind="stable")
     assert np.abs(pixels(page).astype(int) - signed(values).colours(values[:, order]).astype(int)).max() <= 8
-    page.select_option("select[id^='select-Units']", "change")
+    page.select_option("#select-stSort", "change")
     page.wait_for_url("**sort=change**")
     page.wait_for_selector("[data-painted=yes]")
     order = np.argsort(-np.abs(np.diff(values, axis=0, prepend=0)).sum(0), kind="stable")

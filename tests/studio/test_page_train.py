@@ -218,7 +218,7 @@ def test_smoothing_log_axis_and_score_change_the_picture_not_the_numbers(visit, 
     assert page.locator("#plot-loss path").count() == 2
     assert page.locator("#plot-loss ~ .values b").all_text_contents() == numbers
     assert "log=" not in page.url
-    page.locator("#select-Score").select_option("dev_f1")
+    page.locator("[id='select-train.score']").select_option("dev_f1")
     page.locator("#plot-score ~ .values", has_text="dev f1").wait_for()
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from glassformer.blocks.alignment import Alignment
 from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.recurrent import Recurrent
 from glassformer.blocks.transformer import FeedForward, Layer
@@ -18,13 +19,13 @@ from glassformer.blocks.transformer import FeedForward, Layer
 from .edits import Edits, heads, neurons
 from .record import modules_of, record
 
-Kind = Literal["head", "layer", "neuron", "unit"]
+Kind = Literal["head", "alignment", "layer", "neuron", "unit"]
 To = Literal["zero", "mean"]
 
 
 @dataclass(frozen=True)
 class Switch:
-    """A place of a model, and how many parts of it can be put out by number; a layer goes out whole."""
+    """A place of a model, and how many parts of it can be put out by number; without a size it goes out whole."""
 
     name: str
     kind: Kind
@@ -32,12 +33,14 @@ class Switch:
 
 
 def switches(model: nn.Module) -> list[Switch]:
-    """Everything in a model that can be put out: heads, layers, feed-forward neurons, units of gates and states."""
+    """Everything in a model that can be put out: heads, alignments, layers, neurons, units of gates and states."""
     found: list[Switch] = []
     for name, part in modules_of(model).items():
         match part:
             case MultiHeadAttention():
                 found.append(Switch(name, "head", part.heads))
+            case Alignment():
+                found.append(Switch(name, "alignment", None))
             case Layer():
                 found.append(Switch(name, "layer", None))
             case FeedForward():
@@ -69,7 +72,7 @@ def off(
     means = _means(model, chosen, inputs, seen or {}) if inputs is not None and to == "mean" else {}
     edits: Edits = {}
     for switch, numbers in chosen.items():
-        if switch.kind == "layer":
+        if switch.size is None:
             for place in _inside(model, switch):
                 edits[place] = _whole(means.get(place))
         elif switch.kind == "head":
@@ -82,7 +85,7 @@ def off(
 
 
 def gathered(model: nn.Module, names: Iterable[str]) -> dict[Switch, list[int]]:
-    """Which numbers of which switch some names mean; a layer has none."""
+    """Which numbers of which switch some names mean; what goes out whole has none."""
     known = {switch.name: switch for switch in switches(model)}
     chosen: dict[Switch, list[int]] = {}
     for name in dict.fromkeys(names):
@@ -99,10 +102,12 @@ def gathered(model: nn.Module, names: Iterable[str]) -> dict[Switch, list[int]]:
     return chosen
 
 
-def _inside(model: nn.Module, layer: Switch) -> list[str]:
-    """What a layer adds to the stream that passes it."""
+def _inside(model: nn.Module, whole: Switch) -> list[str]:
+    """What a layer adds to the stream that passes it; an alignment's context."""
+    if whole.kind == "alignment":
+        return [whole.name]
     parts = ("attention", "cross_attention", "feed_forward")
-    return [f"{layer.name}.{part}" for part in parts if f"{layer.name}.{part}" in modules_of(model)]
+    return [f"{whole.name}.{part}" for part in parts if f"{whole.name}.{part}" in modules_of(model)]
 
 
 @torch.no_grad()
@@ -112,14 +117,19 @@ def _means(
     """The mean of each value over the batch and its tokens: (H, K) of heads, (W,) of others."""
     names: list[str] = []
     for switch in chosen:
-        if switch.kind == "layer":
+        if switch.size is None:
             names += _inside(model, switch)
         else:
             names.append(f"{switch.name}.mixed" if switch.kind == "head" else switch.name)
     if any(name not in seen for name in names):
         with record(model, names) as seen:
             model(**inputs)
-    return {name: seen[name].flatten(0, 1).mean(0) for name in names}
+    loops = [switch.name for switch in chosen if switch.kind == "alignment"]  # may be called token by token
+    with record(model, loops, every_call=True) as steps:
+        if loops:
+            model(**inputs)
+    values = {name: torch.cat(steps.calls(name), 1) if name in loops else seen[name] for name in names}
+    return {name: value.flatten(0, 1).mean(0) for name, value in values.items()}
 
 
 def _whole(mean: Tensor | None) -> Any:

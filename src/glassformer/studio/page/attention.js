@@ -1,5 +1,5 @@
 // What the screens of attention share: boards, heads and their names, orders, and what attention is not.
-import { build, choice, make, number } from "./dom.js";
+import { build, choice, exact, link, make } from "./dom.js";
 
 // A place of one board means nothing to another.
 export const NOWHERE = { layer: null, head: null, cell: null, step: null };
@@ -37,13 +37,10 @@ export function ordered(board, order) {
   return values ? all.sort((one, other) => sign * (values[one] - values[other]) || one - other) : all;
 }
 
-// Nine digits are all that a float32 has.
-export const exactly = (value) => (typeof value === "number" ? String(Number(value.toPrecision(9))) : String(value ?? "–"));
-
 export function factsOf(board, place, t) {
   return Object.entries(board.statistics).map(([name, values]) => {
     const unit = UNITS[name] ? ` ${t(UNITS[name])}` : "";
-    return [t(name), exactly(values[place]) + unit];
+    return [t(name), exact(values[place]) + unit];
   });
 }
 
@@ -53,26 +50,21 @@ export function factList(pairs) {
 
 export const pythonOf = (board, place) => `seen["${board.cells[place].tensor}"][${board.cells[place].slice}]`;
 
-// The name that Edit knows a head by: layers.3.attention:5.
+// The name that Edit knows a head by, layers.3.attention:5; an alignment has one head and goes out whole.
 export function offOf(board, place) {
-  if (board.name === "alignment") return null;
-  return `${board.cells[place].tensor.replace(/\.pattern$/, "")}:${board.cells[place].slice.split(",").at(-1)}`;
+  const { tensor, slice } = board.cells[place], name = tensor.replace(/\.pattern$/, "");
+  return board.name === "alignment" ? name : `${name}:${slice.split(",").at(-1)}`;
 }
 
 // One line that says what attention is not, with the ablation beside it.
 export function caution(view, board, place) {
-  const { t } = view, off = offOf(board, place), line = build("p", "note caution", [make("span", "", `${t("attentionIsNot")} `)]);
-  if (off) line.append(link(view, { screen: "edit", off, cell: null }, t("switchOff"), "switch-off"));
-  return line;
+  const words = make("span", "", `${view.t("attentionIsNot")} `);
+  return build("p", "note caution", [words, switchOff(view, board, place, { id: "switch-off" })]);
 }
 
-// A link to another screen that the shell follows without loading the page anew.
-export function link(view, changes, text, id = null) {
-  return build("a", "", text, { href: view.href(changes), id, onclick: (event) => {
-    if (event.metaKey || event.ctrlKey || event.shiftKey) return;
-    event.preventDefault();
-    view.set(changes);
-  } });
+export function switchOff(view, board, place, attributes = {}) {
+  const words = view.t(board.name === "alignment" ? "switchAlignment" : "switchOff");
+  return link(view, { screen: "edit", off: offOf(board, place), cell: null }, words, attributes);
 }
 
 export function boardTabs(view, boards, chosen) {
@@ -91,7 +83,7 @@ export const en = {
   gate_hidden: "hidden", gate_cell: "cell", gate_candidate: "candidate", gate_input: "input gate", gate_forget: "forget gate",
   gate_output: "output gate", gate_reset: "reset gate", gate_update: "update gate",
   noAttention: "This model has no attention. Its States screen shows what it remembers, token by token.",
-  openStates: "Open States", openHead: "Open this head", openRecompute: "Recompute this weight", recomputeHead: "Recompute it",
+  switchAlignment: "Switch this attention off and see", openStates: "Open States", openHead: "Open this head", openRecompute: "Recompute this weight", recomputeHead: "Recompute it",
 };
 export const zh = {
   part: "部分", board_attention: "注意力", board_encoder: "编码器", board_decoder: "解码器", board_cross: "交叉注意力",
@@ -103,5 +95,5 @@ export const zh = {
   gate_hidden: "隐状态", gate_cell: "细胞状态", gate_candidate: "候选值", gate_input: "输入门", gate_forget: "遗忘门",
   gate_output: "输出门", gate_reset: "重置门", gate_update: "更新门",
   noAttention: "这个模型没有注意力。“状态”视图逐个词元地显示它记住了什么。",
-  openStates: "打开状态", openHead: "打开这个头", openRecompute: "重算这个权重", recomputeHead: "重算它",
+  switchAlignment: "关掉这个注意力试试", openStates: "打开状态", openHead: "打开这个头", openRecompute: "重算这个权重", recomputeHead: "重算它",
 };

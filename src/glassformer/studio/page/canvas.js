@@ -17,6 +17,10 @@ export function rampOf(kind) {
   return Uint8Array.from(ramps[isDark() ? "dark" : "light"][kind].match(/../g), (pair) => parseInt(pair, 16));
 }
 
+// A colour of a ramp as CSS and SVG spell it, and the colour of a text on it.
+export const hex = (ramp, step) => `#${[0, 1, 2].map((n) => ramp[3 * step + n].toString(16).padStart(2, "0")).join("")}`;
+export const inkOn = (ramp, step) => (0.299 * ramp[3 * step] + 0.587 * ramp[3 * step + 1] + 0.114 * ramp[3 * step + 2] > 128 ? "#101415" : "#ffffff");
+
 export const kindOf = ([low]) => (low < 0 ? "signed" : "plain");
 
 // Values as colour steps of a scale [low, high, root].

@@ -1,5 +1,6 @@
 // Small parts of a page. All text enters through textContent.
 import { make, number, visible } from "./values.js";
+import { keyOf } from "./words.js";
 
 export { make, number, visible };
 
@@ -22,18 +23,27 @@ export function button(text, act, attributes = {}) {
 // One of several, as buttons: names are [value, text] pairs.
 export function choice(label, names, chosen, act) {
   const buttons = names.map(([value, text]) =>
-    button(text, () => act(value), { "aria-pressed": String(value === chosen), id: `choice-${label}-${value}` }));
+    button(text, () => act(value), { "aria-pressed": String(value === chosen), id: `choice-${keyOf(label)}-${value}` }));
   return build("div", "choice", [make("span", "", label), ...buttons], { role: "group", "aria-label": label });
 }
 
 export function select(label, names, chosen, act) {
   const options = names.map(([value, text]) => build("option", "", text, { value, selected: String(value) === String(chosen) }));
-  const list = build("select", "", options, { onchange: () => act(list.value), id: `select-${label}` });
+  const list = build("select", "", options, { onchange: () => act(list.value), id: `select-${keyOf(label)}` });
   return build("label", "field", [make("span", "", label), list]);
 }
 
 export function field(label, input) {
   return build("label", "field", [make("span", "", label), input]);
+}
+
+// A link to another screen that the shell follows without loading the page anew.
+export function link({ href, set }, changes, text, attributes = {}) {
+  return build("a", "", text, { href: href(changes), ...attributes, onclick: (event) => {
+    if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+    event.preventDefault();
+    set(changes);
+  } });
 }
 
 // A table of rows of texts or nodes.
@@ -55,7 +65,7 @@ export function chip(text, note = "", side = null) {
 
 // A float32 in the fewest digits that mean it and no other.
 export function exact(value) {
-  if (!Number.isFinite(value)) return String(value);
+  if (!Number.isFinite(value)) return String(value ?? "–");
   for (let digits = 1; digits < 9; digits++) {
     const text = value.toPrecision(digits);
     if (Math.fround(Number(text)) === value) return String(Number(text));
@@ -63,8 +73,6 @@ export function exact(value) {
   return String(Number(value.toPrecision(9)));
 }
 
-// A short text in which blanks can be seen.
-export function short(text, most = 16) {
-  const shown = visible(text);
-  return shown.length > most ? `${shown.slice(0, most - 1)}…` : shown;
-}
+// As much of a text as there is room for; of a token so that its blanks can be seen.
+export const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+export const short = (token, most = 16) => cut(visible(token), most);

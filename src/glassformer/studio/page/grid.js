@@ -1,10 +1,8 @@
 // A table of coloured texts of any length on one canvas as large as its window: only what is seen is drawn.
-import { build, short } from "./dom.js";
-import { cssColour, rampOf } from "./canvas.js";
+import { build, cut, short } from "./dom.js";
+import { cssColour, hex, inkOn, rampOf } from "./canvas.js";
 
 const HIGH = 24, HEAD = 26; // pixels of a row, and of the names above
-const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
-const bright = (ramp, step) => 0.299 * ramp[3 * step] + 0.587 * ramp[3 * step + 1] + 0.114 * ramp[3 * step + 2];
 
 /* options: rows, columns (names), text(row, column), step(row, column) -> 0…255 or null, kind: of ramp, strong(row): whether a
    row's name stands out, label, at, move(row, column), open(row, column), signal, room: pixels it may take. */
@@ -36,9 +34,9 @@ export function grid({ rows, columns, text, step, kind = "plain", strong = () =>
     for (let row = rowsSeen[0]; row < rowsSeen[1]; row++) {
       for (let column = columnsSeen[0]; column < columnsSeen[1]; column++) {
         const x = side + column * wide - left, y = HEAD + row * HIGH - top, one = step(row, column);
-        pen.fillStyle = one === null ? cssColour("card") : `rgb(${ramp[3 * one]}, ${ramp[3 * one + 1]}, ${ramp[3 * one + 2]})`;
+        pen.fillStyle = one === null ? cssColour("card") : hex(ramp, one);
         pen.fillRect(x, y, wide - 1, HIGH - 1);
-        pen.fillStyle = one === null ? cssColour("ink") : bright(ramp, one) > 128 ? "#101415" : "#ffffff";
+        pen.fillStyle = one === null ? cssColour("ink") : inkOn(ramp, one);
         pen.fillText(short(text(row, column), letters), x + 6, y + HIGH / 2);
         if (row === at[0] && column === at[1]) {
           pen.strokeStyle = cssColour("ink");

@@ -1,6 +1,6 @@
 // The shell: what is asked at the top, the screens at the side, and the one that is shown.
 import * as api from "./api.js";
-import { build, button, field, make, select } from "./dom.js";
+import { build, button, field, link, make, select } from "./dom.js";
 import { toolbar } from "./share.js";
 import { href, listen, read, write } from "./state.js";
 import { languages, learn, nameOf, speak, t } from "./words.js";
@@ -9,6 +9,7 @@ const SCREENS = ["run", "atlas", "head", "recompute", "states", "lens", "tensors
 const find = (id) => document.getElementById(id);
 const screens = new Map(); // id -> a promise of its module, with its words and rules loaded
 let showing = new AbortController();
+let focused = null; // the id of what had the focus before the page was drawn anew
 
 function load(id) {
   if (!screens.has(id)) {
@@ -31,8 +32,14 @@ export function tell(text) {
 // Ids where the model has no tokenizer, else the text as it is.
 function typed(model, words) {
   if (!words || model.tokenizer) return words || undefined;
-  return words.replaceAll(",", " ").split(/\s+/).filter(Boolean).map(Number);
+  const ids = words.split(/[\s,]+/).filter(Boolean), wrong = ids.find((one) => !/^\d+$/.test(one));
+  if (wrong !== undefined) throw new api.Problem(422, t("noId", wrong));
+  return ids.map(Number);
 }
+
+// What stands at the top, sent or not: no change of the page throws it away.
+const written = () => Object.fromEntries(new FormData(find("ask")));
+const go = (changes, options = {}) => write(options.show === false ? changes : { ...written(), ...changes }, options);
 
 function asked(model, state) {
   const inputs = typed(model, state.text);
@@ -45,8 +52,8 @@ function showTop(models, model, state) {
   find("brand").querySelector("span").textContent = t("studio");
   document.querySelector(".skip").textContent = t("skip");
   const form = find("ask");
-  const language = select(t("language"), languages.map((one) => [one, nameOf(one)]), document.documentElement.lang === "en" ? "en" : "zh", (lang) => write({ lang }));
-  const theme = select(t("theme"), ["auto", "light", "dark"].map((one) => [one, t(one)]), state.theme ?? "auto", (one) => write({ theme: one === "auto" ? null : one }));
+  const language = select(t("language"), languages.map((one) => [one, nameOf(one)]), document.documentElement.lang === "en" ? "en" : "zh", (lang) => go({ lang }));
+  const theme = select(t("theme"), ["auto", "light", "dark"].map((one) => [one, t(one)]), state.theme ?? "auto", (one) => go({ theme: one === "auto" ? null : one }));
   find("manners").replaceChildren(language, theme);
   if (!model) {
     form.replaceChildren();
@@ -88,8 +95,9 @@ function showChoice(form, models, model) {
   const key = [document.documentElement.lang, ...models.map((one) => one.name)].join();
   if (form.firstElementChild?.dataset.key !== key) {
     const list = select(t("model"), models.map((one) => [one.name, one.name]), model.name, (name) => {
-      const first = models.find((one) => one.name === name).examples[0], state = read();
-      write({ ...cleared(state), model: name, text: first?.inputs ?? state.text, pair: first?.pair });
+      const { model: old, ...state } = read(), own = { ...state, ...written() }, examples = (of) => models.find((one) => one.name === of)?.examples ?? [];
+      const strange = own.text?.trim() && !examples(old).some((one) => one.inputs === own.text), [first] = examples(name);
+      write({ ...cleared(state), model: name, ...(strange || !first ? { text: own.text, pair: own.pair, target: own.target } : { text: first.inputs, pair: first.pair }) });
     });
     list.dataset.key = key;
     form.replaceChildren(list);
@@ -109,22 +117,20 @@ function cleared(state) {
 
 find("ask").addEventListener("submit", (event) => {
   event.preventDefault();
-  const values = Object.fromEntries(new FormData(event.target));
-  write({ cell: null, ...values });
+  go({ cell: null });
 });
+
+// Where a cell or a step is means nothing to another screen, but for a weight of Head that Recompute takes apart.
+function turned(id) {
+  const { screen = "run", step } = read(), same = screen === id || (!step && ["head", "recompute"].includes(screen) && ["head", "recompute"].includes(id));
+  return same ? { screen: id } : { screen: id, cell: null, step: null };
+}
 
 function showNav(current) {
   const nav = find("screens");
   nav.setAttribute("aria-label", t("screens"));
-  nav.replaceChildren(...SCREENS.map((id) => {
-    const link = build("a", "", t(id), { href: href({ screen: id }), "data-screen": id, "aria-current": id === current ? "page" : null });
-    link.addEventListener("click", (event) => {
-      if (event.metaKey || event.ctrlKey || event.shiftKey) return;
-      event.preventDefault();
-      write({ screen: id });
-    });
-    return link;
-  }));
+  nav.replaceChildren(...SCREENS.map((id) =>
+    link({ href, set: () => go(turned(id)) }, turned(id), t(id), { id: `to-${id}`, "data-screen": id, "aria-current": id === current ? "page" : null })));
   const here = nav.querySelector("[aria-current]");
   if (here && nav.scrollWidth > nav.clientWidth) nav.scrollLeft = here.offsetLeft - nav.clientWidth / 2;
 }
@@ -147,7 +153,9 @@ export function trouble(error, again) {
 
 async function show() {
   showing.abort();
-  const mine = showing = new AbortController(), { signal } = mine, focused = document.activeElement?.id;
+  showing = new AbortController();
+  const { signal } = showing;
+  if (document.activeElement !== document.body) focused = document.activeElement.id;
   let state = read();
   const id = SCREENS.includes(state.screen ?? "run") ? state.screen ?? "run" : null;
   speak(state.lang);
@@ -167,6 +175,7 @@ async function show() {
     }
     showTop(models, model, state);
     showNav(id);
+    refocus();
     if (!id) throw new api.Problem(404, t("notHere", state.screen));
     const screen = await load(id);
     if (signal.aborted) return;
@@ -179,7 +188,13 @@ async function show() {
     main.replaceChildren(heading, root);
   }
   if (signal.aborted) return;
-  if (focused && document.activeElement === document.body) find(focused)?.focus({ preventScroll: true });
+  refocus(find("screen"));
+  focused = null;
+}
+
+// The keyboard goes on where it was: at the element of the same id, or else at the screen.
+function refocus(otherwise = null) {
+  if (focused !== null && document.activeElement === document.body) (find(focused) ?? otherwise)?.focus({ preventScroll: true });
 }
 
 async function fill({ screen, models, model, state, root, heading, signal }) {
@@ -198,7 +213,7 @@ async function fill({ screen, models, model, state, root, heading, signal }) {
   }
   const refused = screen.refuses?.(model, trace);
   if (refused) return root.replaceChildren(card(t("nothingHere"), t(refused)));
-  const view = { root, state, set: write, href, models, model, trace, asked: () => asked(model, state), api, t, tell, signal, trouble, again: show };
+  const view = { root, state, set: go, href, models, model, trace, asked: () => asked(model, state), typed: (words) => typed(model, words), api, t, tell, signal, trouble, again: show };
   view.share = (what) => {
     heading.querySelector(".tools")?.remove();
     heading.append(toolbar(view, what));

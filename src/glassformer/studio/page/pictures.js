@@ -66,16 +66,3 @@ function node({ token, score, fate }, step, rank, best) {
     `<text x="${x(step) + 8}" y="${y(rank) + 16}" fill="${ink}" ${MONO}>${escaped(short(token, 8))}</text>` +
     `<text x="${x(step) + TREE.wide - 7}" y="${y(rank) + 16}" text-anchor="end" fill="${ink}" ${MONO}>${score.toFixed(1)}</text>`;
 }
-
-// A promise of a canvas with the picture on it, twice as fine as it is shown.
-export async function drawn(svg) {
-  const image = new Image();
-  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
-  await image.decode();
-  const canvas = document.createElement("canvas"), scale = Math.min(2, 16000 / image.width);
-  canvas.width = image.width * scale;
-  canvas.height = image.height * scale;
-  canvas.style.width = `${image.width}px`;
-  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-  return canvas;
-}

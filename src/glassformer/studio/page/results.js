@@ -1,8 +1,8 @@
 // What a task says, drawn: each kind of line of POST /results has its picture, and gives rows to be taken along as bars.
 import { cssColour, heatmap, kindOf, rampOf, stepsOf } from "./canvas.js";
 import { build, button, exact, make, number, table, visible } from "./dom.js";
-import { TREE, drawn, treeSvg } from "./pictures.js";
-import { matrixSvg } from "./share.js";
+import { TREE, treeSvg } from "./pictures.js";
+import { drawn, matrixSvg } from "./share.js";
 import { pages, passage, row } from "./tokens.js";
 
 document.head.append(build("link", "", [], { rel: "stylesheet", href: "/static/styles/results.css" }));
@@ -107,13 +107,13 @@ export function stream({ t, signal, state, set, question }) {
     panel.replaceChildren(make("h3", "", t("runChoices", place + 1, visible(token))), bars(rows.map((one) => ({
       name: visible(one.token), value: sampled ? one.share : own(one), pale: sampled ? own(one) : null, figure: sampled ? `${shown(own(one))} → ${shown(one.share)}` : shown(own(one)), chosen: one.id === id,
     }))), ...(sampled ? [make("p", "soft", t("runFilters"))] : []));
-    set({ step: place }, { push: false, show: false });
+    set({ written: place }, { push: false, show: false });
   }
 
   function add(line) {
     steps.push(line);
     strip.add({ text: line.token, share: Math.exp(line.logprob), id: null });
-    if (Number(state.step ?? -1) === steps.length - 1) strip.select(steps.length - 1, { focus: false });
+    if (Number(state.written ?? -1) === steps.length - 1) strip.select(steps.length - 1, { focus: false });
   }
 
   return { nodes, add, count: () => steps.length, rows: () => steps.map((one) => ({ name: one.token, value: Math.exp(one.logprob) })) };

@@ -1,14 +1,15 @@
 // What can be taken along from every view: the Python that gives it, a picture, and the numbers.
 import { npz } from "./api.js";
-import { build, button } from "./dom.js";
+import { hex } from "./canvas.js";
+import { build, button, short } from "./dom.js";
 
-// {python, svg: () => text, png: () => canvas or a promise of one, names: [tensors], more: [nodes]}; only what is given has a button.
-export function toolbar(view, { python, svg, png, names = [], more = [] }) {
-  const { t, tell } = view, file = `${view.model?.name ?? "studio"}-${view.state.screen ?? "run"}`;
+// {python, svg: () => text, names: [tensors], more: [nodes]}; only what is given has a button. The PNG is the SVG, drawn.
+export function toolbar(view, { python, svg, names = [], more = [] }) {
+  const { t } = view, file = `${view.model?.name ?? "studio"}-${view.state.screen ?? "run"}`;
   const parts = [...more];
   if (python) parts.push(button(t("copyPython"), () => copy(value(python), view), { id: "copy-python" }));
   if (svg) parts.push(button("SVG", () => download(new Blob([svg()], { type: "image/svg+xml" }), `${file}.svg`), { id: "export-svg", "aria-label": t("exportAs", "SVG") }));
-  if (png) parts.push(button("PNG", async () => (await png()).toBlob((blob) => download(blob, `${file}.png`)), { id: "export-png", "aria-label": t("exportAs", "PNG") }));
+  if (svg) parts.push(button("PNG", async () => (await drawn(svg())).toBlob((blob) => download(blob, `${file}.png`)), { id: "export-png", "aria-label": t("exportAs", "PNG") }));
   if (names.length && view.trace) {
     const label = { "aria-label": t("exportAs", "npz"), id: "export-npz", class: "button" };
     parts.push(build("a", "", "npz", { href: npz(view.trace.trace_id, names), download: `${file}.npz`, ...label }));
@@ -33,10 +34,23 @@ export function download(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
+// A promise of a canvas with the picture on it, twice as fine as it is shown.
+export async function drawn(svg) {
+  const image = new Image();
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
+  await image.decode();
+  const canvas = build("canvas"), scale = Math.min(2, 16000 / Math.max(image.width, image.height));
+  canvas.width = image.width * scale;
+  canvas.height = image.height * scale;
+  canvas.style.width = `${image.width}px`;
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  return canvas;
+}
+
 // --- a matrix as SVG ------------------------------------------------------------------------------------------
 
-export const escaped = (text) => String(text).replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`);
-const hex = (ramp, step) => `#${[0, 1, 2].map((n) => ramp[3 * step + n].toString(16).padStart(2, "0")).join("")}`;
+const NOT_XML = /[^\t\n\r\u{20}-\u{d7ff}\u{e000}-\u{fffd}\u{10000}-\u{10ffff}]/gu; // escaped or not, XML knows no such characters
+export const escaped = (text) => String(text).replace(NOT_XML, "").replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`);
 
 // Colour steps (high × wide) with labels; `ink` and `paper` are colours.
 export function matrixSvg({ steps, high, wide, ramp, down = [], across = [], title, ink, paper }) {
@@ -50,10 +64,10 @@ export function matrixSvg({ steps, high, wide, ramp, down = [], across = [], tit
     }
   }
   if (cell >= 9) {
-    down.forEach((label, row) => parts.push(text(room - 4, room + 22 + row * cell + cell * 0.75, label, 'text-anchor="end"')));
+    down.forEach((label, row) => parts.push(text(room - 4, room + 22 + row * cell + cell * 0.75, short(label), 'text-anchor="end"')));
     across.forEach((label, column) => {
       const x = room + column * cell + cell * 0.75, y = room + 18;
-      parts.push(text(x, y, label, `transform="rotate(-60 ${x} ${y})"`));
+      parts.push(text(x, y, short(label), `transform="rotate(-60 ${x} ${y})"`));
     });
   }
   const width = room + wide * cell + 12, height = room + 22 + high * cell + 12;

@@ -5,25 +5,21 @@ export function read() {
   return Object.fromEntries(new URLSearchParams(location.search));
 }
 
-// Change some names; null, undefined or "" takes one away. `show: false` only remembers, and nothing is drawn anew.
-export function write(changes, { push = true, show = true } = {}) {
-  const query = new URLSearchParams(location.search), before = query.toString();
-  for (const [name, value] of Object.entries(changes)) {
-    if (value === null || value === undefined || value === "") query.delete(name);
-    else query.set(name, value);
-  }
-  if (query.toString() !== before) history[push ? "pushState" : "replaceState"](null, "", `?${query}`);
-  if (show) tell();
-}
-
-// A link to this page with some names changed.
+// A link to this page with some names changed; null, undefined or "" takes one away. Only the text may be empty: it was cleared.
 export function href(changes) {
   const query = new URLSearchParams(location.search);
   for (const [name, value] of Object.entries(changes)) {
-    if (value === null || value === undefined || value === "") query.delete(name);
+    if (value === null || value === undefined || (value === "" && name !== "text")) query.delete(name);
     else query.set(name, value);
   }
   return `?${query}`;
+}
+
+// Change some names. `show: false` only remembers, and nothing is drawn anew.
+export function write(changes, { push = true, show = true } = {}) {
+  const address = href(changes);
+  if (address !== href({})) history[push ? "pushState" : "replaceState"](null, "", address);
+  if (show) tell();
 }
 
 export function listen(act) {

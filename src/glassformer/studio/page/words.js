@@ -6,13 +6,13 @@ export const known = {
     tensors: "Tensors", edit: "Edit", compare: "Compare", train: "Train", screens: "Screens",
     model: "Model", text: "Text", ids: "Ids", pair: "Second text", target: "Target", examples: "Examples", choose: "choose…",
     textHint: "Type a text and press Enter", idsHint: "ids, such as 5 17 3", pairHint: "a second text, for a pair",
-    targetHint: "what the model writes; empty: its own choice", go: "Look", language: "Language",
+    targetHint: "empty: its own choice", go: "Look", language: "Language",
     theme: "Colours", auto: "as the screen", light: "light", dark: "dark",
     working: "Running the model…", noModels: "There is no model here.", noModelsFix: "Start the studio with a folder: glassformer studio ./my-model",
     noText: "There is nothing to look at yet.", noTextFix: "Type a text above, or choose an example.",
     retry: "Try again", problem: "That did not work", unreachable: "The server does not answer. Is the studio still running?",
     dropped: "The stream broke off before its end.", busy: "The server is busy: too many requests are waiting.",
-    gone: "This trace has expired: the server keeps it only for a while.", notHere: "There is no screen {0}.",
+    gone: "This trace has expired: the server keeps it only for a while.", notHere: "There is no screen {0}.", noId: "This model has no tokenizer and reads ids: {0} is not a whole number.",
     copyPython: "Copy Python", exportAs: "Save as {0}", copied: "Copied.", tools: "Take along",
     attentionIsNot: "Attention shows where a head looked, not why the model answered as it did.",
     switchOff: "Switch this head off and see",
@@ -25,13 +25,13 @@ export const known = {
     tensors: "张量", edit: "编辑", compare: "比较", train: "训练", screens: "视图",
     model: "模型", text: "文本", ids: "编号", pair: "第二段文本", target: "目标文本", examples: "例子", choose: "选择…",
     textHint: "输入文本，按回车", idsHint: "编号，例如 5 17 3", pairHint: "成对输入的第二段文本",
-    targetHint: "模型要写出的文本；留空则由模型自己写", go: "查看", language: "语言",
+    targetHint: "留空：由模型自己写", go: "查看", language: "语言",
     theme: "配色", auto: "跟随系统", light: "浅色", dark: "深色",
     working: "模型运行中…", noModels: "这里没有模型。", noModelsFix: "启动时指定一个文件夹：glassformer studio ./my-model",
     noText: "还没有可看的内容。", noTextFix: "请在上面输入文本，或选择一个例子。",
     retry: "重试", problem: "出了问题", unreachable: "服务器没有应答。工作室还在运行吗？",
     dropped: "数据流在结束之前中断了。", busy: "服务器正忙：等待的请求太多。",
-    gone: "这次记录已经过期：服务器只保留一段时间。", notHere: "没有名为 {0} 的视图。",
+    gone: "这次记录已经过期：服务器只保留一段时间。", notHere: "没有名为 {0} 的视图。", noId: "这个模型没有分词器，只读编号：{0} 不是整数。",
     copyPython: "复制 Python", exportAs: "保存为 {0}", copied: "已复制。", tools: "带走",
     attentionIsNot: "注意力说明一个头看向哪里，并不说明模型为什么这样回答。",
     switchOff: "关掉这个头试试",
@@ -54,9 +54,15 @@ export function learn({ en, zh }) {
   Object.assign(known.zh, zh);
 }
 
+const keys = new Map(); // words that were said -> their key
+
+// What words were said by, for an id that is the same in every language.
+export const keyOf = (words) => keys.get(words) ?? words;
+
 // The words of a key, with {0}, {1} … filled in; a key that nobody knows is shown as it is.
 export function t(key, ...values) {
   const words = known[language][key] ?? known.en[key] ?? key;
+  keys.set(words, key);
   return values.reduce((text, value, place) => text.replaceAll(`{${place}}`, value), words);
 }
 

@@ -1,9 +1,10 @@
 // Atlas: all heads of a model as one mosaic, painted on one canvas from one answer.
-import { attentions, boardOf, boardTabs, caution, factList, factsOf, layerAndHead, link, ordered, placeOf, pythonOf, titleOf } from "../attention.js";
+import { attentions, boardOf, boardTabs, caution, factList, factsOf, layerAndHead, ordered, placeOf, pythonOf, titleOf } from "../attention.js";
 import { cssColour, kindOf, legend, paintSteps, rampOf } from "../canvas.js";
-import { build, choice, make, number } from "../dom.js";
+import { build, choice, link, make, number, short } from "../dom.js";
 
 const MOST = 64; // cells along a tile
+const NAMES = [104, 84, 44]; // pixels for tokens before, above and behind a matrix that is alone
 const CAPTION = 18, SMALLEST = 22, LARGEST = 460;
 
 export const screen = {
@@ -15,9 +16,10 @@ export const screen = {
     const board = boardOf(boards, state.board), order = board.statistics[state.order] ? state.order : "place";
     const orders = ["place", ...Object.keys(board.statistics)].map((name) => [name, t(name)]);
     const frame = build("div", "card frame"), aside = build("aside", "card facing");
+    const many = board.cells.length > 1, orderBy = (name) => view.set({ order: name === "place" ? null : name });
     root.append(
-      build("div", "bar", [boardTabs(view, boards, board), board.cells.length > 1 ? choice(t("orderBy"), orders, order, (name) => view.set({ order: name === "place" ? null : name })) : null]),
-      make("p", "soft hint", t(board.cells.length > 1 ? "atlasHint" : "alignmentHint")), build("div", "split", [frame, aside]));
+      build("div", "bar", [boardTabs(view, boards, board), many ? choice(t("orderBy"), orders, order, orderBy) : null]),
+      make("p", "soft hint", t(many ? "atlasHint" : "alignmentHint")), build("div", "split", [frame, aside]));
     const layout = arranged(board, order, frame.clientWidth - 36);
     const cells = Math.max(8, Math.min(MOST, Math.floor(Math.min(layout.wide, layout.high) * (devicePixelRatio || 1))));
     const found = await api.mosaic(trace.trace_id, board.name, { side: cells, signal });
@@ -25,7 +27,7 @@ export const screen = {
     frame.append(mosaic.element, build("div", "bar under", [legend(board.scales[0], number), make("small", "", pooledText(board, found, t))]));
     mosaic.choose(placeOf(board, state));
     view.share({
-      python: () => `${trace.python}\n${pythonOf(board, mosaic.chosen())}`, png: () => mosaic.canvas,
+      python: () => `${trace.python}\n${pythonOf(board, mosaic.chosen())}`,
       svg: () => mosaicSvg(mosaic.canvas), names: [...new Set(board.cells.map((cell) => cell.tensor))],
     });
     root.dataset.painted = "yes";
@@ -35,7 +37,7 @@ export const screen = {
 
 function without(view) {
   const { root, t } = view;
-  root.append(build("section", "card notice", [make("p", "", t("noAttention")), link(view, { screen: "states" }, t("openStates"), "open-states")]));
+  root.append(build("section", "card notice", [make("p", "", t("noAttention")), link(view, { screen: "states" }, t("openStates"), { id: "open-states" })]));
   view.share({ python: view.trace.python });
   root.dataset.painted = "yes";
 }
@@ -48,16 +50,17 @@ function pooledText(board, found, t) {
 // Where each tile goes: by place a grid of layers and heads with their numbers beside it, else rows as long as fit.
 function arranged(board, order, room) {
   const [rows, columns, tall, broad] = board.shape, shape = Math.min(2.4, Math.max(0.5, broad / tall));
-  const sorted = order !== "place", places = ordered(board, order), gap = sorted ? 10 : 4, alone = board.cells.length === 1, left = sorted || alone ? 0 : 46, above = sorted || alone ? 0 : 36, below = sorted ? CAPTION : 0;
+  const sorted = order !== "place", places = ordered(board, order), gap = sorted ? 10 : 4, below = sorted ? CAPTION : 0;
+  const [left, above, right] = sorted ? [0, 0, 0] : board.cells.length === 1 ? NAMES : [46, 36, 0];
   const height = Math.max(360, innerHeight - 330) / rows - gap;
-  let wide = Math.min(LARGEST, (room - left) / columns - gap);
+  let wide = Math.min(LARGEST, (room - left - right) / columns - gap);
   if (sorted) wide = Math.min(LARGEST, Math.max(92, Math.min(wide, height * shape)), room - gap);
   else wide = Math.min(wide, Math.max(height * shape, 48));
   wide = Math.max(SMALLEST, Math.floor(wide));
   const high = Math.max(SMALLEST, Math.round(wide / shape)), across = sorted ? Math.max(1, Math.floor((room + gap) / (wide + gap))) : columns;
   const corner = (n) => [left + (n % across) * (wide + gap), above + Math.floor(n / across) * (high + gap + below)];
   return { places, sorted, order, wide, high, gap, across, left, above, below, corner,
-    width: left + Math.min(across, places.length) * (wide + gap), height: above + Math.ceil(places.length / across) * (high + gap + below) };
+    width: left + Math.min(across, places.length) * (wide + gap) + right, height: above + Math.ceil(places.length / across) * (high + gap + below) };
 }
 
 function mosaicOf(view, board, found, layout, told) {
@@ -72,7 +75,7 @@ function mosaicOf(view, board, found, layout, told) {
   }
   element.style.width = `${layout.width}px`;
   element.style.height = `${layout.height}px`;
-  paintTiles(canvas.getContext("2d"), board, found, layout, scale, t);
+  paintTiles(canvas.getContext("2d"), view, board, found, layout, scale);
   element.dataset.tiles = JSON.stringify({ places, corners: places.map((_, n) => corner(n)), wide, high, cells: found.shape.slice(2) });
   let at = 0, shown = -1;
 
@@ -112,7 +115,7 @@ function mosaicOf(view, board, found, layout, told) {
   return { element, canvas, choose, chosen: () => places[at] };
 }
 
-function paintTiles(pen, board, found, layout, scale, t) {
+function paintTiles(pen, view, board, found, layout, scale) {
   const [rows, columns, tall, broad] = found.shape, { places, corner, wide, high } = layout, source = document.createElement("canvas");
   paintSteps(source, found.values, rows * columns * tall, broad, rampOf(kindOf(board.scales[0]))); // all tiles, one below another
   pen.setTransform(scale, 0, 0, scale, 0, 0);
@@ -121,34 +124,55 @@ function paintTiles(pen, board, found, layout, scale, t) {
   pen.fillStyle = cssColour("soft");
   pen.font = `12px ${cssColour("mono")}`;
   pen.textBaseline = "middle";
-  const alone = board.cells.length === 1;
+  if (layout.sorted) paintCaptions(pen, board, layout);
+  else if (board.cells.length === 1) paintTokens(pen, view.trace, board, layout);
+  else paintNumbers(pen, board, layout, view.t);
+}
+
+function paintCaptions(pen, board, { places, corner, wide, high, order }) {
   places.forEach((place, n) => {
     const [x, y] = corner(n), { layer, head } = layerAndHead(board, place);
-    if (layout.sorted) {
-      pen.textAlign = "left";
-      pen.fillText(`${layer}·${head}`, x, y + high + 9);
-      pen.textAlign = "right";
-      pen.fillText(board.statistics[layout.order][place].toPrecision(3), x + wide, y + high + 9);
-    } else if (!alone) {
-      pen.textAlign = "center";
-      if (n < columns) pen.fillText(head, x + wide / 2, 27);
-      pen.textAlign = "right";
-      if (n % columns === 0) pen.fillText(layer, layout.left - 6, y + high / 2);
-    }
+    pen.textAlign = "left";
+    pen.fillText(`${layer}·${head}`, x, y + high + 9);
+    pen.textAlign = "right";
+    pen.fillText(board.statistics[order][place].toPrecision(3), x + wide, y + high + 9);
   });
-  if (layout.sorted || alone) return;
+}
+
+function paintNumbers(pen, board, { corner, wide, high, left, above, width, height }, t) {
   pen.textAlign = "center";
-  pen.fillText(t("headsAcross"), (layout.left + layout.width) / 2, 8);
-  pen.translate(8, (layout.above + layout.height) / 2);
+  board.columns.forEach((head, column) => pen.fillText(head, corner(column)[0] + wide / 2, 27));
+  pen.fillText(t("headsAcross"), (left + width) / 2, 8);
+  pen.textAlign = "right";
+  board.rows.forEach((layer, row) => pen.fillText(layer, left - 6, corner(row * board.columns.length)[1] + high / 2));
+  pen.textAlign = "center";
+  pen.translate(8, (above + height) / 2);
   pen.rotate(-Math.PI / 2);
   pen.fillText(t("layersDown"), 0, 0);
+}
+
+// Of many tokens every second, third … so that their names do not touch.
+function paintTokens(pen, trace, board, { wide, high, left, above }) {
+  const [down, across] = [board.down, board.across].map((side) => trace.tokens[side]);
+  const cells = [high / down.length, wide / across.length], apart = cells.map((cell) => Math.ceil(13 / cell));
+  pen.textAlign = "right";
+  down.forEach(({ text }, row) => { if (row % apart[0] === 0) pen.fillText(short(text, 13), left - 6, above + (row + 0.5) * cells[0]); });
+  pen.textAlign = "left";
+  across.forEach(({ text }, column) => {
+    if (column % apart[1]) return;
+    pen.save();
+    pen.translate(left + (column + 0.5) * cells[1], above - 6);
+    pen.rotate(-Math.PI / 3);
+    pen.fillText(short(text, 11), 0, 0);
+    pen.restore();
+  });
 }
 
 function tellOf(view, board, place, aside) {
   const { t } = view, chosen = { board: board.name, ...layerAndHead(board, place), cell: null, step: null };
   aside.replaceChildren(
     make("h2", "", titleOf(board, place, t)), factList(factsOf(board, place, t)), make("code", "source", pythonOf(board, place)),
-    build("p", "links", [link(view, { screen: "head", ...chosen }, t("openHead"), "open-head"), link(view, { screen: "recompute", ...chosen }, t("recomputeHead"), "open-recompute")]),
+    build("p", "links", [link(view, { screen: "head", ...chosen }, t("openHead"), { id: "open-head" }), link(view, { screen: "recompute", ...chosen }, t("recomputeHead"), { id: "open-recompute" })]),
     caution(view, board, place));
 }
 

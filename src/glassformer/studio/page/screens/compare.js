@@ -1,6 +1,6 @@
 // Compare: two texts through one model, or one text through two checkpoints; what changes in the output and inside.
 import { cssColour, heatmap, kindOf, legend, paintSteps, rampOf, stepsOf } from "../canvas.js";
-import { layerAndHead, offOf, placeOf, titleOf } from "../attention.js";
+import { layerAndHead, placeOf, switchOff, titleOf } from "../attention.js";
 import { differing } from "../differing.js";
 import { build, choice, exact, field, make, number, select, short, visible } from "../dom.js";
 import { matrixSvg } from "../share.js";
@@ -13,25 +13,26 @@ export const screen = {
   id: "compare",
   needs: "trace",
   async show(view) {
-    const { root, t, api, signal, trace } = view, asked = second(view);
+    const { root, t, api, signal, trace } = view;
     root.classList.add("results");
     root.replaceChildren(...form(view));
     view.share({ python: trace.python });
-    if (asked) {
-      const busy = make("p", "busy", t("working"));
-      root.append(busy);
-      try {
+    const busy = make("p", "busy", t("working"));
+    try {
+      const asked = second(view);
+      if (asked) {
+        root.append(busy);
         const other = await api.trace(asked);
         if (signal.aborted) return;
         const traces = [trace, other];
         root.append(await outputs(view, traces, asked));
         await inside(view, traces);
-      } catch (error) {
-        if (signal.aborted || !(error instanceof api.Problem)) throw error;
-        root.append(view.trouble(error, view.again));
       }
-      busy.remove();
+    } catch (error) {
+      if (signal.aborted || !(error instanceof api.Problem)) throw error;
+      root.append(view.trouble(error, view.again));
     }
+    busy.remove();
     root.dataset.painted = "yes";
   },
 };
@@ -46,8 +47,7 @@ function second(view) {
   const { state, model } = view, first = view.asked();
   if (byOf(state) === "model") return alike(view).some((one) => one.name === state.model2) ? { ...first, model: state.model2 } : null;
   if (!state.text2) return null;
-  const inputs = model.tokenizer ? state.text2 : state.text2.replaceAll(",", " ").split(/\s+/).filter(Boolean).map(Number);
-  return { ...first, inputs, pair: model.pairs ? state.pair2 || first.pair : undefined };
+  return { ...first, inputs: view.typed(state.text2), pair: model.pairs ? state.pair2 || first.pair : undefined };
 }
 
 function form(view) {
@@ -129,7 +129,8 @@ async function inside(view, traces) {
   const open = (row, column) => set({ board: name, ...layerAndHead(boards[0], row * columns + column), cell: null });
   card.append(make("p", "soft", t(boards[0].kind === "attention" ? "cmpHeads" : "cmpGates")));
   const tiles = equal ? [await view.api.mosaic(traces[1].trace_id, name, { minus: traces[0].trace_id, signal })] : await Promise.all(traces.map((one) => view.api.mosaic(one.trace_id, name, { signal })));
-  const room = wideOf(root, tiles.length) - 50, told = { board: boards[0], at, open, room, signal };
+  const room = wideOf(root, tiles.length) - 50, heads = boards[0].columns.map((one) => (boards[0].kind === "attention" ? one : t(`gate_${one}`)));
+  const told = { board: boards[0], heads, at, open, room, signal };
   card.append(build("div", "two", tiles.map((one, side) => build("div", "", [
     make("h3", "", t(equal ? "cmpLeft" : side ? "cmpSecond" : "cmpFirst")), mosaic(one, { ...told, kinds: boards[0].scales.map((scale) => (equal ? "signed" : kindOf(scale))) }),
   ]))));
@@ -146,7 +147,7 @@ function unequal(t, boards) {
 }
 
 // All tiles on one canvas; one is chosen.
-function mosaic({ values, reach, shape: [rows, columns, high, wide] }, { board, at, open, room, signal, kinds }) {
+function mosaic({ values, reach, shape: [rows, columns, high, wide] }, { board, heads, at, open, room, signal, kinds }) {
   const left = 44, top = 20, gap = 4, side = Math.max(14, Math.min(84, Math.floor((room - left) / columns) - gap));
   const tall = Math.max(14, Math.min(side, board.kind === "states" ? 48 : side)), scale = devicePixelRatio || 1;
   const width = left + columns * (side + gap), height = top + rows * (tall + gap), canvas = build("canvas", "", [], { "aria-hidden": "true" });
@@ -164,7 +165,7 @@ function mosaic({ values, reach, shape: [rows, columns, high, wide] }, { board, 
     pen.font = `12px ${cssColour("mono")}`;
     pen.fillStyle = cssColour("soft");
     for (let row = 0; row < rows; row++) pen.fillText(board.rows[row].slice(0, 5), 2, where(row, 0)[1] + tall / 2 + 4);
-    for (let column = 0; column < columns; column++) pen.fillText(short(board.columns[column], Math.max(2, Math.floor(side / 8))), where(0, column)[0], 14);
+    for (let column = 0; column < columns; column++) pen.fillText(short(heads[column], Math.max(2, Math.floor(side / 8))), where(0, column)[0], 14);
     for (let cell = 0; cell < rows * columns; cell++) {
       paintSteps(tile, values.subarray(cell * high * wide, (cell + 1) * high * wide), high, wide, ramps[cell % columns]);
       pen.drawImage(tile, ...where(Math.floor(cell / columns), cell % columns), side, tall);
@@ -259,9 +260,8 @@ function stacked(all) {
 }
 
 // A link that switches the chosen head off.
-function ablation({ t, href }, board, at) {
-  if (board.kind !== "attention") return [];
-  return [build("a", "", t("switchOff"), { href: href({ screen: "edit", off: offOf(board, indexOf(board, at)) }) })];
+function ablation(view, board, at) {
+  return board.kind === "attention" ? [switchOff(view, board, indexOf(board, at))] : [];
 }
 
 function share(view, traces, cell, what) {

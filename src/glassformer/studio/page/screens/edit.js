@@ -1,12 +1,13 @@
 // Edit: parts of the model switched off, and what it says then beside what it said before.
-import { cssColour, legend, rampOf } from "../canvas.js";
-import { build, button, choice, exact, field, make, number, select, visible } from "../dom.js";
+import { cssColour, hex, inkOn, legend, rampOf } from "../canvas.js";
+import { build, button, choice, exact, field, make, number, select, short, visible } from "../dom.js";
 import { grid } from "../grid.js";
 import { said } from "../said.js";
+import { escaped } from "../share.js";
 import { step } from "../values.js";
 
 const tried = new Map(); // trace and way out -> {head: {kl, delta}}
-const past = []; // what was off before, for undo
+let past = { of: "", steps: [] }; // what was off before in the question shown, for undo
 
 export const screen = {
   id: "edit",
@@ -20,7 +21,8 @@ export const screen = {
     root.append(build("div", "desk", [board, result]));
     const editable = await api.json(`/traces/${trace.trace_id}/editable`, { signal });
     if (signal.aborted) return;
-    const desk = { view, editable, off, to, result };
+    const desk = { view, editable, off, to, result }, of = JSON.stringify(view.asked());
+    if (past.of !== of) past = { of, steps: [] };
     fillBoard(board, desk);
     let answer;
     try {
@@ -36,7 +38,7 @@ export const screen = {
     fillResult(desk, answer);
     if (off.length) view.tell(t("edTold", off.length, exact(answer.largest)));
     view.share({ python: answer.python ? `${trace.python}\n${answer.python}` : trace.python, names: Object.keys(trace.outputs).map((name) => `outputs.${name}`),
-      svg: () => deltaSvg(answer, trace.model), png: () => deltaPicture(answer) });
+      svg: () => deltaSvg(answer, trace.model) });
     root.dataset.painted = "yes";
   },
 };
@@ -44,7 +46,7 @@ export const screen = {
 // --- switches -------------------------------------------------------------------------------------------------
 
 function switchTo({ view, off }, names, { remember = true } = {}) {
-  if (remember) past.push(off.join(","));
+  if (remember) past.steps.push(off.join(","));
   view.set({ off: names.join(","), place: null });
 }
 
@@ -57,6 +59,9 @@ function fillBoard(board, desk) {
     build("div", "bar", [choice(t("edTo"), [["zero", t("edZero")], ["mean", t("edMean")]], to, (one) => view.set({ to: one === "mean" ? one : null }))]),
     offNow(desk));
   if (heads.length) board.append(...grids(desk), trial(desk, heads));
+  for (const one of editable.filter((part) => part.kind === "alignment")) {
+    board.append(build("div", "choice alignment", [make("span", "", t("edAlignment")), whole(desk, { whole: one.name })]));
+  }
   board.append(byNumber(desk));
 }
 
@@ -69,7 +74,7 @@ function offNow(desk) {
     make("p", "soft", off.length ? t("edOff", off.length) : t("edNothing")),
     build("div", "strip", chips),
     build("div", "strip", [
-      button(t("edUndo"), () => { const before = past.pop(); switchTo(desk, (before ?? "").split(",").filter(Boolean), { remember: false }); }, { id: "undo", disabled: past.length === 0 }),
+      button(t("edUndo"), () => { const before = past.steps.pop(); switchTo(desk, (before ?? "").split(",").filter(Boolean), { remember: false }); }, { id: "undo", disabled: past.steps.length === 0 }),
       button(t("edReset"), () => switchTo(desk, []), { id: "reset", disabled: off.length === 0 }),
       heads.length ? button(t("edOthers"), () => switchTo(desk, [...rest, ...others]), { id: "others", title: t("edOthersSay") }) : null,
     ]),
@@ -168,19 +173,19 @@ function trial(desk, heads) {
   const note = make("p", "soft"), bar = build("div", "bar");
   let running = null;
   const start = button(t("edTry", heads.length), () => (running ? running.abort() : go()), { id: "try-heads" });
-  const measure = choice(t("edBy"), [["kl", "KL"], ["delta", t("edDelta")]], state.by === "delta" ? "delta" : "kl", (one) => view.set({ by: one === "delta" ? one : null }));
+  const measure = choice(t("edBy"), [["kl", "KL"], ["delta", t("edDelta")]], state.measure === "delta" ? "delta" : "kl", (one) => view.set({ measure: one === "delta" ? one : null }));
   signal.addEventListener("abort", () => running?.abort());
 
   function paint() {
-    const found = tried.get(key) ?? {}, names = Object.keys(found), by = state.by === "delta" || names.some((name) => found[name].kl === null) ? "delta" : "kl";
+    const found = tried.get(key) ?? {}, names = Object.keys(found), by = state.measure === "delta" || names.some((name) => found[name].kl === null) ? "delta" : "kl";
     const value = (name) => found[name][by] ?? 0, reach = Math.max(0, ...names.map((name) => Math.abs(value(name)))) || 1;
     const scale = [by === "delta" ? -reach : 0, reach, false], ramp = rampOf(by === "delta" ? "signed" : "plain");
     for (const name of names) {
       const cell = document.getElementById(`switch-${name}`);
       if (!cell || cell.getAttribute("aria-pressed") === "true") continue;
-      const at = 3 * step(value(name), scale), [red, green, blue] = ramp.slice(at, at + 3);
-      cell.style.backgroundColor = `rgb(${red}, ${green}, ${blue})`;
-      cell.style.color = 0.299 * red + 0.587 * green + 0.114 * blue > 128 ? "#101415" : "#ffffff";
+      const at = step(value(name), scale);
+      cell.style.backgroundColor = hex(ramp, at);
+      cell.style.color = inkOn(ramp, at);
       cell.title = effectWords(t, name, found[name]);
     }
     bar.replaceChildren(start, ...(names.length ? [measure, legend(scale, number)] : []));
@@ -270,35 +275,14 @@ function places(desk, answer) {
 
 // --- taken along ----------------------------------------------------------------------------------------------
 
-const escaped = (text) => String(text).replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`);
-
 function deltaSvg(answer, title) {
   const reach = Math.max(...answer.changes.map((one) => Math.abs(one.delta))) || 1, high = 22, middle = 300;
   const rows = answer.changes.map((one, row) => {
     const wide = (140 * Math.abs(one.delta)) / reach, y = 34 + row * high;
-    return `<text x="10" y="${y + 15}">${escaped(visible(one.name))}</text>` +
+    return `<text x="10" y="${y + 15}">${escaped(short(one.name, 22))}</text>` +
       `<rect x="${one.delta < 0 ? middle - wide : middle}" y="${y + 3}" width="${wide}" height="${high - 6}" fill="${one.delta < 0 ? cssColour("soft") : cssColour("accent")}"/>` +
       `<text x="460" y="${y + 15}">${exact(one.delta)}</text>`;
   });
   return `<svg xmlns="http://www.w3.org/2000/svg" width="600" height="${44 + rows.length * high}" font-family="ui-monospace, monospace" font-size="12" fill="${cssColour("ink")}">` +
     `<rect width="100%" height="100%" fill="${cssColour("card")}"/><text x="10" y="20" font-family="sans-serif">${escaped(`${title}: Δ logits without ${answer.off.slice(0, 6).join(", ") || "nothing"}`)}</text>${rows.join("")}</svg>`;
-}
-
-function deltaPicture(answer) {
-  const canvas = build("canvas"), pen = canvas.getContext("2d"), high = 44, reach = Math.max(...answer.changes.map((one) => Math.abs(one.delta))) || 1;
-  canvas.width = 1200;
-  canvas.height = high * answer.changes.length + 20;
-  pen.fillStyle = cssColour("card");
-  pen.fillRect(0, 0, canvas.width, canvas.height);
-  pen.font = `24px ${cssColour("mono")}`;
-  pen.textBaseline = "middle";
-  answer.changes.forEach((one, row) => {
-    const y = 10 + (row + 0.5) * high, wide = (280 * Math.abs(one.delta)) / reach;
-    pen.fillStyle = cssColour(one.delta < 0 ? "soft" : "accent");
-    pen.fillRect(one.delta < 0 ? 600 - wide : 600, y - 15, wide, 30);
-    pen.fillStyle = cssColour("ink");
-    pen.fillText(visible(one.name).slice(0, 18), 20, y);
-    pen.fillText(exact(one.delta), 900, y);
-  });
-  return canvas;
 }

@@ -1,8 +1,8 @@
 // Head: one matrix of attention, the same weights as lines, and its tokens; choosing a cell in one marks it in all.
 import { arcsOf } from "../arcs.js";
-import { attentions, boardOf, boardTabs, caution, exactly, factList, factsOf, layerAndHead, link, ordered, placeOf, pythonOf, titleOf } from "../attention.js";
+import { attentions, boardOf, boardTabs, caution, factList, factsOf, layerAndHead, ordered, placeOf, pythonOf, titleOf } from "../attention.js";
 import { cssColour, heatmap, kindOf, legend, rampOf } from "../canvas.js";
-import { build, button, chip, choice, field, make, number, select, short } from "../dom.js";
+import { build, button, chip, choice, exact, link, make, number, select, short } from "../dom.js";
 import { matrixSvg } from "../share.js";
 
 const FILTERS = ["AA", "AB", "BA", "BB"];
@@ -19,7 +19,7 @@ export const screen = {
     // Asked for first: the page is laid out while the answer is on its way.
     const coming = api.slice(trace.trace_id, cell.tensor, { slice: cell.slice, dtype: "u8", scale: board.scales[place % board.columns.length], signal });
     const matrix = build("div", "card matrix scroll"), lines = build("div", "card lines"), aside = build("aside", "card facing");
-    root.append(controls(view, boards, board, place), build("div", "three", [matrix, lines, aside]));
+    root.append(controls(view, boards, board, place), caution(view, board, place), build("div", "three", [matrix, lines, aside]));
     const widths = [matrix, lines].map((one) => one.clientWidth - 36), shown = filtered(view, board, await coming);
     if (!shown.high || !shown.wide) return matrix.append(make("p", "soft", t("nothingFiltered")));
     const cursor = linked(view, board, place, shown, aside);
@@ -38,8 +38,8 @@ export const screen = {
     };
     arcs.paint();
     cursor.move(...cursor.at());
-    share(view, board, place, shown, heat);
-    root.addEventListener("keydown", (event) => { if (event.key === "Escape") view.set({ screen: "atlas", cell: null }); }, { signal });
+    share(view, board, place, shown);
+    root.addEventListener("keydown", (event) => { if (event.key === "Escape" && event.target.tagName !== "SELECT") view.set({ screen: "atlas", cell: null }); }, { signal });
     root.dataset.painted = "yes";
     return null;
   },
@@ -65,7 +65,7 @@ function controls(view, boards, board, place) {
     const names = [["", t("all")], ...FILTERS.map((name) => [name, `${name[0]} → ${name[1]}`])];
     parts.push(choice(t("pairs"), names, state.pairs ?? "", (name) => view.set({ pairs: name || null, cell: null })));
   }
-  parts.push(link(view, { screen: "atlas", cell: null }, t("back"), "back"));
+  parts.push(link(view, { screen: "atlas", cell: null }, t("back"), { id: "back" }));
   return build("div", "bar", parts);
 }
 
@@ -102,8 +102,8 @@ function threshold(view, arcs) {
 function linked(view, board, place, shown, aside) {
   const { t, state, api, trace, signal } = view, { tensor, slice } = board.cells[place], { high, wide, down, across, steps } = shown;
   const readout = build("div", "readout"), row = build("ol", "strongest"), title = make("h3", "", t("strongestRow"));
-  const recompute = build("p"), cautious = caution(view, board, place);
-  aside.append(make("h2", "", titleOf(board, place, t)), readout, title, row, recompute, make("h3", "", t("statistics")), factList(factsOf(board, place, t)), make("code", "source", pythonOf(board, place)), cautious);
+  const recompute = build("p");
+  aside.append(make("h2", "", titleOf(board, place, t)), readout, title, row, recompute, make("h3", "", t("statistics")), factList(factsOf(board, place, t)), make("code", "source", pythonOf(board, place)));
   let chosen = null, waiting = null, asking = new AbortController(), have = { number: -1, values: null };
 
   const made = {
@@ -155,29 +155,29 @@ function linked(view, board, place, shown, aside) {
   function tell(from, to) {
     fill(from, to, have.values[to.number]);
     readout.dataset.exact = `${from.number},${to.number}`;
-    view.tell(`${t(board.down === "written" ? "writes" : "looks", short(from.text), short(to.text))}: ${exactly(have.values[to.number])}`);
+    view.tell(`${t(board.down === "written" ? "writes" : "looks", short(from.text), short(to.text))}: ${exact(have.values[to.number])}`);
     const best = across.filter((token) => have.values[token.number] > 0).sort((a, b) => have.values[b.number] - have.values[a.number]).slice(0, STRONGEST);
     row.replaceChildren(...best.map((token) => {
       const bar = build("i"), value = have.values[token.number];
       bar.style.width = `${(100 * value) / have.values[best[0].number]}%`;
-      return build("li", "", [make("span", "", short(token.text, 12)), make("small", "", String(token.number)), build("span", "bar-room", bar), make("b", "", exactly(value))]);
+      return build("li", "", [make("span", "", short(token.text, 12)), make("small", "", String(token.number)), build("span", "bar-room", bar), make("b", "", exact(value))]);
     }));
-    recompute.replaceChildren(link(view, { screen: "recompute", board: board.name, ...layerAndHead(board, place), step: null, cell: `${from.number},${to.number}` }, t("openRecompute"), "open-recompute"));
+    recompute.replaceChildren(link(view, { screen: "recompute", board: board.name, ...layerAndHead(board, place), step: null, cell: `${from.number},${to.number}` }, t("openRecompute"), { id: "open-recompute" }));
   }
 
   function fill(from, to, value) {
     readout.replaceChildren(factList([
       [t(board.axes[0]), chip(from.text, `${from.number} · id ${from.id}`)], [t(board.axes[1]), chip(to.text, `${to.number} · id ${to.id}`)],
-    ]), build("p", "figure-line", [make("span", "soft", t("weight")), build("b", "number", value === null ? "…" : exactly(value), { title: t("exactHint"), id: "exact" })]));
+    ]), build("p", "figure-line", [make("span", "soft", t("weight")), build("b", "number", value === null ? "…" : exact(value), { title: t("exactHint"), id: "exact" })]));
   }
 
   return made;
 }
 
-function share(view, board, place, shown, heat) {
+function share(view, board, place, shown) {
   const { trace, t } = view, { steps, high, wide } = shown, title = `${view.model.name} · ${t(`board_${board.name}`)} · ${titleOf(board, place, t)}`;
   view.share({
-    python: `${trace.python}\n${pythonOf(board, place)}`, names: [board.cells[place].tensor], png: () => heat.canvas,
+    python: `${trace.python}\n${pythonOf(board, place)}`, names: [board.cells[place].tensor],
     svg: () => matrixSvg({ steps, high, wide, ramp: rampOf(kindOf(board.scales[0])), title, down: shown.down.map(textOf), across: shown.across.map(textOf), ink: cssColour("ink"), paper: cssColour("card") }),
   });
 }

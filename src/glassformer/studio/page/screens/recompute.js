@@ -1,7 +1,7 @@
 // Recompute: one number of the model made again by hand, and the table of all steps with their errors.
-import { boardOf, boardTabs, exactly, factList, layerAndHead, placeOf, titleOf } from "../attention.js";
+import { boardOf, boardTabs, factList, layerAndHead, placeOf, titleOf } from "../attention.js";
 import { heatmap, kindOf, paintSteps, rampOf, stepsOf } from "../canvas.js";
-import { build, button, field, make, number, select, visible } from "../dom.js";
+import { build, button, exact, field, make, number, select, visible } from "../dom.js";
 import { formula, share } from "../math.js";
 import { linesSvg } from "../pictures.js";
 
@@ -135,7 +135,7 @@ const isShare = ({ state }, board) => !state.step && board.kind === "attention";
 
 // What came out, as [what it is, its text, id].
 function results({ t }, found) {
-  const own = found.seen && (found.seen.shape.length ? figures(found.seen) : exactly(found.seen.values[0]));
+  const own = found.seen && (found.seen.shape.length ? figures(found.seen) : exact(found.seen.values[0]));
   return [
     [t("valueHere"), figures(found.value), "recomputed"],
     ...(own ? [[t("valueModel"), own, "models-own"]] : []),
@@ -178,12 +178,12 @@ function titleFor({ t, trace, state }, board, at, step) {
 // One operand: a number as it is; a vector as a strip of colours, its first numbers, and all of them on demand.
 function operand(one, t) {
   const name = make("small", "mono", one.name ?? "");
-  if (one.shape.length === 0) return build("div", "operand", [symbolOf(one.symbol), name, build("span", "mono figures", exactly(one.values[0]))]);
+  if (one.shape.length === 0) return build("div", "operand", [symbolOf(one.symbol), name, build("span", "mono figures", exact(one.values[0]))]);
   const reach = Math.max(1e-30, ...one.values.map((value) => Math.abs(value))), strip = build("canvas", "strip-of", [], { "aria-hidden": "true" });
   const shown = one.values.slice(0, LONGEST);
   paintSteps(strip, stepsOf(shown, [-reach, reach, false]), 1, shown.length, rampOf("signed"));
   const all = build("details", "", [make("summary", "", t("allNumbers", one.values.length)), build("pre", "")], {
-    ontoggle: () => { all.lastChild.textContent = one.values.map(exactly).join("  "); },
+    ontoggle: () => { all.lastChild.textContent = one.values.map(exact).join("  "); },
   });
   return build("div", "operand vector", [
     symbolOf(one.symbol), build("span", "", [name, make("small", "", one.shape.join(" × "))]),

@@ -1,6 +1,6 @@
 // Run: a text in, its tokens, and what the model's task says of it, as it comes.
 import { build, button, choice, field, make, select } from "../dom.js";
-import { barsSvg, drawn } from "../pictures.js";
+import { barsSvg } from "../pictures.js";
 import { beams, draw, stream } from "../results.js";
 import { sides } from "../tokens.js";
 
@@ -45,11 +45,11 @@ function options(view) {
     name, id: `option-${name}`, value: state[name] ?? USUAL[name] ?? "", placeholder: t("runAuto"), inputmode: "decimal", autocomplete: "off",
   })));
   const form = build("form", "bar options", [...fields, build("button", "", t("runApply"), { type: "submit", id: "apply" })], {
-    onsubmit: (event) => { event.preventDefault(); set({ step: null, ...Object.fromEntries(new FormData(form)) }); },
+    onsubmit: (event) => { event.preventDefault(); set({ written: null, ...Object.fromEntries(new FormData(form)) }); },
   });
   if (!writes(model)) return [form];
   const kinds = Object.keys(STRATEGIES).map((one) => [one, t(`run${one[0].toUpperCase()}${one.slice(1)}`)]);
-  form.prepend(choice(t("runStrategy"), kinds, strategyOf(view), (strategy) => set({ strategy, step: null })));
+  form.prepend(choice(t("runStrategy"), kinds, strategyOf(view), (strategy) => set({ strategy, written: null })));
   return [form];
 }
 
@@ -123,5 +123,5 @@ function take(drawing, line) {
 
 function share({ view, question, python, rows, svg: own, writing }) {
   const svg = own ?? writing?.svg ?? (rows && (() => barsSvg(question.inputs, rows())));
-  view.share({ python, names: outputs(view), ...(svg && { svg, png: () => drawn(svg()) }) });
+  view.share({ python, names: outputs(view), svg });
 }

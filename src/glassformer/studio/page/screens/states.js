@@ -1,7 +1,7 @@
 // States: what a recurrent network holds at every token, and how long a Transformer's vectors are after every layer.
 import { NOWHERE, boardOf, boardTabs, layerAndHead, placeOf, titleOf } from "../attention.js";
 import { cssColour, heatmap, kindOf, legend, paintSteps, rampOf, stepsOf } from "../canvas.js";
-import { build, choice, exact, make, number, select, visible } from "../dom.js";
+import { build, choice, exact, link, make, number, select, visible } from "../dom.js";
 import { lines } from "../plot.js";
 import { matrixSvg } from "../share.js";
 
@@ -154,7 +154,7 @@ function oneUnit(view, { cell, gate, values, scale, tokens }, shown) {
     line.replaceChildren(
       make("h3", "", label),
       lines([{ name: "", values: series }], { label, low: Math.min(scale[0], ...series), high: Math.max(scale[1], ...series), names: tokens }),
-      build("a", "button", t("stSwitchOff"), { href: view.href({ screen: "edit", off: `${cell.tensor}:${unit}`, cell: null }), id: "switch-off" }));
+      link(view, { screen: "edit", off: `${cell.tensor}:${unit}`, cell: null }, t("stSwitchOff"), { class: "button", id: "switch-off" }));
   };
 }
 
@@ -214,7 +214,7 @@ function showNorms(view, found) {
   shown.append(make("h2", "", t("stOneToken")), plot);
   tell(...map.at());
   view.share({
-    python: `${trace.python}\n${stack.python}`, names: stack.rows, png: () => map.canvas,
+    python: `${trace.python}\n${stack.python}`, names: stack.rows,
     svg: () => matrixSvg({ steps, high, wide, ramp: rampOf("plain"), down: names, across: tokens, title: `${trace.model} · ${t(`stNorm_${part}`)}`, ink: cssColour("ink"), paper: cssColour("card") }),
   });
 }
