@@ -145,7 +145,8 @@ def test_what_can_be_switched_off(name, api, studio):
     found = api.get(f"/api/v1/traces/{trace.id}/editable").json()
     kinds = {one["kind"] for one in found}
     recurrent = name in ("rnn", "lstm", "gru-lm", "seq2seq")
-    assert kinds == ({"unit"} if recurrent else {"head", "layer", "neuron"})
+    alignment = {"alignment"} if name == "seq2seq" else set()
+    assert kinds == ({"unit"} | alignment if recurrent else {"head", "layer", "neuron"})
     for one in found:
         assert one["name"] in dict(trace.loaded.model.named_modules())
 

@@ -176,7 +176,11 @@ def test_a_comparison_can_be_taken_along(visit, page, model, other, capsys):
         assert float(names["second"][0, 0]) == pytest.approx(float(words[words.index("Second") + 1]), abs=1e-6)
     with page.expect_download() as saved:
         page.click("#export-svg")
-    assert saved.value.path().read_text().startswith("<svg")
+    picture = saved.value.path().read_text()
+    assert picture.startswith("<svg")
+    assert [picture.count(f", {name}</text>") for name in ("Δ", "First", "Second")] == (
+        [1, 0, 0] if other == OTHER else [0, 1, 1]
+    )
     for button in ("#export-npz", "#export-npz-second"):
         with page.expect_download() as saved:
             page.click(button)

@@ -20,6 +20,7 @@ def recorded(folder, name):
 def test_every_family_lists_its_tensors(name, visit):
     page = visit("tensors", model=name, text=TEXT)
     assert page.locator(".tree summary, .tree > button").count() >= 3
+    assert page.text_content(".shown h2") in ("outputs.logits", "outputs.start_logits")  # none was named
     page.fill("#tensor-search", "weight")
     names = page.locator(".tree button span").all_text_contents()
     assert names

@@ -232,7 +232,7 @@ def test_a_server_that_is_away_is_told_and_asked_again(visit, runs):
     page.faults.clear()  # the aborted requests
 
 
-def test_python_svg_and_png_can_be_taken_along(visit, runs, tmp_path):
+def test_python_pictures_and_numbers_can_be_taken_along(visit, runs, tmp_path):
     write_run(runs / "a")
     page = visit()
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -248,6 +248,11 @@ def test_python_svg_and_png_can_be_taken_along(visit, runs, tmp_path):
     texts = [text.text for text in Xml.parse(tmp_path / "curves.svg").iter("{http://www.w3.org/2000/svg}text")]
     assert {"a", "Loss", "Learning rate"} <= set(texts)
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    with page.expect_download() as waiting:
+        page.locator("#export-csv").click()
+    lines = waiting.value.path().read_text().splitlines()
+    assert lines[:2] == ["run,step,epoch,loss,lr,grad_norm,dev_loss,dev_accuracy,dev_f1", "a,10,0,1,0.001,0.5,,,"]
+    assert len(lines) == 1 + len(scope["rows"]["a"])
 
 
 def test_a_stopped_run_says_how_to_go_on_and_a_lost_one_is_missed(visit, runs):

@@ -13,6 +13,7 @@ export const screen = {
     const { root, state, t, trace, api, signal } = view;
     root.append(make("p", "busy", t("working")));
     const tensors = await api.json(`/traces/${trace.trace_id}/tensors`, { signal });
+    const wanted = state.tensor ?? (tensors.find((one) => one.kind === "output") ?? tensors[0]).name; // what the model says
     const list = build("div", "tree"), count = make("p", "soft"), shown = build("section", "card shown");
     const search = build("input", "", [], {
       type: "search", id: "tensor-search", value: state.find ?? "", placeholder: t("searchHint"), autocomplete: "off",
@@ -22,8 +23,8 @@ export const screen = {
       fillTree(search.value);
     }, { signal });
 
-    function fillTree(wanted) {
-      const words = wanted.toLowerCase().split(/\s+/).filter(Boolean);
+    function fillTree(typed) {
+      const words = typed.toLowerCase().split(/\s+/).filter(Boolean);
       const found = tensors.filter((one) => words.every((word) => one.name.toLowerCase().includes(word)));
       count.textContent = t("tensorsFound", found.length, tensors.length);
       if (words.length) {
@@ -34,7 +35,7 @@ export const screen = {
 
     function leaf(one, text) {
       const parts = [make("span", "", text), make("small", "", one.shape.join("×") || "·")];
-      return build("button", "", parts, { type: "button", "aria-pressed": String(one.name === state.tensor), "data-name": one.name,
+      return build("button", "", parts, { type: "button", "aria-pressed": String(one.name === wanted), "data-name": one.name,
         id: `tensor-${one.name}`, onclick: () => view.set({ tensor: one.name, slice: null, cell: null }) });
     }
 
@@ -43,7 +44,7 @@ export const screen = {
       return [...node].map(([name, child]) => {
         const whole = path ? `${path}.${name}` : name;
         if (!child.inner.size) return leaf(child.one, name);
-        const inside = build("div"), open = Boolean(state.tensor?.startsWith(`${whole}.`));
+        const inside = build("div"), open = wanted.startsWith(`${whole}.`);
         const fill = () => inside.childElementCount || inside.append(...(child.one ? [leaf(child.one, `${name} →`)] : []), ...branches(child.inner, whole));
         if (open) fill();
         return build("details", "", [make("summary", "", name), inside], { open, ontoggle: fill });
@@ -52,10 +53,10 @@ export const screen = {
 
     fillTree(state.find ?? "");
     root.replaceChildren(build("div", "bar", [field(t("search"), search), count]), build("div", "split", [list, shown]));
-    const chosen = tensors.find((one) => one.name === state.tensor);
+    const chosen = tensors.find((one) => one.name === wanted);
     if (chosen) await showTensor(view, chosen, shown);
     else {
-      shown.append(make("p", "soft", t("chooseTensor")));
+      shown.append(make("p", "soft", t("chooseTensor", wanted)));
       view.share({ python: trace.python });
     }
     root.dataset.painted = "yes";
