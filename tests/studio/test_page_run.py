@@ -184,7 +184,7 @@ def test_a_stream_can_be_stopped(page):
     )
     page.click("#stop")
     page.wait_for_selector("[data-painted=yes]")
-    assert re.match(r"Stopped after \d+ tokens", page.locator(".status").inner_text())
+    assert re.match(r"stopped; tokens written: \d+", page.locator(".status").inner_text())
     assert page.locator("#stop").is_hidden()
 
 

@@ -61,7 +61,7 @@ def test_colours_grow_with_the_value():
 
 def test_blanks_and_control_characters_are_visible():
     assert [visible(token) for token in ("\n", " the", "", "\x00", "\u2028")] == [
-        "\\n",
+        "↵",
         "␣the",
         "∅",
         "\\x00",

@@ -156,7 +156,7 @@ def test_a_branch_is_joined_to_the_one_it_follows(sizes, text, data):
 
 
 def test_blanks_can_be_seen_and_long_tokens_fit():
-    assert visible(" a\n") == "␣a\\n"
+    assert visible(" a\n") == "␣a↵"
     assert visible("") == "∅"
     root = ET.fromstring(
         svg([[Branch("interminable", -1.0, None, "kept"), Branch("北京上海很大", -1.0, None, "kept")]])

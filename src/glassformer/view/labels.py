@@ -7,7 +7,7 @@ EM = 0.61  # the width of a column in a monospaced font, in ems
 
 def visible(token: str) -> str:
     """A token in which blanks and control characters can be seen."""
-    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in token)
+    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in token.replace("\n", "↵"))
     return shown.replace(" ", "␣") or "∅"
 
 

@@ -60,7 +60,7 @@ function number(value) {
 
 // A token in which blanks and control characters can be seen.
 function visible(text) {
-  const shown = text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (char) => `\\u{${char.codePointAt(0).toString(16)}}`);
+  const shown = text.replaceAll("\n", "↵").replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (char) => `\\u{${char.codePointAt(0).toString(16)}}`);
   return shown.replaceAll(" ", "␣") || "∅";
 }
 

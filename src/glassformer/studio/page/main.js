@@ -71,23 +71,26 @@ function showTop(models, model, state) {
     }
   });
   words.addEventListener("input", () => grow(words));
-  const parts = [field(t(model.tokenizer ? "text" : "ids"), words)];
-  parts[0].classList.add("wide");
+  const parts = [...examples(model), field(t(model.tokenizer ? "text" : "ids"), words)];
+  parts.at(-1).classList.add("wide");
   if (model.pairs) parts.push(field(t("pair"), input("pair", t("pairHint"), state.pair ?? "")));
   if (model.writes) parts.push(field(t("target"), input("target", t("targetHint"), state.target ?? "")));
-  if (model.examples.length) {
-    const names = model.examples.map((one, place) => [place, one.inputs]);
-    parts.push(select(t("examples"), [["", t("choose")], ...names], "", (place) => {
-      const one = model.examples[place];
-      if (one) write({ text: one.inputs, pair: one.pair, target: null });
-    }));
-    parts.at(-1).classList.add("examples");
-  }
   parts.push(build("button", "main", t("go"), { type: "submit", id: "go" }));
   showChoice(form, models, model);
   while (form.childElementCount > 1) form.lastElementChild.remove();
   form.append(...parts);
   grow(words);
+}
+
+function examples(model) {
+  if (!model.examples.length) return [];
+  const names = model.examples.map((one, place) => [place, one.inputs]);
+  const list = select(t("examples"), [["", t("choose")], ...names], "", (place) => {
+    const one = model.examples[place];
+    if (one) write({ text: one.inputs, pair: one.pair, target: null });
+  });
+  list.classList.add("examples");
+  return [list];
 }
 
 // The list of models stays the same element, so that its name can be typed while the rest changes.

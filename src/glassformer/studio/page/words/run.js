@@ -10,7 +10,7 @@ export const en = {
   "runTask-fill-mask": "Fillings of the mask", "runTask-pretraining": "Fillings of the mask", "runTask-text-generation": "Continuation",
   "runTask-translation": "Translation", "runTask-sentence-similarity": "Similarity", "runTask-feature-extraction": "The text as a vector",
   "runTask-copy": "Answer", "runTask-reverse": "Answer", "runTask-parity": "Answer",
-  runWorking: "Working…", runWritten: "{0} tokens written", runSteps: "{0} steps searched", runStopped: "Stopped after {0} tokens", runStop: "Stop",
+  runWorking: "Working…", runWritten: "tokens written: {0}", runSteps: "steps searched: {0}", runStopped: "stopped; tokens written: {0}", runStop: "Stop",
   runStrategy: "Strategy", runGreedy: "greedy", runSample: "sample", runBeam: "beam", runTemperature: "temperature", runTopK: "top k", runTopP: "top p",
   runSeed: "seed", runNew: "new tokens", runBeams: "beams", runAggregation: "Words agree by", runTopAnswers: "answers", runTopFills: "fillings",
   runApply: "Run", runAuto: "auto",
