@@ -10,6 +10,7 @@ import torch
 from fastapi.testclient import TestClient
 
 import glassformer as gf
+from glassformer.studio import traces
 from glassformer.studio.app import create_app
 from glassformer.studio.desk import Busy, Shelf, Studio, Turns
 from glassformer.studio.tensors import furthest
@@ -189,6 +190,20 @@ def test_the_oldest_make_room_and_one_too_large_is_refused(studio_folders):
         [kept[first.id], kept[third.id]]
     with pytest.raises(ValueError, match="--memory"):
         Traces(budget=size // 2).add(traced(loaded, TEXT))
+
+
+def test_a_look_measures_nothing(api, monkeypatch):
+    """What a trace holds is measured when it is added: a hover after Lens must not walk through all its numbers."""
+    measured = []
+    monkeypatch.setattr(traces, "tensor_bytes", lambda value: measured.append(value) or 7)
+    where = f"/api/v1/traces/{traced_by(api, model='bert')['trace_id']}"
+    before = len(measured)
+    api.get(f"{where}/lens")
+    assert len(measured) == before + 1
+    for place in range(3):
+        numbers(api.get(f"{where}/tensors/layers.0.attention.pattern", params={"slice": f"0,0,{place}"}))
+    assert len(measured) == before + 1
+    assert api.get(where).json()["bytes"] == 7 * len(measured)
 
 
 def test_too_many_at_once_are_sent_away(studio_folders):

@@ -68,7 +68,7 @@ def recomputed(studio: Studio, trace: Trace, step: str) -> tuple[Recomputed, str
             kept = trace.kept.get("recomputed", {})  # another may have been quicker
             if name not in kept:
                 found = recompute(model, inputs) if name is None else recompute_attention(model, inputs, name)
-                kept = trace.kept["recomputed"] = {name: found}  # one alone: of a long text it is a hundred megabytes
+                kept = trace.keep("recomputed", {name: found})  # one alone: of a long text it is a hundred megabytes
     return kept[name], name
 
 

@@ -39,17 +39,25 @@ class Trace:
     expires_at: float = 0.0
     kept: dict[str, Any] = field(default_factory=dict)
     lock: Any = field(default_factory=RLock, repr=False)
+    sizes: dict[str, int] = field(default_factory=dict)  # bytes: measuring takes too long for every look
+
+    def __post_init__(self) -> None:
+        self.sizes["recorded"] = tensor_bytes([self.seen, self.outputs])
 
     def once(self, key: str, make: Callable[[], T]) -> T:
         """What `make` gives, made at the first asking and kept with the trace."""
         with self.lock:
-            if key not in self.kept:
-                self.kept[key] = make()
-            return self.kept[key]  # type: ignore[no-any-return]
+            return self.kept[key] if key in self.kept else self.keep(key, make())
+
+    def keep(self, key: str, value: T) -> T:
+        """Keep a value with the trace, instead of the one that was kept under this key."""
+        with self.lock:
+            self.kept[key], self.sizes[key] = value, tensor_bytes(value)
+            return value
 
     @property
     def bytes(self) -> int:
-        return tensor_bytes([dict(self.seen), self.outputs, self.kept])
+        return sum(list(self.sizes.values()))  # a list, since others may be adding to it
 
 
 def tensor_bytes(value: Any) -> int:
@@ -62,7 +70,7 @@ def tensor_bytes(value: Any) -> int:
             storages[one.untyped_storage().data_ptr()] = one.untyped_storage().nbytes()
         elif isinstance(one, Mapping):
             left.extend(one.values())
-        elif isinstance(one, list | tuple):
+        elif isinstance(one, list | tuple) and one and not isinstance(one[0], float | int | str):
             left.extend(one)
         elif is_dataclass(one):
             left.extend(getattr(one, part.name) for part in fields(one))
@@ -90,7 +98,9 @@ class Traces:
 
     def __getitem__(self, name: str) -> Trace:
         with self._lock:
-            self._tidy()
+            for one in list(self._kept.values()):
+                if one.expires_at < self._clock():
+                    self._drop(one)
             if name in self._kept:
                 self._touch(self._kept[name])
                 return self._kept[name]
@@ -99,24 +109,15 @@ class Traces:
         raise Missing(f"there is no trace {name!r}")
 
     def _touch(self, trace: Trace) -> None:
+        """Keep a trace for longer; the oldest make room until the rest fits, and this one stays in any case."""
         trace.expires_at = self._clock() + self.seconds
         self._kept.move_to_end(trace.id)
-        self._tidy()
+        while len(self._kept) > 1 and sum(one.bytes for one in self._kept.values()) > self.budget:
+            self._drop(next(iter(self._kept.values())))
 
-    def _tidy(self) -> None:
-        """Drop what has expired, then the oldest until the rest fits; the newest stays in any case."""
-        expired = [one for one in self._kept.values() if one.expires_at < self._clock()]
-        sizes = {one.id: one.bytes for one in self._kept.values()}
-        total = sum(sizes.values()) - sum(sizes[one.id] for one in expired)
-        fresh = [one for one in self._kept.values() if one not in expired]
-        for one in fresh[:-1]:
-            if total <= self.budget:
-                break
-            total -= sizes[one.id]
-            expired.append(one)
-        for one in expired:
-            del self._kept[one.id]
-            self._gone.append(one.id)
+    def _drop(self, trace: Trace) -> None:
+        del self._kept[trace.id]
+        self._gone.append(trace.id)
 
 
 def traced(
