@@ -19,6 +19,7 @@ from glassformer.jobs.reading import Reading, reading
 from glassformer.view.board import Board, Tokens
 
 from .desk import Gone, Loaded, Missing, Studio
+from .safe import Answer
 
 T = TypeVar("T")
 REMEMBERED = 10_000  # ids of traces that are gone
@@ -155,17 +156,17 @@ def router(studio: Studio) -> APIRouter:
         return studio.shelf.entries
 
     @routes.post("/traces")
-    def create(asked: Asked) -> dict[str, Any]:
+    def create(asked: Asked) -> Answer:
         with studio.work():
             loaded = studio.shelf[asked.model]
             trace = traced(loaded, asked.inputs, asked.pair, asked.target, asked.capture or ("*",))
             trace.once("boards", lambda: [board_entry(one) for one in boards(trace.seen, trace.reading.tokens)])
         studio.traces.add(trace)
-        return described(trace)
+        return Answer(described(trace))
 
     @routes.get("/traces/{trace_id}")
-    def show(trace_id: str) -> dict[str, Any]:
-        return described(studio.traces[trace_id])
+    def show(trace_id: str) -> Answer:
+        return Answer(described(studio.traces[trace_id]))
 
     return routes
 
