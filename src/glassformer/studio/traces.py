@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from threading import RLock
@@ -84,7 +84,7 @@ class Traces:
     def __init__(self, *, budget: int = 2 << 30, seconds: float = 1800, clock: Callable[[], float] = time.time) -> None:
         self.budget, self.seconds, self._clock = budget, seconds, clock
         self._kept: OrderedDict[str, Trace] = OrderedDict()  # the one looked at longest ago comes first
-        self._gone: deque[str] = deque(maxlen=REMEMBERED)
+        self._gone: dict[str, int] = {}  # how large those were that had to make room
         self._lock = RLock()
 
     def add(self, trace: Trace) -> None:
@@ -101,24 +101,37 @@ class Traces:
         with self._lock:
             for one in list(self._kept.values()):
                 if one.expires_at < self._clock():
-                    self._drop(one)
+                    self._drop(one, 0)
             if name in self._kept:
                 self._touch(self._kept[name])
                 return self._kept[name]
-        if name in self._gone:
-            raise Gone("this trace has expired; run the text again")
-        raise Missing(f"there is no trace {name!r}")
+            raise self._why_not(name)
+
+    def _why_not(self, name: str) -> Exception:
+        """Why a trace is not here; of two that push each other out for ever, running it again would help nobody."""
+        if name not in self._gone:
+            return Missing(f"there is no trace {name!r}")
+        newest = next(reversed(self._kept.values()), None)
+        if newest is None or newest.bytes + self._gone[name] <= self.budget:
+            return Gone("this trace has expired; run the text again")
+        return ValueError(
+            f"this trace made room for a newer one, for both do not fit into the {self.budget / 1e6:.0f} MB that the "
+            "studio keeps: look at one at a time, or start it with more --memory"
+        )
 
     def _touch(self, trace: Trace) -> None:
         """Keep a trace for longer; the oldest make room until the rest fits, and this one stays in any case."""
         trace.expires_at = self._clock() + self.seconds
         self._kept.move_to_end(trace.id)
         while len(self._kept) > 1 and sum(one.bytes for one in self._kept.values()) > self.budget:
-            self._drop(next(iter(self._kept.values())))
+            oldest = next(iter(self._kept.values()))
+            self._drop(oldest, oldest.bytes)
 
-    def _drop(self, trace: Trace) -> None:
+    def _drop(self, trace: Trace, size: int) -> None:
         del self._kept[trace.id]
-        self._gone.append(trace.id)
+        self._gone[trace.id] = size
+        if len(self._gone) > REMEMBERED:
+            del self._gone[next(iter(self._gone))]
 
 
 def traced(
