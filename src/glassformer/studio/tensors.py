@@ -2,7 +2,9 @@
 
 import io
 import math
+import re
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 import numpy as np
 import torch
@@ -206,6 +208,6 @@ def furthest(values: NDArray[Any], down: int, across: int) -> NDArray[Any]:
 
 
 def named(file: str) -> dict[str, str]:
-    """A download under this name."""
-    safe = "".join(char if char.isalnum() or char in "._-" else "_" for char in file)
-    return {"Content-Disposition": f'attachment; filename="{safe}"'}
+    """A download under this name, and for those who know no other under its ASCII letters."""
+    plain = re.sub(r"[^a-zA-Z0-9._-]", "_", file)
+    return {"Content-Disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(file, safe='')}"}
