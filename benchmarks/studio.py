@@ -41,6 +41,17 @@ new MutationObserver((changes) => {
 }).observe(document, { subtree: true, attributes: true, attributeFilter: ["data-painted"] });
 """
 BODY = "(part) => performance.getEntriesByType('resource').filter((one) => one.name.includes(part)).at(-1)"
+HOVER = """async (count) => {
+  const shown = performance.getEntriesByType("resource").filter((one) => one.name.includes("/mosaic")).at(-1).name;
+  const trace = shown.split("/mosaic")[0], times = [];
+  await (await fetch(`${trace}/lens`)).json();
+  for (let row = 0; row < count; row++) {
+    const start = performance.now();
+    await (await fetch(`${trace}/tensors/layers.0.attention.pattern?slice=0,0,${row}`)).arrayBuffer();
+    times.push((performance.now() - start) / 1000);
+  }
+  return times;
+}"""
 
 
 @contextmanager
@@ -113,6 +124,7 @@ def measured(url: str, name: str, tokens: int, *, count: int = CLICKS, overviews
             "heap": metrics["JSHeapUsedSize"] / 1e6,
             "mosaic bytes": mosaic / 1e3,
             "head bytes": page.evaluate(f"({BODY})('dtype=u8').encodedBodySize") / 1e3,
+            "hover": statistics.median(page.evaluate(HOVER, count)),
         }
         browser.close()
     return figures
@@ -122,6 +134,7 @@ BOUNDS = {  # a name of a figure: what it is, the most it may be, and its unit
     "overview": ("mosaic of all heads, from the trace on", 1.0, "s"),
     "click p50": ("head click to painted, median", 0.15, "s"),
     "click p95": ("head click to painted, 95 of 100", 0.15, "s"),
+    "hover": ("one row of a head for a hover, after Lens was opened, median", 0.05, "s"),
     "nodes": ("elements of the page", 3000.0, "nodes"),
     "heap": ("heap of the page", 150.0, "MB"),
     "mosaic bytes": ("bytes of the mosaic", 600.0, "kB"),

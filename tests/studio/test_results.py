@@ -13,7 +13,7 @@ import glassformer as gf
 from families import SMALL_BERT, SMALL_GPT
 from glassformer.studio.app import create_app
 from glassformer.studio.desk import Shelf, Studio, Turns
-from glassformer.studio.results import dump
+from glassformer.studio.safe import dump
 from glassformer.studio.traces import Traces
 from studio.cases import serving
 

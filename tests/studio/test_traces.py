@@ -10,6 +10,7 @@ import torch
 from fastapi.testclient import TestClient
 
 import glassformer as gf
+from glassformer.studio import traces
 from glassformer.studio.app import create_app
 from glassformer.studio.desk import Busy, Shelf, Studio, Turns
 from glassformer.studio.tensors import furthest
@@ -185,10 +186,25 @@ def test_the_oldest_make_room_and_one_too_large_is_refused(studio_folders):
     with pytest.raises(LookupError, match="expired"):
         kept[second.id]
     first.once("derived", lambda: torch.zeros(size))  # what is worked out later counts too
-    with pytest.raises(LookupError, match="expired"):
-        [kept[first.id], kept[third.id]]
+    assert kept[first.id] is first
+    with pytest.raises(ValueError, match="both do not fit into .* --memory"):  # running it again would help nobody
+        kept[third.id]
     with pytest.raises(ValueError, match="--memory"):
         Traces(budget=size // 2).add(traced(loaded, TEXT))
+
+
+def test_a_look_measures_nothing(api, monkeypatch):
+    """What a trace holds is measured when it is added: a hover after Lens must not walk through all its numbers."""
+    measured = []
+    monkeypatch.setattr(traces, "tensor_bytes", lambda value: measured.append(value) or 7)
+    where = f"/api/v1/traces/{traced_by(api, model='bert')['trace_id']}"
+    before = len(measured)
+    api.get(f"{where}/lens")
+    assert len(measured) == before + 1
+    for place in range(3):
+        numbers(api.get(f"{where}/tensors/layers.0.attention.pattern", params={"slice": f"0,0,{place}"}))
+    assert len(measured) == before + 1
+    assert api.get(where).json()["bytes"] == 7 * len(measured)
 
 
 def test_too_many_at_once_are_sent_away(studio_folders):
@@ -239,6 +255,32 @@ def test_with_a_key_nothing_is_answered_without_it(studio):
     assert (answer.status_code, answer.headers["location"]) == (303, "/?screen=atlas")
     assert "HttpOnly" in answer.headers["set-cookie"]
     assert "SameSite=strict" in answer.headers["set-cookie"]
+
+
+def test_a_key_may_be_of_any_letters(studio):
+    api = client(studio, key="钥匙; é 1")
+    answer = api.get("/", params={"key": "钥匙; é 1"}, follow_redirects=False)
+    assert answer.status_code == 303
+    assert api.get("/api/v1/models").status_code == 200  # with the cookie
+    api.cookies.clear()
+    assert api.get("/api/v1/models").status_code == 401
+    bearer = "Bearer 钥匙; é 1".encode()
+    assert api.get("/api/v1/models", headers={b"authorization": bearer}).status_code == 200
+
+
+def test_chunks_that_grow_too_large_are_refused(api):
+    answer = api.post("/api/v1/traces", content=iter([b" " * (1 << 20)] * 5))
+    assert (answer.status_code, answer.json()["detail"]) == (413, "a request may hold 4 MB")
+
+
+def test_a_folder_may_have_any_name_and_no_tokenizer(studio_folders, tmp_path):
+    gf.save(gf.load(studio_folders["gpt2"]), tmp_path / "情感 模型")
+    api = client(Studio(Shelf([str(tmp_path / "情感 模型")]), Traces()))
+    assert [one["examples"] for one in api.get("/api/v1/models").json()] == [[]]  # which would be words
+    trace = traced_by(api, model="情感 模型", inputs=[5, 6, 7])
+    answer = api.get(f"/api/v1/traces/{trace['trace_id']}/npz", params={"names": "outputs.logits"})
+    assert answer.status_code == 200
+    assert "filename*=UTF-8''%E6%83%85%E6%84%9F%20%E6%A8%A1%E5%9E%8B.npz" in answer.headers["content-disposition"]
 
 
 def test_two_models_of_one_name_are_refused(studio_folders, tmp_path):

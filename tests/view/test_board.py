@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from boards import inspected, made_up
 from glassformer.view.board import pooled
 from glassformer.view.colours import Scale, ramp, signed
+from glassformer.view.inspection import Inspection
 from glassformer.view.labels import short, text_width, visible
 
 
@@ -37,8 +38,9 @@ def test_layers_heads_and_gates_are_chosen_by_name():
 def test_what_cannot_be_shown_is_named(bad):
     values = made_up().values.copy()
     values[1, 2, 3, 4] = bad
+    board = type(made_up())(**{**vars(made_up()), "values": values})
     with pytest.raises(ValueError, match=r"at \(1, 2, 3, 4\), which cannot be shown"):
-        type(made_up())(**{**vars(made_up()), "values": values})
+        Inspection(title="", caption="", boards=[board])
 
 
 def test_names_and_values_must_agree():
@@ -52,6 +54,8 @@ def test_colours_grow_with_the_value():
     share, both = Scale(root=True), signed(np.array([-3.0, 2.0]))
     assert share.steps(np.array([-1, 0, 0.25, 1, 2])).tolist() == [0, 0, 128, 255, 255]
     assert both.steps(np.array([-3, 0, 3])).tolist() == [0, 128, 255]
+    assert signed(np.array([-3.0, np.nan, np.inf])) == signed(np.array([-3.0]))
+    assert both.steps(np.array([np.nan, np.inf, -np.inf])).tolist() == [0, 255, 0]
     for kind in ("plain", "signed"):
         for paper in ("light", "dark"):
             assert len({bytes(colour) for colour in ramp(kind, paper)}) > 200

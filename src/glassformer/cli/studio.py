@@ -31,7 +31,7 @@ def studio(
 ) -> None:
     """Look inside models in the browser: every head, state and tensor of a text's way through them.
 
-    Without a model, small models of every family are trained first, once, in a minute or so.
+    Without a model, small models of every family are trained first, once, in a minute or two.
 
     Example: glassformer studio ./my-bert runs/en-de --open
     """

@@ -165,7 +165,8 @@ def _states(seen: Mapping[str, Tensor], tokens: dict[str, Tokens]) -> list[Board
 
 def _state_statistics(values: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
     """The mean size of states, and how much they change from token to token: an RNN starts from zero."""
-    change = np.diff(values, axis=-2, prepend=0.0)
+    with np.errstate(invalid="ignore"):  # ∞ - ∞
+        change = np.diff(values, axis=-2, prepend=0.0)
     return {"mean size": np.abs(values).mean((-1, -2)), "change": np.abs(change).mean((-1, -2))}
 
 

@@ -84,7 +84,10 @@ def _written(
     """What the decoder writes, behind its first token."""
     ids = inputs["input_ids"]
     if target is None:
-        return generate(model, None, ids, attention_mask=inputs.get("attention_mask"))  # type: ignore[no-any-return]
+        try:
+            return generate(model, None, ids, attention_mask=inputs.get("attention_mask"))  # type: ignore[no-any-return]
+        except ValueError as error:
+            raise ValueError(f"{error}; to look inside all the same, give a target that it is to write") from None
     if (tokenizer is None) is isinstance(target, str):
         raise ValueError("give the target as a text where there is a tokenizer, and as ids where there is none")
     listed: Any = target if tokenizer is None else tokenizer(text_target=target)["input_ids"]

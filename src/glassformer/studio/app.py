@@ -5,9 +5,9 @@ from hmac import compare_digest
 from http.cookies import SimpleCookie
 from importlib.resources import files
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, quote, unquote_to_bytes, urlencode, urlsplit
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
@@ -21,6 +21,7 @@ PARTS = (traces, tensors, results, explain, states, lens, edits, runs)
 API = "/api/v1"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LARGEST = 4 << 20  # bytes of a request
+TOO_LARGE = f"a request may hold {LARGEST >> 20} MB"
 COOKIE = "studio_key"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -112,9 +113,18 @@ class Door:
                 message["headers"] = [*message["headers"], *(one for one in extra if one[0] not in known)]
             await send(message)
 
-        request = Request(scope)
-        refusal = self._refusal(request)
-        await (refusal or self.app)(scope, receive, guarded)
+        size = 0
+
+        async def counted() -> MutableMapping[str, Any]:  # chunks come without a content-length
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > LARGEST:
+                raise HTTPException(413, TOO_LARGE)
+            return message
+
+        refusal = self._refusal(Request(scope))
+        await (refusal or self.app)(scope, counted, guarded)
 
     def _refusal(self, request: Request) -> Response | None:
         host, origin = request.headers.get("host", ""), request.headers.get("origin")
@@ -125,7 +135,7 @@ class Door:
         if request.headers.get("sec-fetch-site") == "cross-site" and request.url.path != "/":
             return _refused(403, "another site's page may not use this studio")
         if int(request.headers.get("content-length", 0)) > LARGEST:
-            return _refused(413, f"a request may hold {LARGEST >> 20} MB")
+            return _refused(413, TOO_LARGE)
         return None if self.key is None else self._keyless(request)
 
     def _keyless(self, request: Request) -> Response | None:
@@ -133,14 +143,14 @@ class Door:
         assert self.key is not None
         cookies = SimpleCookie(request.headers.get("cookie", ""))
         cookie = cookies[COOKIE].value if COOKIE in cookies else ""
-        bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+        bearer = request.headers.get("authorization", "").removeprefix("Bearer ").encode("latin-1")  # as it was sent
         asked = request.query_params.get("key", "")
-        if any(compare_digest(one.encode(), self.key.encode()) for one in (cookie, bearer)):
+        if any(compare_digest(one, self.key.encode()) for one in (unquote_to_bytes(cookie), bearer)):
             return None
         if request.url.path == "/" and compare_digest(asked.encode(), self.key.encode()):
             rest = {name: values for name, values in parse_qs(request.url.query).items() if name != "key"}
             answer = Response(status_code=303, headers={"Location": f"/?{urlencode(rest, doseq=True)}"})
-            answer.set_cookie(COOKIE, self.key, httponly=True, samesite="strict")
+            answer.set_cookie(COOKIE, quote(self.key, safe=""), httponly=True, samesite="strict")
             return answer
         return _refused(401, "this studio needs its key: open /?key=…, or send it as a bearer token")
 

@@ -108,6 +108,7 @@ def _entry(name: str, source: str) -> dict[str, Any]:
         model: Any = describe(source)
     except ValueError as error:
         raise ValueError(str(error) if source in str(error) else f"{source}: {error}") from None
+    mask = "<mask>" if model.config.model_type == "roberta" else "[MASK]"
     attentions = [part for part in model.modules() if isinstance(part, MultiHeadAttention)]
     return {
         "name": name,
@@ -122,7 +123,7 @@ def _entry(name: str, source: str) -> dict[str, Any]:
         "writes": is_encoder_decoder(model),
         "pairs": not hasattr(model, "step") and not is_encoder_decoder(model),
         "tokenizer": has_tokenizer(source),
-        "examples": examples(_task(source), "<mask>" if model.config.model_type == "roberta" else "[MASK]"),
+        "examples": examples(_task(source), mask) if has_tokenizer(source) else [],
     }
 
 

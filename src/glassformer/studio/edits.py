@@ -3,7 +3,6 @@
 T places, V choices.
 """
 
-import json
 from collections.abc import Iterator
 from time import monotonic
 from typing import Any, Literal
@@ -23,6 +22,7 @@ from glassformer.inspect.switches import off, python_of, switches
 
 from .answers import Answers, divergence
 from .desk import Busy, Studio
+from .safe import Answer, dump
 from .traces import Trace
 
 WRITTEN = 40  # tokens: an edited model may never end by itself
@@ -53,16 +53,16 @@ def router(studio: Studio) -> APIRouter:
         return [{"name": one.name, "kind": one.kind, "size": one.size} for one in found]
 
     @routes.post("/traces/{trace_id}/edits")
-    def edits(trace_id: str, order: Order) -> dict[str, Any]:
+    def edits(trace_id: str, order: Order) -> Answer:
         trace = studio.traces[trace_id]
         with studio.work(), trace.loaded.lock:
-            return edited(trace, order)
+            return Answer(edited(trace, order))
 
     @routes.post("/traces/{trace_id}/edits/heads")
     def heads(trace_id: str, trial: Trial) -> StreamingResponse:
         trace = studio.traces[trace_id]
         Answers(trace).model  # noqa: B018 - a model that says nothing is refused before the stream begins
-        lines = (json.dumps(line) + "\n" for line in every_head(studio, trace, trial.to))
+        lines = (f"{dump(line)}\n" for line in every_head(studio, trace, trial.to))
         return StreamingResponse(lines, media_type="application/x-ndjson")
 
     return routes

@@ -1,6 +1,5 @@
 """Recomputed: every step of a trace judged, and one number of it explained, operand by operand."""
 
-import math
 import re
 from collections import Counter
 from typing import Any
@@ -22,6 +21,7 @@ from glassformer.inspect.recompute import (
 from glassformer.inspect.record import modules_of
 
 from .desk import Studio
+from .safe import Answer
 from .traces import Trace
 
 WORK = 2e9  # weights × tokens, and
@@ -33,7 +33,7 @@ def router(studio: Studio) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/traces/{trace_id}/steps")
-    def steps(trace_id: str, of: str | None = None, block: str | None = None) -> dict[str, Any]:
+    def steps(trace_id: str, of: str | None = None, block: str | None = None) -> Answer:
         found, part = recomputed(studio, studio.traces[trace_id], block or of or "")
         rows = found.rows()
         shown = folded(rows) if of is None else [row for row in rows if kind(row.name) == of]
@@ -41,19 +41,15 @@ def router(studio: Studio) -> APIRouter:
             raise ValueError(f"no step is called {of!r}; ask for a name that …/steps lists")
         counts = Counter(kind(row.name) for row in rows)
         made = {step.name for step in found.walk.steps if step.formula.number is not None}
-        return {
-            "part": part,
-            "tolerance": TOLERANCE,
-            "rows": [
-                judged(row, counts[row.name] if of is None else 1) | {"numbers": row.name in made} for row in shown
-            ],
-            "unused": found.unused,
-        }
+        judgements = [
+            judged(row, counts[row.name] if of is None else 1) | {"numbers": row.name in made} for row in shown
+        ]
+        return Answer({"part": part, "tolerance": TOLERANCE, "rows": judgements, "unused": found.unused})
 
     @routes.get("/traces/{trace_id}/explain")
-    def explain(trace_id: str, step: str, cell: str | None = None) -> dict[str, Any]:
+    def explain(trace_id: str, step: str, cell: str | None = None) -> Answer:
         found, part = recomputed(studio, studio.traces[trace_id], step)
-        return told(explained(found, step, place(cell))) | {"part": part}
+        return Answer(told(explained(found, step, place(cell))) | {"part": part})
 
     return routes
 
@@ -68,7 +64,7 @@ def recomputed(studio: Studio, trace: Trace, step: str) -> tuple[Recomputed, str
             kept = trace.kept.get("recomputed", {})  # another may have been quicker
             if name not in kept:
                 found = recompute(model, inputs) if name is None else recompute_attention(model, inputs, name)
-                kept = trace.kept["recomputed"] = {name: found}  # one alone: of a long text it is a hundred megabytes
+                kept = trace.keep("recomputed", {name: found})  # one alone: of a long text it is a hundred megabytes
     return kept[name], name
 
 
@@ -107,8 +103,8 @@ def judged(row: Row, count: int) -> dict[str, Any]:
         "name": row.name,
         "formula": row.formula,
         "shape": list(row.shape),
-        "error": number(row.error),
-        "own_error": number(row.own_error),
+        "error": row.error,
+        "own_error": row.own_error,
         "verdict": row.verdict,
         "count": count,
     }
@@ -125,16 +121,10 @@ def told(found: Explanation) -> dict[str, Any]:
         ],
         "value": values(found.value),
         "seen": None if found.seen is None else values(found.seen),
-        "error": number(found.error),
+        "error": found.error,
     }
 
 
 def values(value: Tensor) -> dict[str, Any]:
     """The numbers of a tensor in reading order, or the first of very many."""
-    few = value.flatten()[:NUMBERS].tolist()
-    return {"shape": list(value.shape), "values": [number(one) for one in few]}
-
-
-def number(value: Any) -> float | str | None:
-    """JSON has no NaN and no infinity: they become words."""
-    return value if not isinstance(value, float) or math.isfinite(value) else str(value)
+    return {"shape": list(value.shape), "values": value.flatten()[:NUMBERS].tolist()}

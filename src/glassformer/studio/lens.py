@@ -18,6 +18,7 @@ from glassformer.inspect.record import modules_of
 
 from .answers import Answers
 from .desk import Studio
+from .safe import Answer
 from .traces import Trace
 
 PYTHON = {  # the same in Python, for a model and its inputs
@@ -37,12 +38,12 @@ def router(studio: Studio) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/traces/{trace_id}/lens")
-    def lens(trace_id: str, top: int = 5) -> dict[str, Any]:
+    def lens(trace_id: str, top: int = 5) -> Answer:
         if not 1 <= top <= 50:
             raise ValueError(f"top={top}: ask for 1 to 50 predictions")
         trace = studio.traces[trace_id]
         with studio.work(), trace.loaded.lock:
-            return trace.once(f"lens {top}", lambda: {"lenses": list(lenses(trace, top))})
+            return Answer(trace.once(f"lens {top}", lambda: {"lenses": list(lenses(trace, top))}))
 
     return routes
 

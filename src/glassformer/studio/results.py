@@ -1,7 +1,5 @@
 """What a model's task says of a text: the results of gf.pipeline, line by line as they come."""
 
-import json
-import math
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
@@ -23,6 +21,7 @@ from glassformer.tasks.token_classification import TokenClassification
 from glassformer.tasks.translation import Translation
 
 from .desk import Busy, Loaded, Studio
+from .safe import dump
 from .writing import Line, request, written, written_ids
 
 ANSWERS, FILLS = 5, 8  # how many are told where nobody says it
@@ -55,7 +54,7 @@ class Lines(StreamingResponse):
     """Lines of JSON, sent as they are made; when the reader goes away, no more are made."""
 
     def __init__(self, lines: Iterator[Line], source: Any) -> None:
-        super().__init__((dump(line) for line in lines), media_type="application/x-ndjson")
+        super().__init__((f"{dump(line)}\n" for line in lines), media_type="application/x-ndjson")
         self.source = source
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -63,19 +62,6 @@ class Lines(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self.source.close()
-
-
-def dump(line: Line) -> str:
-    return json.dumps(finite(line), ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def finite(value: Any) -> Any:
-    """The same without NaN and infinities, which JSON has not: their names stand for them."""
-    if isinstance(value, dict):
-        return {name: finite(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [finite(one) for one in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def router(studio: Studio) -> APIRouter:

@@ -8,6 +8,7 @@ from glassformer.inspect.norms import EDGE, Norms, needed, norms_of, residual_no
 from glassformer.inspect.saturation import Saturation, rules_of, saturation
 
 from .desk import Studio
+from .safe import Answer
 from .traces import Trace
 
 
@@ -15,10 +16,10 @@ def router(studio: Studio) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/traces/{trace_id}/norms")
-    def norms(trace_id: str) -> dict[str, Any]:
+    def norms(trace_id: str) -> Answer:
         trace = studio.traces[trace_id]
         with studio.work(), trace.loaded.lock:
-            return trace.once("norms", lambda: states(trace))
+            return Answer(trace.once("norms", lambda: states(trace)))
 
     return routes
 

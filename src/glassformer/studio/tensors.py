@@ -2,7 +2,9 @@
 
 import io
 import math
+import re
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 import numpy as np
 import torch
@@ -13,6 +15,7 @@ from torch import Tensor
 from glassformer.view.colours import Scale
 
 from .desk import Missing, Studio
+from .safe import Answer
 from .traces import Trace
 
 DTYPES = {"f32": "<f4", "f16": "<f2"}
@@ -24,10 +27,10 @@ def router(studio: Studio) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/traces/{trace_id}/tensors")
-    def listed(trace_id: str) -> list[dict[str, Any]]:
+    def listed(trace_id: str) -> Answer:
         trace = studio.traces[trace_id]
         with studio.work():
-            return trace.once("tensors", lambda: entries(trace))
+            return Answer(trace.once("tensors", lambda: entries(trace)))
 
     @routes.get("/traces/{trace_id}/tensors/{name:path}")
     def sliced(
@@ -88,19 +91,14 @@ def entries(trace: Trace) -> list[dict[str, Any]]:
 
 
 @torch.inference_mode()
-def statistics(value: Tensor) -> dict[str, float | str | None]:
+def statistics(value: Tensor) -> dict[str, float | None]:
     if value.numel() == 0:
         return dict.fromkeys(("min", "max", "mean", "std"))
     wide = value.detach().float()
     low, high = torch.aminmax(wide)
     std, mean = torch.std_mean(wide, correction=0)
     found = {"min": low, "max": high, "mean": mean, "std": std}
-    return {name: shown(float(one)) for name, one in found.items()}
-
-
-def shown(number: float) -> float | str:
-    """JSON knows no NaN and no infinity."""
-    return number if math.isfinite(number) else str(number)
+    return {name: float(one) for name, one in found.items()}
 
 
 def found(trace: Trace, name: str) -> Tensor:
@@ -146,7 +144,8 @@ def one_axis(part: str) -> int | slice:
 def less(values: NDArray[Any], others: NDArray[Any], name: str) -> NDArray[Any]:
     if values.shape != others.shape:
         raise ValueError(f"{name!r} is {values.shape} here and {others.shape} there: they cannot be subtracted")
-    found: NDArray[Any] = values - others
+    with np.errstate(invalid="ignore"):  # ∞ - ∞
+        found: NDArray[Any] = values - others
     return found
 
 
@@ -158,6 +157,7 @@ def scale_of(asked: str | None, values: NDArray[Any]) -> Scale:
             return Scale(low, high, bool(root))
         except ValueError:
             raise ValueError(f"scale is low,high,root, e.g. 0,1,1, not {asked!r}") from None
+    values = values[np.isfinite(values)]
     low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0))
     reach = max(-low, high)
     low, high = (-reach, reach) if low < 0 else (0.0, reach)
@@ -187,8 +187,8 @@ def pooled(trace: Trace, name: str, side: int, other: Trace | None = None) -> tu
 
 
 def around(values: NDArray[Any]) -> Scale:
-    """A scale with zero in the middle that holds all values."""
-    reach = float(np.abs(values).max(initial=0.0)) or 1.0
+    """A scale with zero in the middle that holds all values that are numbers."""
+    reach = float(np.abs(values[np.isfinite(values)]).max(initial=0.0)) or 1.0
     return Scale(-reach, reach)
 
 
@@ -208,6 +208,6 @@ def furthest(values: NDArray[Any], down: int, across: int) -> NDArray[Any]:
 
 
 def named(file: str) -> dict[str, str]:
-    """A download under this name."""
-    safe = "".join(char if char.isalnum() or char in "._-" else "_" for char in file)
-    return {"Content-Disposition": f'attachment; filename="{safe}"'}
+    """A download under this name, and for those who know no other under its ASCII letters."""
+    plain = re.sub(r"[^a-zA-Z0-9._-]", "_", file)
+    return {"Content-Disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(file, safe='')}"}

@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from threading import RLock
@@ -19,6 +19,7 @@ from glassformer.jobs.reading import Reading, reading
 from glassformer.view.board import Board, Tokens
 
 from .desk import Gone, Loaded, Missing, Studio
+from .safe import Answer
 
 T = TypeVar("T")
 REMEMBERED = 10_000  # ids of traces that are gone
@@ -39,17 +40,25 @@ class Trace:
     expires_at: float = 0.0
     kept: dict[str, Any] = field(default_factory=dict)
     lock: Any = field(default_factory=RLock, repr=False)
+    sizes: dict[str, int] = field(default_factory=dict)  # bytes: measuring takes too long for every look
+
+    def __post_init__(self) -> None:
+        self.sizes["recorded"] = tensor_bytes([self.seen, self.outputs])
 
     def once(self, key: str, make: Callable[[], T]) -> T:
         """What `make` gives, made at the first asking and kept with the trace."""
         with self.lock:
-            if key not in self.kept:
-                self.kept[key] = make()
-            return self.kept[key]  # type: ignore[no-any-return]
+            return self.kept[key] if key in self.kept else self.keep(key, make())
+
+    def keep(self, key: str, value: T) -> T:
+        """Keep a value with the trace, instead of the one that was kept under this key."""
+        with self.lock:
+            self.kept[key], self.sizes[key] = value, tensor_bytes(value)
+            return value
 
     @property
     def bytes(self) -> int:
-        return tensor_bytes([dict(self.seen), self.outputs, self.kept])
+        return sum(list(self.sizes.values()))  # a list, since others may be adding to it
 
 
 def tensor_bytes(value: Any) -> int:
@@ -62,7 +71,7 @@ def tensor_bytes(value: Any) -> int:
             storages[one.untyped_storage().data_ptr()] = one.untyped_storage().nbytes()
         elif isinstance(one, Mapping):
             left.extend(one.values())
-        elif isinstance(one, list | tuple):
+        elif isinstance(one, list | tuple) and one and not isinstance(one[0], float | int | str):
             left.extend(one)
         elif is_dataclass(one):
             left.extend(getattr(one, part.name) for part in fields(one))
@@ -75,7 +84,7 @@ class Traces:
     def __init__(self, *, budget: int = 2 << 30, seconds: float = 1800, clock: Callable[[], float] = time.time) -> None:
         self.budget, self.seconds, self._clock = budget, seconds, clock
         self._kept: OrderedDict[str, Trace] = OrderedDict()  # the one looked at longest ago comes first
-        self._gone: deque[str] = deque(maxlen=REMEMBERED)
+        self._gone: dict[str, int] = {}  # how large those were that had to make room
         self._lock = RLock()
 
     def add(self, trace: Trace) -> None:
@@ -90,33 +99,39 @@ class Traces:
 
     def __getitem__(self, name: str) -> Trace:
         with self._lock:
-            self._tidy()
+            for one in list(self._kept.values()):
+                if one.expires_at < self._clock():
+                    self._drop(one, 0)
             if name in self._kept:
                 self._touch(self._kept[name])
                 return self._kept[name]
-        if name in self._gone:
-            raise Gone("this trace has expired; run the text again")
-        raise Missing(f"there is no trace {name!r}")
+            raise self._why_not(name)
+
+    def _why_not(self, name: str) -> Exception:
+        """Why a trace is not here; of two that push each other out for ever, running it again would help nobody."""
+        if name not in self._gone:
+            return Missing(f"there is no trace {name!r}")
+        newest = next(reversed(self._kept.values()), None)
+        if newest is None or newest.bytes + self._gone[name] <= self.budget:
+            return Gone("this trace has expired; run the text again")
+        return ValueError(
+            f"this trace made room for a newer one, for both do not fit into the {self.budget / 1e6:.0f} MB that the "
+            "studio keeps: look at one at a time, or start it with more --memory"
+        )
 
     def _touch(self, trace: Trace) -> None:
+        """Keep a trace for longer; the oldest make room until the rest fits, and this one stays in any case."""
         trace.expires_at = self._clock() + self.seconds
         self._kept.move_to_end(trace.id)
-        self._tidy()
+        while len(self._kept) > 1 and sum(one.bytes for one in self._kept.values()) > self.budget:
+            oldest = next(iter(self._kept.values()))
+            self._drop(oldest, oldest.bytes)
 
-    def _tidy(self) -> None:
-        """Drop what has expired, then the oldest until the rest fits; the newest stays in any case."""
-        expired = [one for one in self._kept.values() if one.expires_at < self._clock()]
-        sizes = {one.id: one.bytes for one in self._kept.values()}
-        total = sum(sizes.values()) - sum(sizes[one.id] for one in expired)
-        fresh = [one for one in self._kept.values() if one not in expired]
-        for one in fresh[:-1]:
-            if total <= self.budget:
-                break
-            total -= sizes[one.id]
-            expired.append(one)
-        for one in expired:
-            del self._kept[one.id]
-            self._gone.append(one.id)
+    def _drop(self, trace: Trace, size: int) -> None:
+        del self._kept[trace.id]
+        self._gone[trace.id] = size
+        if len(self._gone) > REMEMBERED:
+            del self._gone[next(iter(self._gone))]
 
 
 def traced(
@@ -154,17 +169,17 @@ def router(studio: Studio) -> APIRouter:
         return studio.shelf.entries
 
     @routes.post("/traces")
-    def create(asked: Asked) -> dict[str, Any]:
+    def create(asked: Asked) -> Answer:
         with studio.work():
             loaded = studio.shelf[asked.model]
             trace = traced(loaded, asked.inputs, asked.pair, asked.target, asked.capture or ("*",))
             trace.once("boards", lambda: [board_entry(one) for one in boards(trace.seen, trace.reading.tokens)])
         studio.traces.add(trace)
-        return described(trace)
+        return Answer(described(trace))
 
     @routes.get("/traces/{trace_id}")
-    def show(trace_id: str) -> dict[str, Any]:
-        return described(studio.traces[trace_id])
+    def show(trace_id: str) -> Answer:
+        return Answer(described(studio.traces[trace_id]))
 
     return routes
 

@@ -154,7 +154,8 @@ class Reading:
             spans.setdefault((one.start, one.end), one)  # neighbouring windows may find the same
         self.answers = list(spans.values())[: self.keep]
         self.none = min(self.none, other.none)
-        self.norms = np.logaddexp(self.norms, other.norms)
+        with np.errstate(invalid="ignore"):  # of a model with NaN among its weights
+            self.norms = np.logaddexp(self.norms, other.norms)
 
     def ranked(self, threshold: float | None) -> list[Candidate]:
         """The answers, the best first; none among them where a threshold says how much better it must be."""

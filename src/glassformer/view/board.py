@@ -64,7 +64,10 @@ class Board:
             raise ValueError(f"the values of {self.name!r} have shape {self.values.shape}, but names for {named}")
         if self.values.size == 0:
             raise ValueError(f"{self.name!r} of shape {self.values.shape} has nothing to show")
-        if not (fits := np.abs(self.values) <= LARGEST).all():  # NaN does not fit either
+
+    def check(self) -> None:
+        """Refuse what a page cannot hold: numbers too large for 16 bits, infinities and NaN."""
+        if not (fits := np.abs(self.values) <= LARGEST).all():
             place = tuple(np.argwhere(~fits)[0].tolist())
             raise ValueError(f"{self.name!r} holds {self.values[place]} at {place}, which cannot be shown")
 

@@ -29,7 +29,8 @@ class Scale:
     root: bool = False
 
     def steps(self, values: Values) -> NDArray[np.uint8]:
-        share = np.clip((np.asarray(values, np.float64) - self.low) / (self.high - self.low), 0, 1)
+        """What is no number has the first step."""
+        share = np.nan_to_num(np.clip((np.asarray(values, np.float64) - self.low) / (self.high - self.low), 0, 1))
         return np.floor(255 * (np.sqrt(share) if self.root else share) + 0.5).astype(np.uint8)
 
     @property
@@ -48,7 +49,7 @@ GATE = Scale()
 
 def signed(values: Values) -> Scale:
     """Zero in the middle; as far as the values go, and at least to -1 and 1."""
-    reach = max(1.0, float(np.abs(values).max(initial=0.0)))
+    reach = max(1.0, float(np.abs(values[np.isfinite(values)]).max(initial=0.0)))
     return Scale(-reach, reach)
 
 

@@ -20,6 +20,10 @@ class Inspection:
     caption: str
     boards: Sequence[Board]
 
+    def __post_init__(self) -> None:
+        for board in self.boards:
+            board.check()
+
     def save(
         self, path: str | Path, *, part: str | None = None, layer: int | None = None, head: int | str | None = None
     ) -> Path:

@@ -54,6 +54,7 @@ function paint(canvas, { values, high, wide }, scale, ramp) {
 }
 
 function number(value) {
+  if (typeof value !== "number") return String(value); // the name of what is no number
   if (value === 0) return "0";
   return Math.abs(value) < 1e-4 ? value.toExponential(2) : String(Number(value.toPrecision(4)));
 }

@@ -1,0 +1,30 @@
+"""Answers in JSON, which knows no NaN and no infinity: their names stand for them."""
+
+import json
+import math
+from typing import Any
+
+from fastapi.responses import JSONResponse
+
+
+def dump(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(finite(value), ensure_ascii=False, allow_nan=False)
+
+
+def finite(value: Any) -> Any:
+    """The same with "nan", "inf" and "-inf"."""
+    if isinstance(value, dict):
+        return {name: finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(one) for one in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class Answer(JSONResponse):
+    """What every route gives that gives JSON."""
+
+    def render(self, content: Any) -> bytes:
+        return dump(content).encode()
