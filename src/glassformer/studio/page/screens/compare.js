@@ -152,24 +152,15 @@ function mosaic({ values, reach, shape: [rows, columns, high, wide] }, { board, 
   const tall = Math.max(14, Math.min(side, board.kind === "states" ? 48 : side)), scale = devicePixelRatio || 1;
   const width = left + columns * (side + gap), height = top + rows * (tall + gap), canvas = build("canvas", "", [], { "aria-hidden": "true" });
   const element = build("div", "mosaic", canvas, { tabindex: "0", role: "application", "aria-roledescription": "grid", "aria-label": board.name, "data-reach": reach.join() });
-  const tile = document.createElement("canvas"), pen = canvas.getContext("2d"), ramps = kinds.map(rampOf);
   Object.assign(canvas, { width: Math.ceil(width * scale), height: Math.ceil(height * scale) });
   canvas.style.width = `${width}px`;
   let now = at;
-  const where = (row, column) => [left + column * (side + gap), top + row * (tall + gap)];
+  const where = (row, column) => [left + column * (side + gap), top + row * (tall + gap)], pen = canvas.getContext("2d");
 
   function paint() {
     pen.setTransform(scale, 0, 0, scale, 0, 0);
     pen.clearRect(0, 0, width, height);
-    pen.imageSmoothingEnabled = false;
-    pen.font = `12px ${cssColour("mono")}`;
-    pen.fillStyle = cssColour("soft");
-    for (let row = 0; row < rows; row++) pen.fillText(board.rows[row].slice(0, 5), 2, where(row, 0)[1] + tall / 2 + 4);
-    for (let column = 0; column < columns; column++) pen.fillText(short(heads[column], Math.max(2, Math.floor(side / 8))), where(0, column)[0], 14);
-    for (let cell = 0; cell < rows * columns; cell++) {
-      paintSteps(tile, values.subarray(cell * high * wide, (cell + 1) * high * wide), high, wide, ramps[cell % columns]);
-      pen.drawImage(tile, ...where(Math.floor(cell / columns), cell % columns), side, tall);
-    }
+    paintTiles(pen, { values, shape: [rows, columns, high, wide] }, { board, heads, ramps: kinds.map(rampOf), where, side, tall });
     pen.strokeStyle = cssColour("ink");
     pen.lineWidth = 2;
     const [x, y] = where(...now);
@@ -190,6 +181,19 @@ function mosaic({ values, reach, shape: [rows, columns, high, wide] }, { board, 
   }, { signal });
   paint();
   return element;
+}
+
+function paintTiles(pen, { values, shape: [rows, columns, high, wide] }, { board, heads, ramps, where, side, tall }) {
+  const tile = document.createElement("canvas"), letters = Math.max(2, Math.floor(side / 8)), size = high * wide;
+  pen.imageSmoothingEnabled = false;
+  pen.font = `12px ${cssColour("mono")}`;
+  pen.fillStyle = cssColour("soft");
+  for (let row = 0; row < rows; row++) pen.fillText(board.rows[row].slice(0, 5), 2, where(row, 0)[1] + tall / 2 + 4);
+  for (let column = 0; column < columns; column++) pen.fillText(short(heads[column], letters), where(0, column)[0], 14);
+  for (let cell = 0; cell < rows * columns; cell++) {
+    paintSteps(tile, values.subarray(cell * size, (cell + 1) * size), high, wide, ramps[cell % columns]);
+    pen.drawImage(tile, ...where(Math.floor(cell / columns), cell % columns), side, tall);
+  }
 }
 
 const indexOf = (board, [row, column]) => row * board.shape[1] + column;

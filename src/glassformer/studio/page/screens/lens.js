@@ -44,7 +44,7 @@ export const screen = {
     table.select(...(layered(lens) || state.cell ? start : [start[0], 0]), { quiet: true });
     fill(shown, view, lens, table.at()[0], layered(lens) ? table.at()[1] : 0, columns);
     table.draw();
-    share(view, lens, cells, columns, table);
+    share(view, lens, cells, columns);
     root.dataset.painted = "yes";
   },
 };
@@ -116,7 +116,7 @@ function fill(shown, { t }, lens, place, row, columns) {
     build("dl", "facts", facts.flatMap(([name, value]) => [make("dt", "", name), make("dd", "mono", String(value))])));
 }
 
-function share(view, lens, cells, columns, table) {
+function share(view, lens, cells, columns) {
   const { trace } = view, high = lens.columns.length, wide = columns.length;
   const steps = () => Uint8Array.from({ length: high * wide }, (_, n) => cells.step(Math.floor(n / wide), n % wide) ?? 0);
   view.share({

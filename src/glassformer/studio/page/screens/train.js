@@ -161,69 +161,61 @@ function smoothed(points, share) {
 
 const pointsOf = (rows, key) => rows.filter((row) => row[key] !== undefined).map((row) => [row.step, row[key]]);
 
+const plainly = (key) => key.replace("dev_", "").replaceAll("_", " ");
+
+// The scores that the runs shown have, and the one that is shown.
+function scoresOf({ view, known, chosen, rows }) {
+  const keys = new Set(chosen.flatMap((name) => rows.get(name).flatMap((row) => Object.keys(row))));
+  const all = [...keys].filter((key) => key.startsWith("dev_") && key !== "dev_loss");
+  return { all, score: [view.state.score, known.get(chosen[0])?.best?.metric, all[0]].find((one) => all.includes(one)) };
+}
+
+// The curves of some keys, one for each run that has them.
+function curvesOf({ chosen, rows, colours }, keys) {
+  return chosen.flatMap((name, place) => keys.filter(Boolean).map((key) => ({
+    name: chosen.length > 1 ? `${name} ${key}` : key, colour: colours[place % colours.length], dash: key === "dev_loss", key,
+    points: pointsOf(rows.get(name), key),
+  }))).filter((one) => one.points.length);
+}
+
+function withSmooth(series, share) {
+  return series.flatMap((one) => (share && SMOOTHED.includes(one.key)
+    ? [{ ...one, faint: true }, { ...one, points: smoothed(one.points, share) }] : [one]));
+}
+
 function plots(desk, element) {
-  const { view, known, chosen, rows, colours } = desk, { t, state, set, tell, signal } = view;
+  const { view, chosen, rows } = desk, { t, state, set, tell, signal } = view;
   let drawn = [];
 
-  const scores = () => [...new Set(chosen.flatMap((name) => rows.get(name).flatMap((row) => Object.keys(row))))].filter((key) => key.startsWith("dev_") && key !== "dev_loss");
-  const score = () => {
-    const all = scores(), best = known.get(chosen[0])?.best?.metric;
-    return [state.score, best, all[0]].find((one) => all.includes(one));
-  };
-  const panels = () => [["loss", ["loss", "dev_loss"]], ["score", [score()]], ["rate", ["lr"]], ["norm", ["grad_norm"]]];
-
-  function lines(keys) {
-    return chosen.flatMap((name, place) => keys.filter(Boolean).map((key) => ({
-      name: chosen.length > 1 ? `${name} ${key}` : key, colour: colours[place % colours.length], dash: key === "dev_loss", key, points: pointsOf(rows.get(name), key),
-    }))).filter((one) => one.points.length);
-  }
-
-  function withSmooth(series) {
-    const share = Number(state.smooth ?? 0);
-    return series.flatMap((one) => (share && SMOOTHED.includes(one.key)
-      ? [{ ...one, faint: true }, { ...one, points: smoothed(one.points, share) }] : [one]));
-  }
-
   function draw() {
-    const focused = document.activeElement?.id, all = chosen.flatMap((name) => rows.get(name).map((row) => row.step)).filter(Number.isFinite);
+    const focused = document.activeElement?.id, { score } = scoresOf(desk);
+    const all = chosen.flatMap((name) => rows.get(name).map((row) => row.step)).filter(Number.isFinite);
     const range = all.length ? [Math.min(0, ...all.slice(0, 1)), all.reduce((most, step) => Math.max(most, step), 1)] : [0, 1];
-    drawn = panels().map(([id, keys]) => ({ id, series: lines(keys) })).filter((one) => one.series.length).map((one) => panel(one, range));
+    const panels = [["loss", ["loss", "dev_loss"]], ["score", [score]], ["rate", ["lr"]], ["norm", ["grad_norm"]]];
+    drawn = panels.map(([id, keys]) => ({ id, series: curvesOf(desk, keys) })).filter((one) => one.series.length)
+      .map((one) => panel(desk, one, range, wide()));
+    drawn.forEach(pointed);
     element.replaceChildren(...drawn.map((one) => one.element));
     if (state.at !== undefined) point(Number(state.at));
     if (focused && element.querySelector(`#${CSS.escape(focused)}`)) document.getElementById(focused).focus({ preventScroll: true });
   }
 
-  function panel({ id, series }, range) {
-    const width = Math.max(260, wide()), made = plot({ series: withSmooth(series), range, width, height: HEIGHT, log: state.log === "yes", ink: cssColour("ink") });
-    const steps = [...new Set(series.flatMap((one) => one.points.map(([step]) => step)))].sort((one, other) => one - other);
-    const cursor = shape("line", { y1: 8, y2: HEIGHT - 24, stroke: cssColour("ink"), "stroke-opacity": 0.5, visibility: "hidden", class: "cursor" });
-    made.element.setAttribute("aria-hidden", "true");
-    const frame = build("div", "frame", [], { tabindex: "0", role: "application", id: `plot-${id}`, "aria-label": t("curveKeys", t(id)) });
-    frame.append(made.element);
-    made.element.append(cursor);
-    const values = build("ul", "values"), one = { id, series, steps, cursor, values, across: made.across, picture: made.element, title: titleOf(id) };
+  function pointed({ frame, steps, across }) {
     const near = (event) => {
-      const box = frame.getBoundingClientRect(), x = event.clientX - box.left;
-      return steps.reduce((best, step) => (Math.abs(made.across(step) - x) < Math.abs(made.across(best) - x) ? step : best), steps[0]);
+      const x = event.clientX - frame.getBoundingClientRect().left;
+      return steps.reduce((best, step) => (Math.abs(across(step) - x) < Math.abs(across(best) - x) ? step : best), steps[0]);
     };
     frame.addEventListener("pointermove", (event) => point(near(event)), { signal });
     frame.addEventListener("click", (event) => point(near(event)), { signal });
-    frame.addEventListener("keydown", (event) => walk(event, one), { signal });
-    const choices = scores().map((name) => [name, name.replace("dev_", "").replaceAll("_", " ")]);
-    const heading = id === "score" && choices.length > 1 ? [select(t("score"), choices, score(), (name) => set({ score: name }))] : [make("h2", "", t(id))];
-    if (id === "loss" && series.some((each) => each.dash)) heading.push(make("small", "", `${t("training")} · ${t("development")}`));
-    one.element = build("section", "card panel", [build("div", "top", heading), frame, values]);
-    showValues(one, Number(state.at ?? steps.at(-1)));
-    return one;
+    frame.addEventListener("keydown", (event) => walk(event, steps), { signal });
   }
 
-  const titleOf = (id) => (id === "score" ? score().replace("dev_", "").replaceAll("_", " ") : t(id));
   const wide = () => {
     const columns = getComputedStyle(element).gridTemplateColumns.split(" ").length;
-    return Math.floor((element.clientWidth - 16 * (columns - 1)) / columns) - 34;
+    return Math.max(260, Math.floor((element.clientWidth - 16 * (columns - 1)) / columns) - 34);
   };
 
-  function walk(event, { steps }) {
+  function walk(event, steps) {
     const at = steps.indexOf(Number(state.at ?? NaN)), jump = event.shiftKey ? 10 : 1, last = steps.length - 1;
     const places = { ArrowLeft: at < 0 ? last : at - jump, ArrowRight: at < 0 ? 0 : at + jump, Home: 0, End: last };
     if (!(event.key in places)) return;
@@ -239,20 +231,46 @@ function plots(desk, element) {
     for (const one of drawn) {
       for (const end of ["x1", "x2"]) one.cursor.setAttribute(end, one.across(step).toFixed(1));
       one.cursor.setAttribute("visibility", "visible");
-      showValues(one, step);
+      showValues(t, one, step);
     }
   }
 
-  // The value at this step, or else the last one before it.
-  function showValues({ series, values }, step) {
-    values.replaceChildren(...series.map((one) => {
-      const found = one.points.findLast(([at]) => at <= step) ?? one.points[0], mark = build("span", one.dash ? "mark dash" : "mark");
-      mark.style.borderColor = one.colour;
-      return build("li", "", [mark, make("span", "", `${one.name.replace("dev_", "dev ").replaceAll("_", " ")} `), make("b", "", String(found[1])), make("small", "", ` ${t("atThatStep", found[0])}`)]);
-    }));
-  }
-
   return { draw, drawn: () => drawn };
+}
+
+function panel(desk, { id, series }, range, width) {
+  const { t, state } = desk.view, ink = cssColour("ink"), { score } = scoresOf(desk);
+  const made = plot({ series: withSmooth(series, Number(state.smooth ?? 0)), range, width, height: HEIGHT, log: state.log === "yes", ink });
+  const steps = [...new Set(series.flatMap((one) => one.points.map(([step]) => step)))].sort((one, other) => one - other);
+  const cursor = shape("line", { y1: 8, y2: HEIGHT - 24, stroke: ink, "stroke-opacity": 0.5, visibility: "hidden", class: "cursor" });
+  made.element.setAttribute("aria-hidden", "true");
+  made.element.append(cursor);
+  const frame = build("div", "frame", [], { tabindex: "0", role: "application", id: `plot-${id}`, "aria-label": t("curveKeys", t(id)) });
+  frame.append(made.element);
+  const values = build("ul", "values"), title = id === "score" ? plainly(score) : t(id);
+  const element = build("section", "card panel", [build("div", "top", heading(desk, id, series)), frame, values]);
+  const one = { id, series, steps, cursor, values, frame, element, title, across: made.across, picture: made.element };
+  showValues(t, one, Number(state.at ?? steps.at(-1)));
+  return one;
+}
+
+function heading(desk, id, series) {
+  const { t, set } = desk.view, { all, score } = scoresOf(desk), choices = all.map((name) => [name, plainly(name)]);
+  if (id === "score" && choices.length > 1) return [select(t("score"), choices, score, (name) => set({ score: name }))];
+  const dashed = id === "loss" && series.some((one) => one.dash);
+  return [make("h2", "", t(id)), ...(dashed ? [make("small", "", `${t("training")} · ${t("development")}`)] : [])];
+}
+
+// The value at this step, or else the last one before it.
+function showValues(t, { series, values }, step) {
+  values.replaceChildren(...series.map((one) => {
+    const found = one.points.findLast(([at]) => at <= step) ?? one.points[0], mark = build("span", one.dash ? "mark dash" : "mark");
+    mark.style.borderColor = one.colour;
+    return build("li", "", [
+      mark, make("span", "", `${one.name.replace("dev_", "dev ").replaceAll("_", " ")} `), make("b", "", String(found[1])),
+      make("small", "", ` ${t("atThatStep", found[0])}`),
+    ]);
+  }));
 }
 
 function share({ view, known, chosen, rows, colours }, board) {
