@@ -60,7 +60,7 @@ def test_the_first_picture_is_the_tensor(name, visit, studio_folders):
 )
 def test_gates_of_any_layer_and_side(name, board, gate, tensor, visit, studio_folders):
     values = seen_of(studio_folders[name])[tensor][0].numpy()
-    layer = {"lstm": 1, "gru-lm": 1, "seq2seq": 0}[name]
+    layer = {"lstm": "0 ←", "gru-lm": 1, "seq2seq": 0}[name]
     page = visit("states", model=name, text=TEXT, board=board, gate=gate, layer=layer)
     if gate != "cell":  # the scale of a cell is that of all layers
         assert np.abs(pixels(page).astype(int) - GATE.colours(values).astype(int)).max() <= 8

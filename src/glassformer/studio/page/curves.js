@@ -113,19 +113,3 @@ export function sheet({ plots, names, width, ink, paper }) {
   const whole = shape("svg", { xmlns: SPACE, width, height, viewBox: `0 0 ${width} ${height}`, "font-family": "system-ui, sans-serif", "font-size": 12 }, body);
   return new XMLSerializer().serializeToString(whole);
 }
-
-// An SVG as a canvas, twice as fine as it says.
-export async function painted(svg, width) {
-  const url = URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" })), picture = new Image();
-  try {
-    picture.src = url;
-    await picture.decode();
-  } finally {
-    URL.revokeObjectURL(url);
-  }
-  const canvas = document.createElement("canvas");
-  canvas.width = 2 * width;
-  canvas.height = Math.round((2 * width * picture.height) / picture.width);
-  canvas.getContext("2d").drawImage(picture, 0, 0, canvas.width, canvas.height);
-  return canvas;
-}

@@ -25,7 +25,7 @@ export const screen = {
     frame.append(mosaic.element, build("div", "bar under", [legend(board.scales[0], number), make("small", "", pooledText(board, found, t))]));
     mosaic.choose(placeOf(board, state));
     view.share({
-      python: () => `${trace.python}\n${pythonOf(board, mosaic.chosen())}`, png: () => mosaic.canvas,
+      python: () => `${trace.python}\n${pythonOf(board, mosaic.chosen())}`,
       svg: () => mosaicSvg(mosaic.canvas), names: [...new Set(board.cells.map((cell) => cell.tensor))],
     });
     root.dataset.painted = "yes";

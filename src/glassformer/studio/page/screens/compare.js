@@ -220,7 +220,7 @@ async function subtracted(view, traces, boards, at, labels, card) {
   card.append(make("h3", "", title(t, board, at)), build("div", "bar", [legend(scale, number), ...ablation(view, board, at)]), matrix.element, told);
   if (state.cell) matrix.select(...state.cell.split(",").map(Number));
   share(view, traces, cell, {
-    python: `${python(traces, cell)}\nprint(second - first)`, png: () => matrix.canvas,
+    python: `${python(traces, cell)}\nprint(second - first)`,
     svg: () => matrixSvg({ steps, high, wide, ramp: rampOf("signed"), down, across, title: `${title(t, board, at)}, Δ`, ink: cssColour("ink"), paper: cssColour("card") }),
   });
 }
@@ -240,7 +240,7 @@ async function beside(view, traces, boards, at, labels, card) {
   card.append(make("h3", "", title(t, boards[0], at)), build("div", "bar", [legend(scale, number), ...ablation(view, boards[0], at)]),
     build("div", "two", parts.map(({ name, matrix }) => build("div", "", [make("h3", "", name), matrix.element]))), told);
   share(view, traces, cell, {
-    python: `${python(traces, cell)}\nprint(first, second)`, png: () => parts[0].matrix.canvas,
+    python: `${python(traces, cell)}\nprint(first, second)`,
     svg: () => matrixSvg({ ...parts[0], ramp: rampOf(kindOf(scale)), title: `${title(t, boards[0], at)}, ${parts[0].name}`, ink: cssColour("ink"), paper: cssColour("card") }),
   });
 }

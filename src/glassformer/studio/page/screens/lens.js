@@ -120,7 +120,7 @@ function share(view, lens, cells, columns, table) {
   const { trace } = view, high = lens.columns.length, wide = columns.length;
   const steps = () => Uint8Array.from({ length: high * wide }, (_, n) => cells.step(Math.floor(n / wide), n % wide) ?? 0);
   view.share({
-    python: `${trace.python}\n${lens.python}`, png: () => table.canvas, names: Object.keys(trace.outputs).map((name) => `outputs.${name}`),
+    python: `${trace.python}\n${lens.python}`, names: Object.keys(trace.outputs).map((name) => `outputs.${name}`),
     svg: () => matrixSvg({ steps: steps(), high, wide, ramp: rampOf(kindOf(cells.scale)), down: lens.columns, across: columns,
       title: `${trace.model} · ${view.t("lens")}`, ink: cssColour("ink"), paper: cssColour("card") }),
   });

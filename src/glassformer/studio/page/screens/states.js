@@ -34,7 +34,7 @@ const asked = (state) => {
 async function showUnits(view, boards, found) {
   const { root, state, t, trace, api, signal } = view;
   const board = boards.find((one) => one.name === state.board) ?? boards[0];
-  const row = Math.min(Number(state.layer) || 0, board.rows.length - 1);
+  const row = Math.max(0, board.rows.indexOf(state.layer));
   const column = Math.max(0, board.columns.indexOf(state.gate));
   const cell = board.cells[row * board.columns.length + column];
   const gate = found.gates.find((one) => one.tensor === cell.tensor);
@@ -65,7 +65,7 @@ function overview(view, board, tiles, row, column, found) {
       return build("td", "", build("button", "", [picture, make("small", "", percent(share))], {
         type: "button", id: `tile-${r}-${c}`, "aria-pressed": String(r === row && c === column),
         "aria-label": `${t("layer")} ${name}, ${t(`st_${gate}`)}, ${t("stSaturated", percent(share))}`,
-        onclick: () => view.set({ layer: r || null, gate: c ? gate : null, cell: null }),
+        onclick: () => view.set({ layer: r ? name : null, gate: c ? gate : null, cell: null }),
       }));
     }),
   ]));
@@ -139,7 +139,7 @@ function unitMap(view, { board, row, column, cell, gate, values, main, shown, ed
   tell(...from);
   const python = `seen["${cell.tensor}"][${cell.slice}]`;
   view.share({
-    python: `${trace.python}\n${python}`, names: board.cells.map((one) => one.tensor), png: () => matrix.canvas,
+    python: `${trace.python}\n${python}`, names: board.cells.map((one) => one.tensor),
     svg: () => matrixSvg({ steps, high, wide, ramp: rampOf(kindOf(scale)), down: tokens, across: order.map(String), title: `${trace.model} · ${name}`, ink: cssColour("ink"), paper: cssColour("card") }),
   });
 }
@@ -200,7 +200,7 @@ function showNorms(view, found) {
   shown.append(make("h2", "", t("stOneToken")), plot);
   tell(...map.at());
   view.share({
-    python: `${trace.python}\n${stack.python}`, names: stack.rows, png: () => map.canvas,
+    python: `${trace.python}\n${stack.python}`, names: stack.rows,
     svg: () => matrixSvg({ steps, high, wide, ramp: rampOf("plain"), down: names, across: tokens, title: `${trace.model} · ${t(`stNorm_${part}`)}`, ink: cssColour("ink"), paper: cssColour("card") }),
   });
 }

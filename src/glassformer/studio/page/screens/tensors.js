@@ -119,7 +119,7 @@ async function showTensor(view, one, shown) {
   shown.append(build("div", "bar", legend(scale, number)), matrix.element, told);
   if (state.cell) matrix.select(...state.cell.split(",").map(Number));
   view.share({
-    python: `${trace.python}\n${python}`, names: [one.name], png: () => matrix.canvas,
+    python: `${trace.python}\n${python}`, names: [one.name],
     svg: () => matrixSvg({ steps, high, wide, ramp: rampOf(kindOf(scale)), title: `${one.name}[${asked}]`, ink: cssColour("ink"), paper: cssColour("card") }),
   });
 }

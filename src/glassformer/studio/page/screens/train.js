@@ -1,7 +1,7 @@
 // Train: the table of runs, and the curves of those that are ticked, which grow while a run goes on.
 import { cssColour, isDark } from "../canvas.js";
 import { build, field, make, number, select, table } from "../dom.js";
-import { painted, plot, shape, sheet } from "../curves.js";
+import { plot, shape, sheet } from "../curves.js";
 
 const EVERY = 1500; // milliseconds between two looks at the runs
 const HEIGHT = 210; // pixels of a plot
@@ -263,5 +263,5 @@ function share({ view, known, chosen, colours }, board) {
     plots: board.drawn().map((one) => ({ title: one.title, element: one.picture })), width: width(), ink: cssColour("ink"), paper: cssColour("card"),
     names: chosen.map((name, place) => [name, colours[place % colours.length]]),
   });
-  view.share({ python, svg, png: () => painted(svg(), width()) });
+  view.share({ python, svg });
 }
