@@ -1,7 +1,7 @@
 // What can be taken along from every view: the Python that gives it, a picture, and the numbers.
 import { npz } from "./api.js";
 import { hex } from "./canvas.js";
-import { build, button, short } from "./dom.js";
+import { build, button, cut, short } from "./dom.js";
 
 // {python, svg: () => text, names: [tensors], more: [nodes]}; only what is given has a button. The PNG is the SVG, drawn.
 export function toolbar(view, { python, svg, names = [], more = [] }) {
@@ -54,7 +54,7 @@ export const escaped = (text) => String(text).replace(NOT_XML, "").replace(/[&<>
 
 // Colour steps (high × wide) with labels; `ink` and `paper` are colours.
 export function matrixSvg({ steps, high, wide, ramp, down = [], across = [], title, ink, paper }) {
-  const cell = Math.max(2, Math.min(18, Math.floor(900 / Math.max(high, wide)))), room = cell >= 9 ? 120 : 12;
+  const cell = Math.max(2, Math.min(18, Math.floor(900 / Math.max(high, wide)))), [room, lean] = cell >= 9 ? [120, 64] : [12, 12], head = cut(String(title), 90);
   const text = (x, y, words, more) => `<text x="${x}" y="${y}" ${more}>${escaped(words)}</text>`;
   const parts = [];
   for (let row = 0; row < high; row++) {
@@ -70,8 +70,8 @@ export function matrixSvg({ steps, high, wide, ramp, down = [], across = [], tit
       parts.push(text(x, y, short(label), `transform="rotate(-60 ${x} ${y})"`));
     });
   }
-  const width = room + wide * cell + 12, height = room + 22 + high * cell + 12;
+  const width = Math.max(room + wide * cell + lean, 24 + 7 * head.length), height = room + 22 + high * cell + 12;
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" ` +
     `font-family="ui-monospace, monospace" font-size="${Math.min(11, cell)}" fill="${ink}" shape-rendering="crispEdges">` +
-    `<rect width="100%" height="100%" fill="${paper}"/>${text(12, 16, title, 'font-size="13" font-family="sans-serif"')}${parts.join("")}</svg>`;
+    `<rect width="100%" height="100%" fill="${paper}"/>${text(12, 16, head, 'font-size="13" font-family="sans-serif"')}${parts.join("")}</svg>`;
 }
