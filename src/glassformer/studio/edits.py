@@ -16,14 +16,13 @@ from torch import Tensor
 from glassformer.generate.api import generate
 from glassformer.inspect.edits import Edits
 from glassformer.inspect.laws import is_encoder_decoder
-from glassformer.inspect.lens import scores
 from glassformer.inspect.record import record
 from glassformer.inspect.switches import off, python_of, switches
 
 from .answers import Answers, divergence
 from .desk import Busy, Studio
 from .safe import Answer, dump
-from .traces import Trace
+from .traces import Trace, outputs_of
 
 WRITTEN = 40  # tokens: an edited model may never end by itself
 SHOWN = 12  # choices of one place
@@ -73,7 +72,8 @@ def edited(trace: Trace, order: Order) -> dict[str, Any]:
     answers = Answers(trace)
     changes = off(answers.model, order.off, order.to, trace.reading.inputs, seen=trace.seen)
     before = answers.scores
-    after = run(trace, changes) if changes else before
+    outputs = trace.keep("edited", run(trace, changes) if changes else trace.outputs)
+    after = answers.scores_of(outputs)
     moved = divergence(before, after) if answers.exclusive else None
     place = _place(answers, (before - after).abs().amax(-1) if moved is None else moved, order.place)
     return {
@@ -94,11 +94,10 @@ def edited(trace: Trace, order: Order) -> dict[str, Any]:
 
 
 @torch.inference_mode()
-def run(trace: Trace, changes: Edits) -> Tensor:
-    """(T, V): the scores of the trace's own inputs, edited."""
+def run(trace: Trace, changes: Edits) -> dict[str, Tensor]:
+    """What the edited model gives for the trace's own inputs."""
     with record(trace.loaded.model, edit=changes):
-        outputs = trace.loaded.model(**trace.reading.inputs)
-    return scores(outputs)[0].float()
+        return outputs_of(trace.loaded, trace.reading)
 
 
 def _place(answers: Answers, moved: Tensor, wanted: int | None) -> int:
@@ -199,7 +198,8 @@ def every_head(studio: Studio, trace: Trace, to: Literal["zero", "mean"]) -> Ite
     for done, name in enumerate(heads, 1):
         try:
             with studio.work(), trace.loaded.lock:
-                after = run(trace, off(answers.model, [name], to, trace.reading.inputs, seen=trace.seen))
+                given = run(trace, off(answers.model, [name], to, trace.reading.inputs, seen=trace.seen))
+            after = answers.scores_of(given)
         except Busy as error:  # the answer has begun, so that its status cannot say it
             yield {"kind": "problem", "status": 429, "detail": str(error)}
             return

@@ -105,8 +105,11 @@ def found(trace: Trace, name: str) -> Tensor:
     """A tensor by the name it is listed under."""
     if name in trace.seen:
         return trace.seen[name]
-    if name.startswith("outputs.") and name.removeprefix("outputs.") in trace.outputs:
-        return trace.outputs[name.removeprefix("outputs.")]
+    edited: dict[str, Tensor] = trace.kept.get("edited", {})  # as it was edited last
+    of, _, output = name.partition(".")
+    outputs = {"outputs": trace.outputs, "edited": edited}.get(of, {})
+    if output in outputs:
+        return outputs[output]
     weights = dict(trace.loaded.model.named_parameters())
     if name in weights:
         return weights[name].detach()
