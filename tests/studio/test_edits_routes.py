@@ -1,7 +1,9 @@
 """Edits over the wire equal gf.record done by hand, for every family, in logits and in words."""
 
+import io
 import json
 
+import numpy as np
 import pytest
 import torch
 from fastapi.testclient import TestClient
@@ -113,6 +115,16 @@ def test_a_mean_is_kept_while_a_text_is_written(name, api, studio):
     edited = scores(scope["edited"])[0, mean["place"]]
     for one in mean["changes"]:
         assert one["after"] == pytest.approx(float(edited[one["id"]]), abs=1e-5)
+
+
+def test_before_and_after_can_be_downloaded(api, studio):
+    trace = traced(api, studio, "bert")
+    found = ask(api, trace, off=["layers.0"])
+    names = ["outputs.logits", "edited.logits"]
+    file = np.load(io.BytesIO(api.get(f"/api/v1/traces/{trace.id}/npz", params={"names": names}).content))
+    before, after = (file[name][0] for name in names)
+    for one in found["changes"]:
+        assert (one["before"], one["after"]) == (before[one["id"]], after[one["id"]])
 
 
 def test_nothing_off_changes_nothing(api, studio):

@@ -11,10 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.studio import LOOPBACK
+
 from .output import Device, Json, print_json
 
 UNITS = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def studio(
@@ -41,13 +42,10 @@ def studio(
     uvicorn = _uvicorn()
     with _listening(host, port) as listener:
         from glassformer.studio.app import create_app
-        from glassformer.studio.demo import demo_models
-        from glassformer.studio.desk import Shelf, Studio
+        from glassformer.studio.desk import Studio
         from glassformer.studio.traces import Traces
 
-        say = partial(print, file=sys.stderr) if json else print
-        sources = models or [str(folder) for folder in demo_models(say=say)]
-        desk = Studio(Shelf(sources, device=device), Traces(budget=budget, seconds=60 * keep), runs=runs)
+        desk = Studio(_shelf(models, device, quiet=json), Traces(budget=budget, seconds=60 * keep), runs=runs)
         app = create_app(desk, key=key)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2))
         address = address_of(host, listener.getsockname()[1], key)
@@ -59,6 +57,15 @@ def studio(
             typer.launch(address)
         with suppress(KeyboardInterrupt):  # which is how it is meant to end
             server.run(sockets=[listener])
+
+
+def _shelf(models: list[str] | None, device: str | None, *, quiet: bool) -> Any:
+    """The models that are named, or the studio's own."""
+    from glassformer.studio.demo import demo_models
+    from glassformer.studio.desk import Shelf
+
+    say = partial(print, file=sys.stderr) if quiet else print
+    return Shelf(models or [str(folder) for folder in demo_models(say=say)], device=device)
 
 
 def size_of(text: str) -> int:

@@ -56,7 +56,12 @@ class Answers:
     @property
     def scores(self) -> Tensor:
         """(T, V) of the trace itself."""
-        return scores(list(self.trace.outputs.values()))[0].float()
+        return self.scores_of(self.trace.outputs)
+
+    @staticmethod
+    def scores_of(outputs: dict[str, Tensor]) -> Tensor:
+        """(T, V) of what a model gave."""
+        return scores(list(outputs.values()))[0].float()
 
     @property
     def asked(self) -> list[int]:

@@ -14,12 +14,11 @@ from fastapi.staticfiles import StaticFiles
 
 from glassformer.view.colours import ramp, variables
 
-from . import edits, explain, lens, results, runs, states, tensors, traces
+from . import LOOPBACK, edits, explain, lens, results, runs, states, tensors, traces
 from .desk import Busy, Gone, Missing, Studio
 
 PARTS = (traces, tensors, results, explain, states, lens, edits, runs)
 API = "/api/v1"
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LARGEST = 4 << 20  # bytes of a request
 TOO_LARGE = f"a request may hold {LARGEST >> 20} MB"
 COOKIE = "studio_key"

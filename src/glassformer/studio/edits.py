@@ -16,14 +16,15 @@ from torch import Tensor
 from glassformer.generate.api import generate
 from glassformer.inspect.edits import Edits
 from glassformer.inspect.laws import is_encoder_decoder
-from glassformer.inspect.lens import scores
 from glassformer.inspect.record import record
 from glassformer.inspect.switches import off, python_of, switches
 
 from .answers import Answers, divergence
 from .desk import Busy, Studio
+from .results import Question, given
 from .safe import Answer, dump
-from .traces import Trace
+from .traces import Trace, outputs_of
+from .writing import request
 
 WRITTEN = 40  # tokens: an edited model may never end by itself
 SHOWN = 12  # choices of one place
@@ -73,7 +74,8 @@ def edited(trace: Trace, order: Order) -> dict[str, Any]:
     answers = Answers(trace)
     changes = off(answers.model, order.off, order.to, trace.reading.inputs, seen=trace.seen)
     before = answers.scores
-    after = run(trace, changes) if changes else before
+    outputs = trace.keep("edited", run(trace, changes) if changes else trace.outputs)
+    after = answers.scores_of(outputs)
     moved = divergence(before, after) if answers.exclusive else None
     place = _place(answers, (before - after).abs().amax(-1) if moved is None else moved, order.place)
     return {
@@ -94,11 +96,10 @@ def edited(trace: Trace, order: Order) -> dict[str, Any]:
 
 
 @torch.inference_mode()
-def run(trace: Trace, changes: Edits) -> Tensor:
-    """(T, V): the scores of the trace's own inputs, edited."""
+def run(trace: Trace, changes: Edits) -> dict[str, Tensor]:
+    """What the edited model gives for the trace's own inputs."""
     with record(trace.loaded.model, edit=changes):
-        outputs = trace.loaded.model(**trace.reading.inputs)
-    return scores(outputs)[0].float()
+        return outputs_of(trace.loaded, trace.reading)
 
 
 def _place(answers: Answers, moved: Tensor, wanted: int | None) -> int:
@@ -145,40 +146,34 @@ def said(trace: Trace, changes: Edits) -> Any:
     """What the model makes of the text in the words of its task, or in ids; None where it has none."""
     loaded, text = trace.loaded, trace.text
     room = _room(trace)
-    written: dict[str, Any] = {"max_new_tokens": room, "do_sample": False, "num_beams": 1}
     writes = hasattr(loaded.model, "step") and loaded.model.head_name in ("text-generation", "text2text-generation")
     if writes and room < 1:
         return None
     with record(loaded.model, edit=changes):
         if isinstance(text, str):
-            asked = _asked(trace, written)
+            asked = _asked(trace, room)
             return None if asked is None else loaded.pipeline(asked[0], **asked[1])
         if not writes:
             return None
         read = trace.reading.inputs["input_ids"]
-        ids = generate(loaded.model, None, read, **written)[0].tolist()
+        ids = generate(loaded.model, None, read, **request({"max_new_tokens": room}))[0].tolist()
         new = ids if is_encoder_decoder(loaded.model) else ids[read.shape[1] :]
         return [{"generated_text": " ".join(map(str, new))}]
 
 
-def _asked(trace: Trace, written: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
-    """What the pipeline of the model's task is given, and its options."""
-    match trace.loaded.task:
-        case "text-classification":
-            return trace.text if trace.pair is None else {"text": trace.text, "text_pair": trace.pair}, {"top_k": None}
-        case "question-answering":
-            return ({"question": trace.text, "context": trace.pair}, {}) if trace.pair else None
-        case "fill-mask":
-            assert trace.loaded.tokenizer is not None
-            masked = trace.loaded.tokenizer.mask_token_id in trace.reading.tokens["read"].ids
-            return (trace.text, {}) if masked else None
-        case "token-classification":
-            return trace.text, {}
-        case "text-generation":
-            return trace.text, written | {"return_full_text": False}
-        case "translation":
-            return trace.text, written
-    return None
+def _asked(trace: Trace, room: int) -> tuple[Any, dict[str, Any]] | None:
+    """What the pipeline of the model's task is given, and its options; None where it has no words, or no question."""
+    loaded, task, few = trace.loaded, trace.loaded.task, {"max_new_tokens": room}
+    known = {"text-classification": {}, "token-classification": {}, "text-generation": few, "translation": few}
+    if trace.pair:
+        known["question-answering"] = {"top_k": 1}
+    if loaded.tokenizer is not None and loaded.tokenizer.mask_token_id in trace.reading.tokens["read"].ids:
+        known["fill-mask"] = {"top_k": 5}
+    if task not in known:
+        return None
+    question = Question(model=loaded.name, inputs=trace.text, pair=trace.pair, options=known[task])
+    inputs, options = given(loaded.pipeline, question)
+    return inputs, options | ({"return_full_text": False} if task == "text-generation" else {})
 
 
 def _room(trace: Trace) -> int:
@@ -199,7 +194,8 @@ def every_head(studio: Studio, trace: Trace, to: Literal["zero", "mean"]) -> Ite
     for done, name in enumerate(heads, 1):
         try:
             with studio.work(), trace.loaded.lock:
-                after = run(trace, off(answers.model, [name], to, trace.reading.inputs, seen=trace.seen))
+                given = run(trace, off(answers.model, [name], to, trace.reading.inputs, seen=trace.seen))
+            after = answers.scores_of(given)
         except Busy as error:  # the answer has begun, so that its status cannot say it
             yield {"kind": "problem", "status": 429, "detail": str(error)}
             return

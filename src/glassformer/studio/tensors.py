@@ -3,6 +3,7 @@
 import io
 import math
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
@@ -20,7 +21,7 @@ from .traces import Trace
 
 DTYPES = {"f32": "<f4", "f16": "<f2"}
 BINARY = "application/octet-stream"
-Name = Annotated[str, Query()]
+Side = Annotated[int, Query(ge=1, le=512)]
 
 
 def router(studio: Studio) -> APIRouter:
@@ -45,21 +46,10 @@ def router(studio: Studio) -> APIRouter:
         values = piece(studio.traces[trace_id], name, asked)
         if minus is not None:
             values = less(values, piece(studio.traces[minus], name, asked), name)
-        if form == "npy":
-            file = io.BytesIO()
-            np.save(file, values)
-            return Response(file.getvalue(), media_type=BINARY, headers=named(f"{name}.npy"))
-        shape = {"X-Shape": ",".join(map(str, values.shape))}
-        if dtype == "u8":
-            found = scale_of(scale, values)
-            limits = {"X-Low": repr(found.low), "X-High": repr(found.high), "X-Root": str(int(found.root))}
-            return Response(found.steps(values).tobytes(), media_type=BINARY, headers=shape | limits)
-        return Response(values.astype(DTYPES[dtype]).tobytes(), media_type=BINARY, headers=shape)
+        return raw(values, dtype, scale) if form == "raw" else download(f"{name}.npy", np.save, values)
 
     @routes.get("/traces/{trace_id}/mosaic")
-    def mosaic(
-        trace_id: str, board: str, side: Annotated[int, Query(ge=1, le=512)] = 64, minus: str | None = None
-    ) -> Response:
+    def mosaic(trace_id: str, board: str, side: Side = 64, minus: str | None = None) -> Response:
         with studio.work():
             other = None if minus is None else studio.traces[minus]
             tiles, scales = pooled(studio.traces[trace_id], board, side, other)
@@ -69,10 +59,9 @@ def router(studio: Studio) -> APIRouter:
     @routes.get("/traces/{trace_id}/npz")
     def archive(trace_id: str, names: Annotated[list[str], Query()]) -> Response:
         trace = studio.traces[trace_id]
-        file = io.BytesIO()
         with studio.work():
-            np.savez_compressed(file, **{name: array(found(trace, name)) for name in names})  # type: ignore[arg-type]
-        return Response(file.getvalue(), media_type=BINARY, headers=named(f"{trace.loaded.name}.npz"))
+            values = {name: array(found(trace, name)) for name in names}
+            return download(f"{trace.loaded.name}.npz", np.savez_compressed, **values)
 
     return routes
 
@@ -105,8 +94,11 @@ def found(trace: Trace, name: str) -> Tensor:
     """A tensor by the name it is listed under."""
     if name in trace.seen:
         return trace.seen[name]
-    if name.startswith("outputs.") and name.removeprefix("outputs.") in trace.outputs:
-        return trace.outputs[name.removeprefix("outputs.")]
+    edited: dict[str, Tensor] = trace.kept.get("edited", {})  # as it was edited last
+    of, _, output = name.partition(".")
+    outputs = {"outputs": trace.outputs, "edited": edited}.get(of, {})
+    if output in outputs:
+        return outputs[output]
     weights = dict(trace.loaded.model.named_parameters())
     if name in weights:
         return weights[name].detach()
@@ -139,6 +131,16 @@ def one_axis(part: str) -> int | slice:
     if len(ends) != 2:
         raise ValueError(part)
     return slice(*ends)
+
+
+def raw(values: NDArray[Any], dtype: str, scale: str | None) -> Response:
+    """Little-endian numbers, or one byte each with the scale they are steps of."""
+    shape = {"X-Shape": ",".join(map(str, values.shape))}
+    if dtype != "u8":
+        return Response(values.astype(DTYPES[dtype]).tobytes(), media_type=BINARY, headers=shape)
+    found = scale_of(scale, values)
+    limits = {"X-Low": repr(found.low), "X-High": repr(found.high), "X-Root": str(int(found.root))}
+    return Response(found.steps(values).tobytes(), media_type=BINARY, headers=shape | limits)
 
 
 def less(values: NDArray[Any], others: NDArray[Any], name: str) -> NDArray[Any]:
@@ -207,7 +209,9 @@ def furthest(values: NDArray[Any], down: int, across: int) -> NDArray[Any]:
     return np.where(-low > top, low, top)
 
 
-def named(file: str) -> dict[str, str]:
-    """A download under this name, and for those who know no other under its ASCII letters."""
-    plain = re.sub(r"[^a-zA-Z0-9._-]", "_", file)
-    return {"Content-Disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(file, safe='')}"}
+def download(name: str, write: Callable[..., None], *values: Any, **named: Any) -> Response:
+    """A file of this name; programs that know only ASCII see it with the other letters replaced."""
+    file, plain = io.BytesIO(), re.sub(r"[^a-zA-Z0-9._-]", "_", name)
+    write(file, *values, **named)
+    kept = {"Content-Disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"}
+    return Response(file.getvalue(), media_type=BINARY, headers=kept)

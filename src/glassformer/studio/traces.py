@@ -145,10 +145,15 @@ def traced(
     with loaded.lock, torch.inference_mode():
         asked = reading(loaded.model, loaded.tokenizer, text, pair, target=target)
         with record(loaded.model, capture) as seen:
-            outputs = loaded.model(**asked.inputs)._asdict()
+            outputs = outputs_of(loaded, asked)
     values = {name: seen[name].detach().cpu() for name in seen}
-    given = {name: value.detach().cpu() for name, value in outputs.items() if isinstance(value, Tensor)}
-    return Trace(secrets.token_urlsafe(12), loaded, text, pair, target, asked, values, given)
+    return Trace(secrets.token_urlsafe(12), loaded, text, pair, target, asked, values, outputs)
+
+
+def outputs_of(loaded: Loaded, asked: Reading) -> dict[str, Tensor]:
+    """What the model itself gives, by name."""
+    given = loaded.model(**asked.inputs)._asdict()
+    return {name: value.detach().cpu() for name, value in given.items() if isinstance(value, Tensor)}
 
 
 class Asked(BaseModel):

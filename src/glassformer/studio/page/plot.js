@@ -11,8 +11,11 @@ function shape(tag, attributes, text = "") {
   return made;
 }
 
-// series: [{name, values}], a null is a gap; names: of the places, the first and the last are written.
+// series: [{name, values}], what is no number is a gap; names: of the places, the first and the last are written.
 export function lines(series, { label, low, high, names }) {
+  const known = series.flatMap(({ values }) => values.filter(Number.isFinite));
+  if (!Number.isFinite(low)) low = Math.min(0, ...known);
+  if (!Number.isFinite(high)) high = Math.max(1, ...known);
   const count = names.length, span = high - low || 1;
   const x = (place) => LEFT + (count > 1 ? place / (count - 1) : 0.5) * (WIDE - LEFT - RIGHT);
   const y = (value) => ABOVE + (1 - (value - low) / span) * (HIGH - ABOVE - BELOW);
@@ -23,7 +26,7 @@ export function lines(series, { label, low, high, names }) {
   }
   picture.append(shape("text", { x: LEFT, y: HIGH - 5 }, names[0].slice(0, 16)), shape("text", { x: WIDE - RIGHT, y: HIGH - 5, "text-anchor": "end" }, count > 1 ? names[count - 1].slice(0, 16) : ""));
   series.forEach(({ values }, nth) => {
-    const points = values.map((value, place) => (value === null ? null : [x(place), y(value)])).filter(Boolean);
+    const points = values.map((value, place) => (Number.isFinite(value) ? [x(place), y(value)] : null)).filter(Boolean);
     picture.append(shape("polyline", { points: points.map((point) => point.join(",")).join(" "), class: `line-${nth}` }));
     if (points.length <= 40) picture.append(...points.map(([cx, cy]) => shape("circle", { cx, cy, r: 2, class: `dot-${nth}` })));
   });

@@ -37,8 +37,12 @@ export const screen = {
     if (signal.aborted) return;
     fillResult(desk, answer);
     if (off.length) view.tell(t("edTold", off.length, exact(answer.largest)));
-    view.share({ python: answer.python ? `${trace.python}\n${answer.python}` : trace.python, names: Object.keys(trace.outputs).map((name) => `outputs.${name}`),
-      svg: () => deltaSvg(answer, trace.model) });
+    view.share({
+      python: answer.python ? `${trace.python}
+${answer.python}` : trace.python,
+      names: Object.keys(trace.outputs).flatMap((name) => [`outputs.${name}`, `edited.${name}`]),
+      svg: () => deltaSvg(answer, trace.model),
+    });
     root.dataset.painted = "yes";
   },
 };
