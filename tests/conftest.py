@@ -9,6 +9,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+import glassformer as gf
 from browser import MISSING, arguments, chromium
 from glassformer.cli.main import main
 
@@ -72,3 +74,20 @@ def browser() -> Iterator[Any]:
         started = running.chromium.launch(executable_path=path, args=arguments())
         yield started
         started.close()
+
+
+@pytest.fixture(scope="session")
+def trained():
+    """The run folder of a case, after two steps; each is made once."""
+    from tasks.cases import WHERE, recipe_of
+
+    @cache
+    def folder(name: str) -> Path:
+        out = Path(WHERE.name) / "trained" / name.replace("/", "-")
+        settings = recipe_of(name, out=str(out), steps=2, batch_size=8, batch_tokens=None, test="microworld")
+        if "made" in name or settings["data"] != "microworld":
+            del settings["test"]
+        gf.train(**settings, say=lambda _: None)
+        return out
+
+    return folder

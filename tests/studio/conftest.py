@@ -10,7 +10,6 @@ import pytest
 from glassformer.studio.app import create_app
 from glassformer.studio.desk import Shelf, Studio
 from glassformer.studio.traces import Traces
-from jobs.conftest import trained  # noqa: F401, a fixture
 from studio.cases import made, serving, turn, watched
 
 

@@ -113,7 +113,7 @@ def test_the_place_is_kept_on_the_way_to_recompute_and_back(visit):
     page.click("a[data-screen=recompute]")
     page.wait_for_selector(".screen-recompute[data-painted=yes]")
     assert page.locator(".picker h2").inner_text() == "layer 0 ← · forget gate"
-    page.locator("select[id='select-Gate']").select_option("cell")
+    page.locator("#select-gate").select_option("cell")
     page.wait_for_selector(".picker h2:has-text('layer 0 ← · cell')")
     page.click("a[data-screen=states]")
     page.wait_for_selector(".screen-states h2:has-text('layer 0 ← · cell')")

@@ -26,7 +26,7 @@ export function barsSvg(title, rows) {
 
 // Rows of columns in fixed letters; a row of one text runs across all.
 export function linesSvg(title, rows) {
-  const ink = cssColour("ink"), wide = (text) => 7.4 * text.length, several = rows.filter((row) => row.length > 1), starts = [16];
+  const ink = cssColour("ink"), wide = (text) => [...text].reduce((sum, letter) => sum + (letter > "\u2e80" ? 13 : 7.4), 0), several = rows.filter((row) => row.length > 1), starts = [16];
   for (let column = 0; column < (several[0]?.length ?? 1); column++) starts.push(starts[column] + 16 + Math.max(0, ...several.map((row) => wide(row[column]))));
   const parts = rows.flatMap((row, place) => row.map((text, column) =>
     `<text x="${starts[column]}" y="${52 + 20 * place}" fill="${ink}" xml:space="preserve" ${MONO}>${escaped(text)}</text>`));
