@@ -10,7 +10,7 @@ demo: $(VENV)/.installed
 	$(RUN) examples/demo.py
 
 test: check $(VENV)/.browser
-	$(RUN) -m pytest -n 2
+	$(RUN) -m pytest -n 3
 
 check: $(VENV)/.installed-test
 	$(VENV)/bin/ruff check .

@@ -1,4 +1,4 @@
-"""Set-up for all tests: no network, two threads shared by two workers, repeatable examples, the command line."""
+"""Set-up for all tests: no network, one thread a worker, repeatable examples, the command line."""
 
 import os
 

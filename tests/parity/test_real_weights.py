@@ -1,4 +1,4 @@
-"""Real checkpoints: all-MiniLM-L6-v2 with its published score, and small ones of other families."""
+"""Real checkpoints: all-MiniLM-L6-v2, and small ones of other families."""
 
 import json
 import os
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from scipy.stats import spearmanr
 from torch.testing import assert_close
 
 import glassformer as gf
@@ -20,19 +19,6 @@ TEXTS = [
     "Yes.",
     "北京是中国的首都。",
 ]
-
-
-def embed(model, tokenizer, texts, batch=128):
-    """Mean over the real tokens, as Sentence-BERT does; longest texts first, results in the given order."""
-    order = sorted(range(len(texts)), key=lambda place: -len(texts[place]))
-    vectors = torch.empty(len(texts), model.config.hidden_size)
-    with torch.inference_mode():
-        for start in range(0, len(order), batch):
-            rows = order[start : start + batch]
-            inputs = tokenizer([texts[row] for row in rows], padding=True, return_tensors="pt")
-            hidden = model(**inputs).last_hidden_state  # zero at padding
-            vectors[rows] = hidden.sum(1) / inputs["attention_mask"].sum(1, keepdim=True)
-    return vectors
 
 
 def test_minilm_equals_transformers(minilm):
@@ -55,18 +41,6 @@ def test_minilm_equals_transformers(minilm):
     rows = mask[:, None, :, None]
     for ours, other in zip(seen.attentions, expected.attentions, strict=True):
         assert_close(ours * rows, other * rows, atol=1e-5, rtol=1e-4)
-
-
-def test_minilm_reaches_its_published_score(minilm, data):
-    """STS-B test, Spearman of the cosine: 82.03 is published."""
-    lines = (data / "glue/STS-B/sts-test-labelled.tsv").read_text(encoding="utf-8").splitlines()
-    rows = [line.split("\t") for line in lines]
-    first, second, gold = [r[5] for r in rows], [r[6] for r in rows], [float(r[4]) for r in rows]
-    model, tokenizer = gf.load(minilm), gf.load_tokenizer(minilm)
-    vectors = embed(model, tokenizer, first + second)
-    cosine = torch.cosine_similarity(vectors[: len(first)], vectors[len(first) :])
-    assert len(gold) == 1379
-    assert 100 * spearmanr(cosine.numpy(), gold).statistic == pytest.approx(82.03, abs=0.02)
 
 
 @pytest.fixture
