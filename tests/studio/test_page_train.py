@@ -229,6 +229,7 @@ def test_a_server_that_is_away_is_told_and_asked_again(visit, runs):
     page.wait_for_selector("p.note[role=status]:not([hidden])")
     page.unroute("**/api/v1/runs")
     page.wait_for_selector("p.note[role=status]", state="hidden")
+    assert page.locator("#plot-loss path").count() == 2  # train and dev: what was drawn is still there
     page.faults.clear()  # the aborted requests
 
 
