@@ -13,10 +13,9 @@ WRITERS = ("text-generation", "text2text-generation")
 def tokenizer_of(name: str) -> Any | None:
     """A folder's tokenizer; None where it has none, so that ids are typed."""
     import glassformer as gf
-    from glassformer.hub.fetch import TOKENIZER_FILES, tokenizer_folder
+    from glassformer.hub.fetch import has_tokenizer
 
-    there = any((tokenizer_folder(name) / file).is_file() for file in TOKENIZER_FILES)
-    return gf.load_tokenizer(name) if there else None
+    return gf.load_tokenizer(name) if has_tokenizer(name) else None
 
 
 def typed(name: str, tokenizer: Any | None, words: str | None) -> Any:

@@ -47,6 +47,11 @@ def config_folder(name: str | Path, *, revision: str | None = None) -> Path:
     return hub.config().parent
 
 
+def has_tokenizer(name: str | Path) -> bool:
+    """Whether there are files of a tokenizer; a model without one is given ids."""
+    return any((tokenizer_folder(name) / file).is_file() for file in TOKENIZER_FILES)
+
+
 def tokenizer_folder(name: str | Path, *, revision: str | None = None) -> Path:
     """The folder with the tokenizer's files, fetched if need be."""
     if (local := _local(name)) is not None:

@@ -12,7 +12,7 @@ from torch import nn
 from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.recurrent import Recurrent
 from glassformer.hub.describe import describe, totals
-from glassformer.hub.fetch import TOKENIZER_FILES, config_folder, tokenizer_folder
+from glassformer.hub.fetch import config_folder, has_tokenizer
 from glassformer.hub.load import load, load_tokenizer
 from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.jobs.predict import Pipeline, pipeline, task_of
@@ -125,10 +125,6 @@ def _entry(name: str, source: str) -> dict[str, Any]:
         "tokenizer": has_tokenizer(source),
         "examples": examples(_task(source), mask) if has_tokenizer(source) else [],
     }
-
-
-def has_tokenizer(source: str) -> bool:
-    return any((tokenizer_folder(source) / file).is_file() for file in TOKENIZER_FILES)
 
 
 def _task(source: str) -> str | None:
