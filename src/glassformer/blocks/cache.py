@@ -58,7 +58,8 @@ class KVCache:
         """Only what is used, and among as many rows as before only those that change."""
         if len(rows) == self.rows:
             changed = (rows != torch.arange(self.rows, device=rows.device)).nonzero()[:, 0]
-            x[:, changed, : self.used] = x[:, rows[changed], : self.used]
+            for layer in x:  # one after another needs little memory, and the same again
+                layer[changed, : self.used] = layer[rows[changed], : self.used]
             return x
         fresh = x.new_empty(x.shape[0], len(rows), *x.shape[2:])
         fresh[:, :, : self.used] = x[:, rows, : self.used]

@@ -136,7 +136,7 @@ class Replay:
         hidden = Decoder.hidden_step(decoder, self.ids, self.state)[0]
         if turn is None:
             return hidden
-        after = turn.then(decoder.logits(hidden[:, -1]), turn.notes)
+        after = turn.then(turn.seen(decoder, hidden[:, -1]), turn.notes)
         if turn.notes is None:
             return after
         copy(after, turn.notes)

@@ -51,11 +51,12 @@ class Int8Linear(nn.Module):
         self.packed = _packed_int8(self.weight, self.scale)
 
     def forward(self, x: Tensor) -> Tensor:
+        x = x.detach()  # nothing of this can be learnt through
         largest = x.abs().amax(-1, keepdim=True).clamp_(min=torch.finfo(x.dtype).tiny)
-        y = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
+        y: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
             x / largest, 1 / STEPS, STEPS + 1, self.packed
         )
-        return y.mul_(largest) if self.bias is None else torch.addcmul(self.bias, y, largest)
+        return y.mul_(largest) if self.bias is None else torch.addcmul(self.bias, y, largest, out=y)
 
 
 def quantised(model: nn.Module) -> nn.Module:

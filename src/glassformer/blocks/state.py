@@ -58,14 +58,27 @@ class Stepper(Protocol[S]):
         ...
 
 
+ROWS = 128  # whose scores a CPU has at a time: it works faster in memory that it has had before
+
+
 @dataclass(frozen=True)
 class Turn:
     """What a search does around a step of its model: rows trade places before it, and scores are looked at after it."""
 
-    then: Callable[[Tensor, Any], Any]  # of the scores (B, V) after the last token, and of the notes, makes new notes
+    then: Callable[[Any, Any], Any]  # of what is seen of the scores, and of the notes, makes new notes
     notes: Any = None  # tensors, in dataclasses and lists
-    rows: Tensor | None = None  # (B,), see `State.select`
+    rows: Tensor | None = None  # (B,), as for `State.select`
     within: int | None = None
+    see: Callable[[Tensor], tuple[Tensor, ...]] | None = None  # of each row of scores for itself; None sees (B, V)
+
+    def seen(self, model: "Stepper[Any]", hidden: Tensor) -> Any:
+        """What is seen of the scores that a model gives after hidden states (B, D)."""
+        if self.see is None:
+            return model.logits(hidden)
+        if hidden.is_cuda or len(hidden) <= ROWS:
+            return self.see(model.logits(hidden))
+        parts = [self.see(model.logits(part)) for part in hidden.split(ROWS)]
+        return tuple(torch.cat(part) for part in zip(*parts, strict=True))
 
 
 def follow(model: Stepper[S], ids: Tensor, state: S, turn: Turn) -> tuple[Any, S]:
@@ -83,7 +96,7 @@ def follow_plainly(model: Stepper[S], ids: Tensor, state: S, turn: Turn) -> tupl
     if turn.rows is not None:
         state = state.select(turn.rows, within=turn.within)
     hidden, state = model.hidden_step(ids, state)
-    return turn.then(model.logits(hidden[:, -1]), turn.notes), state
+    return turn.then(turn.seen(model, hidden[:, -1]), turn.notes), state
 
 
 def in_place(rows: Tensor, count: int) -> bool:

@@ -61,7 +61,7 @@ def beam_steps(model: Stepper[S], job: Job, *, tell: bool = False) -> "Generator
             state = state.select(notes.rows.view(len(texts), -1)[stay].flatten())
             texts, notes, words = texts[stay], notes.stay(stay), replace(words, filters=words.filters.select(stay))
         words = replace(words, number=words.number + 1, late=job.stop.late)
-        turn = Turn(words, notes, notes.rows, within=settings.num_beams)
+        turn = Turn(words, notes, notes.rows, settings.num_beams, words.see)
         notes, state = step(model, notes.new, state, turn)
     done = Done.joined([group.done for group in notes.groups])
     if left:
@@ -74,7 +74,7 @@ def first_words(model: Stepper[S], job: Job, words: "Words") -> "tuple[Notes, S]
     """A prompt is read once, whatever K is."""
     hidden, state = model.hidden_step(job.prompt.written, job.begin(model, job.settings.num_beams))
     each = job.prompt.each(job.settings.num_beams)
-    return words(model.logits(hidden[:, -1])[each], Notes.first(job)), state.select(each)
+    return words(tuple(x[each] for x in words.see(model.logits(hidden[:, -1]))), Notes.first(job)), state.select(each)
 
 
 def first_alike(model: Stepper[S], job: Job, words: "Words", step: Step[S]) -> "tuple[Notes, S]":
@@ -83,7 +83,7 @@ def first_alike(model: Stepper[S], job: Job, words: "Words", step: Step[S]) -> "
     if before.shape[1]:
         _, state = model.hidden_step(before, state)
     state, notes = state.select(job.prompt.each(job.settings.num_beams)), Notes.first(job)
-    return step(model, notes.new, state, Turn(words, notes, notes.rows, within=job.settings.num_beams))
+    return step(model, notes.new, state, Turn(words, notes, notes.rows, job.settings.num_beams, words.see))
 
 
 @dataclass(frozen=True)
@@ -146,19 +146,38 @@ class Words:
         asked, told = self.settings, self.tell or self.filters.each or self.job.stop.strings
         return not (told or asked.do_sample or asked.phrases or asked.max_time is not None)
 
-    def __call__(self, logits: Tensor, notes: Notes) -> Notes:
-        """One more word for every beam of every group, by scores (B·K, V)."""
-        logs = logits.log_softmax(-1, dtype=torch.float)
-        highest = torch.maximum(notes.highest, logs[:, 0].amax())  # one NaN makes all of its row so, and stays
-        scores, penalty = logs.unflatten(0, (len(notes.over), -1)), self.settings.diversity_penalty
-        number, gone_on = notes.number + 1, list[Group]()
-        taken = torch.zeros_like(scores[:, 0]) if penalty else None  # (B, V): how often groups before took each word
-        for group, own in zip(notes.groups, scores.chunk(len(notes.groups), dim=1), strict=True):
+    @property
+    def ranked(self) -> bool:
+        """Whether ways to go on are taken by rank: then the best words of each beam are all that can be among them."""
+        return not (self.settings.do_sample or self.settings.phrases)
+
+    @property
+    def offers(self) -> int:
+        """How many ways to go on a group looks at: enough of them do not end a text."""
+        return max(2, 1 + len(self.settings.ends)) * (self.settings.num_beams // self.settings.num_beam_groups)
+
+    def see(self, logits: Tensor) -> tuple[Tensor, ...]:
+        """Log-probabilities (B·K, V); or of each row the best, and their words (B·K, n), where that will do."""
+        logs = log_softmax(logits)
+        changed = self.filters.each or self.settings.diversity_penalty
+        return (logs,) if changed or not self.ranked else top(logs, self.offers)
+
+    def __call__(self, seen: tuple[Tensor, ...], notes: Notes) -> Notes:
+        """One more word for every beam of every group."""
+        highest = torch.maximum(notes.highest, seen[0][:, 0].amax())  # one NaN makes all of its row so, and stays
+        groups, number, gone_on = notes.groups, notes.number + 1, list[Group]()
+        scores, *words = (x.unflatten(0, (len(notes.over), -1)).chunk(len(groups), dim=1) for x in seen)
+        penalty = self.settings.diversity_penalty
+        taken = torch.zeros_like(scores[0][:, 0]) if penalty else None  # (B, V): how often groups before took each word
+        for place, group in enumerate(groups):
+            own, known = scores[place], words[0][place] if words else None
             own = own if taken is None else own - penalty * taken[:, None]
             if self.filters.each:
                 written = group.live.ids[..., : self.start + self.number - 1]
                 own = self.filters(written.flatten(0, 1), own.flatten(0, 1)).view_as(own)
-            gone_on.append(group.go_on(own, number, self))
+            if known is None and self.ranked:
+                own, known = top(own, self.offers)
+            gone_on.append(group.go_on(own, known, number, self))
             taken = None if taken is None else gone_on[-1].count_into(taken, self.settings)
         return Notes.of(gone_on, number, highest, self.settings)
 
@@ -187,9 +206,8 @@ class Beams:
         parents = torch.zeros_like(scores, dtype=torch.long)
         return Beams(ids, parents, scores, parents, parents[..., None].expand(-1, -1, phrases))
 
-    def followed(self, place: Tensor, scores: Tensor, size: int, column: Tensor, phrases: Phrases) -> "Beams":
-        """These of the (B, K·V) ways to go on, over a vocabulary of this size; they are written into a column (1,)."""
-        parents, words = place // size, place % size
+    def followed(self, parents: Tensor, words: Tensor, scores: Tensor, column: Tensor, phrases: Phrases) -> "Beams":
+        """These ways to go on (B, offers); their words are written into a column (1,)."""
         ids = chosen(self.ids, parents).index_copy_(2, column, words[..., None])
         progress = phrases.after(chosen(self.progress, parents), words)
         return Beams(ids, words, scores, parents, progress)
@@ -201,20 +219,31 @@ class Beams:
         return Beams(*(getattr(self, field.name)[texts] for field in fields(self)))
 
 
+def log_softmax(logits: Tensor) -> Tensor:
+    """In place where that can be: to be given so much fresh memory takes a CPU longer than the sums."""
+    in_place = not logits.is_cuda and logits.dtype == torch.float and logits.is_contiguous()
+    return torch.log_softmax(logits, -1, dtype=torch.float, out=logits if in_place else None)
+
+
 def top(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
-    """As topk."""
+    """As topk; all where there are fewer."""
     if scores.shape[-1] > number * SPAN:
         return top_by_spans(scores, number)
-    values, indices = scores.topk(number)
+    values, indices = scores.topk(min(number, scores.shape[-1]))
     return values, indices
 
 
 def top_by_spans(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
-    """The same in two rounds, three times as fast: only spans whose largest is among the largest can hold any."""
-    spans = pad(scores, (0, -scores.shape[-1] % SPAN), value=-math.inf).unflatten(-1, (-1, SPAN))
-    first = spans.amax(-1).topk(number).indices  # (…, number)
-    values, places = spans.take_along_dim(first[..., None], dim=-2).flatten(-2).topk(number)
-    return values, first.gather(-1, places // SPAN) * SPAN + places % SPAN
+    """The same in two rounds, several times as fast: only spans whose largest is among the largest can hold any."""
+    size, device = scores.shape[-1], scores.device
+    whole = size - size % SPAN  # what is left over is looked at in any case
+    spans = scores[..., :whole].unflatten(-1, (-1, SPAN))
+    first = spans.amax(-1).topk(number).indices[..., None]  # (…, number, 1)
+    left = torch.arange(whole, size, device=device).expand(*scores.shape[:-1], -1)
+    values = torch.cat([spans.take_along_dim(first, dim=-2).flatten(-2), scores[..., whole:]], dim=-1)
+    places = torch.cat([(first * SPAN + torch.arange(SPAN, device=device)).flatten(-2), left], dim=-1)
+    values, best = values.topk(number)
+    return values, places.gather(-1, best)
 
 
 def chosen(x: Tensor, place: Tensor) -> Tensor:
@@ -256,12 +285,11 @@ class Group:
     def rows(self, texts: Tensor) -> "Group":
         return replace(self, live=self.live.rows(texts), done=self.done.rows(texts))
 
-    def go_on(self, scores: Tensor, number: Tensor, words: Words) -> "Group":
-        """One more word for every beam, by scores (B, K, V)."""
+    def go_on(self, scores: Tensor, known: Tensor | None, number: Tensor, words: Words) -> "Group":
+        """One more word for every beam, by scores (B, K, V), or by those of known words (B, K, n)."""
         settings, width, job = words.settings, self.width, words.job
-        best, place = self.offers_by(scores, max(2, 1 + len(settings.ends)) * width, job)
         column = (number + words.start - 1)[None]
-        offered = self.live.followed(place, best, scores.shape[-1], column, self.phrases)
+        offered = self.live.followed(*self.offers_by(scores, known, words), column, self.phrases)
         needed = self.phrases.needed(offered.progress)  # (B, offers)
         over = words.ended(offered, number)
         done = self.done.take(offered, over, needed == 0, number, settings)
@@ -275,20 +303,20 @@ class Group:
         done = done.judge(live, number, job.room, settings)
         return Group(live, done, self.phrases, Offers(offered, over, kept) if words.tell else None)
 
-    def offers_by(self, scores: Tensor, wanted: int, job: Job) -> tuple[Tensor, Tensor]:
-        """The scores of at most so many ways to go on, and their places among all (B, K·V)."""
-        wanted = min(wanted, scores[0].numel())
-        if not job.settings.do_sample and not len(self.phrases):
-            best, words = top(scores, min(wanted, scores.shape[-1]))  # of each beam, before those of all are added up
-            best, place = (best + self.live.scores[..., None]).flatten(1).topk(wanted)
-            beam = place // words.shape[-1]
-            return best, beam * scores.shape[-1] + words.flatten(1).gather(1, place)
-        total = (self.live.scores[..., None] + scores).flatten(1)  # (B, K·V)
-        if job.settings.do_sample:
-            place = torch.multinomial(total.softmax(-1), wanted, generator=job.generator)
-            return total.gather(1, place), place
-        idle = total <= NEVER / 2  # the first step's idle beams say nothing new
-        return self.phrases.spread(self.live.progress, total.masked_fill(idle, -math.inf), wanted)
+    def offers_by(self, scores: Tensor, known: Tensor | None, words: Words) -> tuple[Tensor, Tensor, Tensor]:
+        """Some ways to go on: their beams, words and scores, (B, offers) each."""
+        total = (self.live.scores[..., None] + scores).flatten(1)  # (B, K·n or K·V)
+        size, wanted = scores.shape[-1], min(words.offers, total.shape[1])
+        if known is not None:
+            best, place = total.topk(wanted)
+            return place // size, known.flatten(1).gather(1, place), best
+        if words.settings.do_sample:
+            place = torch.multinomial(total.softmax(-1), wanted, generator=words.job.generator)
+            best = total.gather(1, place)
+        else:
+            idle = total <= NEVER / 2  # the first step's idle beams say nothing new
+            best, place = self.phrases.spread(self.live.progress, total.masked_fill(idle, -math.inf), wanted)
+        return place // size, place % size, best
 
     def count_into(self, taken: Tensor, settings: Settings) -> Tensor:
         """The words just taken, added up, for the texts that this group still works on."""
