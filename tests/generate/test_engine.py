@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.testing import assert_close
@@ -15,6 +15,7 @@ from torch.testing import assert_close
 import glassformer as gf
 from families import SMALL_GPT, random_model, sequences, settings_of
 from generators import GENERATING, padded_left
+from glassformer.blocks import native
 from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.decode import Decoder
 from glassformer.blocks.graphs import GraphDecoder, StaticCache, cache_of, cloned, copy, shapes, with_cache
@@ -30,12 +31,19 @@ WAYS = [{}, {"num_beams": 3}, {"penalty_alpha": 0.4, "top_k": 3}]
 LAYERED = [case for case in GENERATING if "rnn" not in case[0] and "seq2seq" not in case[0]]
 
 
+@pytest.fixture(params=["kernels", "no kernels"])
+def compiler(request, monkeypatch):
+    """With the kernels for few rows where they can be built, and without."""
+    if request.param == "no kernels":
+        monkeypatch.setattr(native, "kernels", lambda: None)
+
+
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize(("model_type", "head"), LAYERED)
-@settings(max_examples=10)
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 @torch.inference_mode()
-def test_a_decoder_steps_as_its_model_does(model_type, head, packed, data):
+def test_a_decoder_steps_as_its_model_does(compiler, model_type, head, packed, data):
     """A padded prompt at once, rows moved, then token by token."""
     model = random_model(model_type, head, data.draw(settings_of(model_type)))
     ready = Decoder(model, partial(joined, packed=packed))
@@ -296,7 +304,7 @@ def test_the_same_engine_is_used_again_and_one_for_many_rows_serves_one():
     model = random_model("gpt2", "text-generation", SMALL_GPT)
     for_one = engine(model, 1)
     assert engine(model, 1) is for_one
-    for_many = engine(model, 2)
+    for_many = engine(model, 9)
     assert for_many is not for_one
     assert engine(model, 1) is for_many
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from . import native
 from .masks import causal, real_positions
 from .packing import Dense
 from .state import in_place
@@ -109,6 +110,10 @@ class LayerCache:
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scope: Dense, *, scale: float) -> Tensor:
         """The new tokens (B, T, H, K) join the others, and look back."""
+        if query.shape[1] == 1 and native.takes(query, len(query)):
+            keys, values = (x[:, : self.used + 1] for x in (self.keys, self.values))
+            keep = None if scope.mask is None else scope.mask[:, 0, 0]
+            return native.attend_next(query, key, value, keys, values, keep=keep, scale=scale)
         return scope.attend(query, *self.append(key, value), scale=scale, dropout=0.0)
 
 

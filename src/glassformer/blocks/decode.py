@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Generic
 
 import torch
@@ -15,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from . import kernels
+from . import kernels, native
 from .activations import tanh_gelu
 from .attention import MultiHeadAttention, Scope
 from .linear import Plain, Project, rounded_up
@@ -87,6 +88,10 @@ class Norm:
     def __call__(self, x: Tensor) -> Tensor:
         return torch.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
 
+    @cached_property
+    def native(self) -> native.Norm:
+        return native.Norm(self.weight.data_ptr(), self.bias.data_ptr(), self.eps)
+
 
 class Line:
     """added + activation(linear(norm(x))), the norm before and what is added after where they are given."""
@@ -96,11 +101,22 @@ class Line:
         self.name = None if activation is None else NAMED.get(activation)
         named = activation is None or self.name is not None
         self.plain = project if isinstance(project, Plain) and project.weight.is_cuda and named else None
+        self.few = native.Few.of(project)
 
     def __call__(self, x: Tensor, *, norm: Project | None = None, added: Tensor | None = None) -> Tensor:
         if self.plain is not None and kernels.takes(x, self.plain.weight):
             return self.in_one(x, self.plain, norm, added)
+        if self.few is not None and native.takes(x, x.numel() // x.shape[-1]):
+            return self.in_few(x, self.few, norm, added)
         y = self.activated(x if norm is None else norm(x))
+        return y if added is None else added + y
+
+    def in_few(self, x: Tensor, few: native.Few, norm: Project | None, added: Tensor | None) -> Tensor:
+        around = norm.native if isinstance(norm, Norm) else None
+        x = x if norm is None or around else norm(x)
+        if self.activation is None:
+            return few(x, norm=around, added=added)
+        y = self.activation(few(x, norm=around, added=None))
         return y if added is None else added + y
 
     def in_one(self, x: Tensor, plain: Plain, norm: Project | None, added: Tensor | None) -> Tensor:
@@ -160,7 +176,7 @@ class Decoder(Generic[S]):
         self._model = weakref.ref(model)
         self.layers = [LayerStep(layer, prepare) for layer in model.decoder_layers]
         output = model.output_layer
-        self.output = prepare([rounded_up(output, self.multiple)])
+        self.output = Line(prepare([rounded_up(output, self.multiple)]))
         self.words: int | None = getattr(output, "out_features", None)
 
     @property

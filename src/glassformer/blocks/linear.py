@@ -51,7 +51,7 @@ class Int8Linear(nn.Module):
         self.packed = _packed_int8(self.weight, self.scale)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x.detach()  # nothing of this can be learnt through
+        x = x.detach() if x.requires_grad else x  # nothing can be learnt through this
         largest = x.abs().amax(-1, keepdim=True).clamp_(min=torch.finfo(x.dtype).tiny)
         y: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
             x / largest, 1 / STEPS, STEPS + 1, self.packed
@@ -121,6 +121,31 @@ class Plain:
         return F.linear(x, self.weight, self.bias)
 
 
+@dataclass(frozen=True)
+class Packed:
+    """The same, laid out for oneDNN's kernels."""
+
+    plain: Plain
+    weight: Tensor
+
+    @staticmethod
+    def of(plain: Plain) -> "Packed":
+        return Packed(plain, torch.ops.mkldnn._reorder_linear_weight(plain.weight.contiguous()))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.plain.bias, "none", [], "")  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Eight:
+    """A layer in 8 bits, or several in one."""
+
+    linear: Int8Linear
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.linear.forward(x)
+
+
 def joined(linears: Sequence[nn.Module], *, packed: bool = False) -> Project:
     """One function for layers that read the same: their outputs, one after another.
 
@@ -131,25 +156,15 @@ def joined(linears: Sequence[nn.Module], *, packed: bool = False) -> Project:
         biases: list[Any] = [linear.bias for linear in linears]
         weight = weights[0] if len(weights) == 1 else torch.cat(weights)
         bias = None if biases[0] is None else torch.cat(biases).detach()
-        return _packed(weight, bias) if packed and can_pack(weight) else Plain(weight, bias)
+        return Packed.of(Plain(weight, bias)) if packed and can_pack(weight) else Plain(weight, bias)
     if len(linears) > 1 and all(isinstance(linear, Int8Linear) for linear in linears):
         parts = [[getattr(linear, name) for linear in linears] for name in ("weight", "scale", "bias")]
-        return Int8Linear(*(None if part[0] is None else torch.cat(part) for part in parts)).forward  # type: ignore[arg-type]
+        return Eight(Int8Linear(*(None if part[0] is None else torch.cat(part) for part in parts)))  # type: ignore[arg-type]
     if len(linears) == 1:
-        return linears[0].forward if isinstance(linears[0], Int8Linear) else linears[0]
+        return Eight(linears[0]) if isinstance(linears[0], Int8Linear) else linears[0]
     return lambda x: torch.cat([linear(x) for linear in linears], dim=-1)
 
 
 def can_pack(weight: Tensor) -> bool:
     """Whether oneDNN has its own layout for such weights."""
     return weight.device.type == "cpu" and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available()
-
-
-def _packed(weight: Tensor, bias: Tensor | None) -> Project:
-    ready = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
-    kernel = torch.ops.mkldnn._linear_pointwise
-
-    def project(x: Tensor) -> Tensor:
-        return kernel(x, ready, bias, "none", [], "")  # type: ignore[no-any-return]
-
-    return project

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from glassformer.blocks import native
 from glassformer.blocks.decode import Decoder, is_plain
 from glassformer.blocks.graphs import GraphDecoder, recorded
 from glassformer.blocks.kernels import on_current_gpu
@@ -42,7 +43,7 @@ def engine(model: Any, rows: int) -> Any:
     device, modules = next(model.parameters()).device, list(model.modules())
     if not _as_written(model, modules) or any(map(hooked, modules)) or torch.is_autocast_enabled(device.type):
         return model
-    many, weights = rows > 1 and device.type == "cpu", _weights(modules)
+    many, weights = device.type == "cpu" and rows > (native.FEW if native.kernels() else 1), _weights(modules)
     known = _ready.get(model)
     if known is None or (many and not known.many) or not known.is_of(weights):
         _ready.pop(model, None)  # its memory first

@@ -1,0 +1,260 @@
+/* Kernels for few rows on a CPU: linear layers, in 32 or 8 bits, and the next token's attention.
+ *
+ * Few rows are bound by memory and by the cost of a call: each weight is read once, from start to end, for all rows, and
+ * what stands around a product is done in the same call. Each has a plain version in Python, which says what it computes
+ * and takes its place where this cannot be compiled. native.py builds and calls it.
+ */
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+
+#define INLINE static inline __attribute__((always_inline))
+#ifdef __AVX512F__
+#define LANES 16
+#define OUTPUTS 4 /* and */
+#else
+#define LANES 8
+#define OUTPUTS 2
+#endif
+#define ROWS 4       /* of a tile, whose sums stay in registers */
+#define TILE (OUTPUTS * ROWS)
+#define AHEAD 2      /* tiles that are on their way from memory */
+#define PIECES 4     /* of a layer's outputs for each thread, which takes the next when it is done */
+#define SCORES 65536 /* of attention that it holds */
+#define CENTRE (STEPS + 1) /* native.py says how many STEPS inputs have on either side */
+
+typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef uint32_t Bits __attribute__((may_alias));
+typedef void (*Threads)(void (*work)(void *), void *job, unsigned threads, unsigned flags);
+
+typedef struct {
+    const float *weight;   /* (outputs, inputs), or none: then */
+    const int8_t *rounded; /* the same in 8 bits */
+    const float *scale;    /* (outputs) */
+    const int32_t *centre; /* (outputs): what a row of CENTREs gives */
+    const float *bias;     /* (outputs) or none */
+    long inputs, outputs;
+} Linear;
+
+typedef struct {
+    const float *weight, *bias; /* (inputs) */
+    float eps;
+} Norm;
+
+typedef struct {
+    const Linear *linear;
+    const float *x;         /* (rows, inputs) */
+    const uint8_t *rounded; /* the same in 8 bits, of which each row has its */
+    const float *scale;     /* (rows) */
+    const float *added;     /* (rows, outputs) or none */
+    float *y;               /* (rows, outputs) */
+    long rows, piece, next;
+} LinearJob;
+
+static void normalise(const Norm *norm, const float *x, float *y, long width) {
+    float mean = 0, variance = 0;
+    for (long k = 0; k < width; k++) mean += x[k];
+    mean /= width;
+    for (long k = 0; k < width; k++) variance += (x[k] - mean) * (x[k] - mean);
+    const float factor = 1 / sqrtf(variance / width + norm->eps);
+    for (long k = 0; k < width; k++) y[k] = (x[k] - mean) * factor * norm->weight[k] + norm->bias[k];
+}
+
+/* Round to STEPS on either side of CENTRE; give the size of a step, or NaN where x is not finite. */
+static float round_row(const float *x, uint8_t *rounded, long width) {
+    union { uint32_t bits; float number; } largest = {.number = FLT_MIN}; /* as bits, numbers above 0 keep their order */
+    for (long k = 0; k < width; k++) {
+        const uint32_t size = ((const Bits *)x)[k] & 0x7fffffff;
+        largest.bits = size > largest.bits ? size : largest.bits;
+    }
+    const int broken = largest.bits >= 0x7f800000;
+    const float step = (float)(1.0 / STEPS), inverse = 1 / step;
+    for (long k = 0; k < width; k++)
+        rounded[k] = broken ? CENTRE : (uint8_t)((int)rintf(x[k] / largest.number * inverse) + CENTRE);
+    return broken ? NAN : largest.number * step;
+}
+
+INLINE float total(Vector x) {
+    float sum = 0;
+    for (int lane = 0; lane < LANES; lane++) sum += x[lane];
+    return sum;
+}
+
+/* Products of some outputs' weights with some rows. The first rows fetch the weights of a later tile on the way. */
+INLINE void multiply_float(const float *w, const float *x, long n, int outputs, int rows, int fetch, float *sums) {
+    Vector parts[TILE];
+    long k = 0;
+#pragma GCC unroll 16
+    for (int i = 0; i < outputs * rows; i++) parts[i] = (Vector){0};
+    for (; k + LANES <= n; k += LANES) {
+        Vector weights[OUTPUTS];
+#pragma GCC unroll 4
+        for (int e = 0; e < outputs; e++) {
+            weights[e] = *(const Vector *)(w + e * n + k);
+            if (fetch) __builtin_prefetch(w + (AHEAD * outputs + e) * n + k, 0, 2);
+        }
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) {
+            const Vector row = *(const Vector *)(x + r * n + k);
+#pragma GCC unroll 4
+            for (int e = 0; e < outputs; e++) parts[e * rows + r] += weights[e] * row;
+        }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < outputs * rows; i++) {
+        sums[i] = total(parts[i]);
+        for (long left = k; left < n; left++) sums[i] += w[i / rows * n + left] * x[i % rows * n + left];
+    }
+}
+
+INLINE void multiply_8bit(const int8_t *w, const uint8_t *x, long n, int outputs, int rows, int fetch, int32_t *sums) {
+    int32_t parts[TILE] = {0};
+    if (fetch)
+        for (long k = 0; k < outputs * n; k += 64) __builtin_prefetch(w + outputs * n + k);
+    for (long k = 0; k < n; k++)
+        for (int e = 0; e < outputs; e++)
+            for (int r = 0; r < rows; r++) parts[e * rows + r] += (int)w[e * n + k] * (int)x[r * n + k];
+    for (int i = 0; i < outputs * rows; i++) sums[i] = parts[i];
+}
+
+INLINE void tile(const LinearJob *job, long output, int outputs, long row, int rows) {
+    const Linear *linear = job->linear;
+    const long n = linear->inputs;
+    float sums[TILE];
+    if (linear->weight) {
+        multiply_float(linear->weight + output * n, job->x + row * n, n, outputs, rows, !row, sums);
+    } else {
+        int32_t whole[TILE];
+        multiply_8bit(linear->rounded + output * n, job->rounded + row * n, n, outputs, rows, !row, whole);
+        for (int i = 0; i < outputs * rows; i++) {
+            const long to = output + i / rows;
+            sums[i] = (float)(whole[i] - linear->centre[to]) * linear->scale[to] * job->scale[row + i % rows];
+        }
+    }
+    for (int i = 0; i < outputs * rows; i++) {
+        const long to = output + i / rows, place = (row + i % rows) * linear->outputs + to;
+        const float y = linear->bias ? sums[i] + linear->bias[to] : sums[i];
+        job->y[place] = job->added ? y + job->added[place] : y;
+    }
+}
+
+static void multiply(void *given) {
+    LinearJob *job = given;
+    const long outputs = job->linear->outputs;
+    for (;;) {
+        long output = __atomic_fetch_add(&job->next, job->piece, __ATOMIC_RELAXED);
+        const long end = output + job->piece < outputs ? output + job->piece : outputs;
+        if (output >= outputs) return;
+        for (; output + OUTPUTS <= end; output += OUTPUTS) {
+            long row = 0;
+            for (; row + ROWS <= job->rows; row += ROWS) tile(job, output, OUTPUTS, row, ROWS);
+            for (; row < job->rows; row++) tile(job, output, OUTPUTS, row, 1);
+        }
+        for (; output < end; output++)
+            for (long row = 0; row < job->rows; row++) tile(job, output, 1, row, 1);
+    }
+}
+
+/* y = added + linear(norm(x)) */
+void glassformer_linear(Threads threads, unsigned count, const Linear *linear, const Norm *norm, const float *x,
+                        const float *added, float *y, long rows) {
+    const long n = linear->inputs, tiles = linear->outputs / OUTPUTS;
+    float normal[norm ? rows * n : 1], scale[rows];
+    uint8_t rounded[linear->weight ? 1 : rows * n];
+    if (norm)
+        for (long r = 0; r < rows; r++) normalise(norm, x + r * n, normal + r * n, n);
+    x = norm ? normal : x;
+    if (!linear->weight)
+        for (long r = 0; r < rows; r++) scale[r] = round_row(x + r * n, rounded + r * n, n);
+    LinearJob job = {linear, x, rounded, scale, added, y, rows, (tiles / (count * PIECES) + 1) * OUTPUTS, 0};
+    if (count > 1) threads(multiply, &job, count, 0);
+    else multiply(&job);
+}
+
+typedef struct {
+    const float *query, *key, *value; /* (batch, heads, width) */
+    float *keys, *values;             /* (batch, length, heads, width) */
+    const uint8_t *keep;              /* (batch, length) or none */
+    float *mixed;                     /* (batch, heads, width) */
+    long query_stride, key_stride, value_stride, cache_stride, keep_stride; /* from row to row */
+    long batch, length, heads, width;
+    float scale;
+    long next, together; /* heads that are read at once */
+} Attention;
+
+INLINE float dot(const float *x, const float *y, long width) {
+    Vector parts = {0};
+    long k = 0;
+    for (; k + LANES <= width; k += LANES) parts += *(const Vector *)(x + k) * *(const Vector *)(y + k);
+    float sum = total(parts);
+    for (; k < width; k++) sum += x[k] * y[k];
+    return sum;
+}
+
+INLINE void add(float *sum, float weight, const float *x, long width) {
+    long k = 0;
+    for (; k + LANES <= width; k += LANES) *(Vector *)(sum + k) += weight * *(const Vector *)(x + k);
+    for (; k < width; k++) sum[k] += weight * x[k];
+}
+
+/* Some heads of a row: its cache is read from start to end. */
+static void attend_heads(const Attention *job, long row, long first, long heads) {
+    const long width = job->width, step = job->heads * width, here = first * width, some = heads * width;
+    const long length = job->length, last = (length - 1) * step;
+    const float *query = job->query + row * job->query_stride + here, *key = job->key + row * job->key_stride + here;
+    const float *value = job->value + row * job->value_stride + here;
+    float *keys = job->keys + row * job->cache_stride + here, *values = job->values + row * job->cache_stride + here;
+    const uint8_t *keep = job->keep ? job->keep + row * job->keep_stride : 0;
+    float *mixed = job->mixed + row * step + here, weights[heads][length];
+    for (long k = 0; k < some; k++) {
+        keys[last + k] = key[k];
+        values[last + k] = value[k];
+        mixed[k] = 0;
+    }
+    for (long t = 0; t < length; t++)
+        for (long h = 0; h < heads; h++) {
+            const float score = dot(query + h * width, keys + t * step + h * width, width);
+            weights[h][t] = keep && !keep[t] ? -INFINITY : score * job->scale;
+        }
+    for (long h = 0; h < heads; h++) {
+        float largest = -INFINITY, sum = 0;
+        for (long t = 0; t < length; t++) largest = fmaxf(largest, weights[h][t]);
+        for (long t = 0; t < length; t++) sum += weights[h][t] = expf(weights[h][t] - largest);
+        for (long t = 0; t < length; t++) weights[h][t] /= sum;
+    }
+    for (long t = 0; t < length; t++)
+        for (long h = 0; h < heads; h++) add(mixed + h * width, weights[h][t], values + t * step + h * width, width);
+}
+
+static void attend(void *given) {
+    Attention *job = given;
+    const long parts = (job->heads + job->together - 1) / job->together;
+    for (long part; (part = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED)) < job->batch * parts;) {
+        const long first = part % parts * job->together, left = job->heads - first;
+        attend_heads(job, part / parts, first, left < job->together ? left : job->together);
+    }
+}
+
+/* A token of each row joins the cache, and looks back. */
+void glassformer_attend(Threads threads, unsigned count, Attention *job) {
+    const long fit = 1 + SCORES / job->length, share = 1 + (job->heads - 1) * job->batch / count;
+    job->next = 0;
+    job->together = fit < share ? fit : share;
+    if (job->together > job->heads) job->together = job->heads;
+    if (count > 1) threads(attend, job, count, 0);
+    else attend(job);
+}
+
+/* Run once on next to nothing, in a process of its own: a compiler may use what a virtual machine does not let through. */
+void glassformer_check(void) {
+    enum { WIDTH = 192 };
+    static int8_t weight[WIDTH * WIDTH];
+    static int32_t centre[WIDTH];
+    static float ones[WIDTH], x[2 * WIDTH], y[2 * WIDTH], keys[2 * WIDTH], values[2 * WIDTH];
+    const Linear whole = {ones, 0, 0, 0, ones, WIDTH, 1}, rounded = {0, weight, ones, centre, ones, WIDTH, WIDTH};
+    const Norm norm = {ones, ones, 1e-5f};
+    glassformer_linear(0, 1, &whole, &norm, x, x, y, 2);
+    glassformer_linear(0, 1, &rounded, &norm, x, x, y, 2);
+    Attention job = {x, x, x, keys, values, 0, y, WIDTH, WIDTH, WIDTH, 2 * WIDTH, 0, 1, 2, 3, WIDTH / 3, 1, 0, 0};
+    glassformer_attend(0, 1, &job);
+}

@@ -1,0 +1,129 @@
+"""The kernels in C say what torch says, however they are compiled; and nothing is missing without a compiler."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.testing import assert_close
+
+import glassformer as gf
+from families import SMALL_GPT, random_model
+from glassformer.blocks import native
+from glassformer.blocks.linear import Eight, Int8Linear, Packed, Plain
+from glassformer.blocks.packing import Dense
+
+pytestmark = pytest.mark.skipif(native.kernels() is None, reason="there is no C compiler")
+KERNELS = native.kernels
+BUILDS = ["cc", "cc -mno-avx512f", "cc -mno-avx512f -mno-avx2 -mno-avx"]
+
+
+@pytest.fixture(scope="module", params=BUILDS)
+def build(request, tmp_path_factory):
+    """The kernels as another processor would have them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CC", request.param)
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("native")))
+        found = KERNELS.__wrapped__()
+        assert found is not None
+        patch.setattr(native, "kernels", lambda: found)
+        yield
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    data=st.data(),
+    rows=st.integers(1, native.FEW),
+    sizes=st.tuples(st.integers(1, 90), st.integers(1, 70)),
+    parts=st.tuples(*[st.booleans()] * 4),
+)
+@torch.inference_mode()
+def test_a_linear_layer_and_what_stands_around_it(build, data, rows, sizes, parts):
+    (inputs, outputs), (bias, normed, adding, eight) = sizes, parts
+    torch.manual_seed(data.draw(st.integers(0, 99)))
+    layer, x = nn.Linear(inputs, outputs, bias=bias), torch.randn(rows, 1, inputs) * 3
+    weight, shift, added = torch.randn(inputs), torch.randn(inputs), torch.randn(rows, 1, outputs)
+    project = Eight(Int8Linear.of(layer)) if eight else Plain(layer.weight, layer.bias)
+    few = native.Few.of(project if eight else Packed(project, weight))
+    norm = native.Norm(weight.data_ptr(), shift.data_ptr(), 1e-5) if normed else None
+    found = few(x, norm=norm, added=added if adding else None)
+    seen = F.layer_norm(x, (inputs,), weight, shift, 1e-5) if normed else x
+    expected = project(seen) + (added if adding else 0)
+    # what is half way between two steps may be rounded the other way after a norm of another order
+    near = {"atol": 0.1, "rtol": 0.1} if eight and normed else {"atol": 2e-5, "rtol": 2e-5}
+    assert_close(found, expected, **near)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    data=st.data(),
+    shape=st.tuples(st.integers(1, native.FEW), st.integers(1, 40), st.integers(1, 5), st.sampled_from([3, 8, 24, 64])),
+)
+@torch.inference_mode()
+def test_the_next_token_looks_back(build, data, shape):
+    batch, length, heads, width = shape
+    torch.manual_seed(data.draw(st.integers(0, 99)))
+    room = torch.randn(2, batch, length + 2, heads, width)
+    query, key, value = torch.randn(batch, 1, 3, heads, width).unbind(2)
+    keep = torch.rand(batch, length + 3) < 0.5
+    keep[:, length - 1] = True
+    keep = data.draw(st.sampled_from([None, keep[:, :length]]))
+    keys, values = room[:, :, :length].clone()
+    keys[:, -1:], values[:, -1:] = key, value
+    expected = Dense.over(keep).attend(query, keys, values, scale=0.3, dropout=0.0)
+    mine = room[:, :, :length]
+    found = native.attend_next(query, key, value, *mine, keep=keep, scale=0.3)
+    assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    assert_close(mine, torch.stack([keys, values]), atol=0, rtol=0)
+
+
+@torch.inference_mode()
+def test_the_same_steps_as_torch_takes(build):
+    """Inputs are rounded to the very same steps: what is left is the rounding of the last product."""
+    layer, x = Int8Linear.of(nn.Linear(768, 300)), torch.randn(5, 768)
+    assert_close(native.Few.of(Eight(layer))(x, norm=None, added=None), layer(x), atol=1e-5, rtol=1e-6)
+
+
+@pytest.mark.parametrize("eight", [False, True])
+@pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
+@torch.inference_mode()
+def test_what_is_not_finite_is_seen_in_its_own_row_alone(build, broken, eight):
+    layer = nn.Linear(20, 6)
+    few = native.Few.of(Eight(Int8Linear.of(layer)) if eight else Plain(layer.weight, layer.bias))
+    x = torch.randn(3, 20)
+    x[1, 4] = broken
+    finite = few(x, norm=None, added=None).isfinite()
+    assert finite.all(1).tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@torch.inference_mode()
+def test_any_number_of_threads(threads):
+    before, layer, x = torch.get_num_threads(), nn.Linear(33, 501), torch.randn(2, 33)
+    torch.set_num_threads(threads)
+    try:
+        found = native.Few(layer.weight, layer.bias)(x, norm=None, added=None)
+    finally:
+        torch.set_num_threads(before)
+    assert_close(found, layer(x), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("compiler", ["no-such-compiler", "false", "broken"])
+def test_without_a_compiler_everything_is_as_before(compiler, tmp_path, monkeypatch, caplog):
+    (tmp_path / "broken").write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho nothing > "$2"\n')
+    (tmp_path / "broken").chmod(0o755)
+    model = random_model("gpt2", "text-generation", SMALL_GPT)
+    expected = gf.generate(model, None, torch.tensor([[5, 6]]), max_new_tokens=8)
+    monkeypatch.setenv("CC", str(tmp_path / "broken") if compiler == "broken" else compiler)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with caplog.at_level("INFO", logger="glassformer"):
+        assert KERNELS.__wrapped__() is None
+    assert "without kernels of our own" in caplog.text
+    assert not list(tmp_path.rglob("*.so"))
+    monkeypatch.setattr(native, "kernels", lambda: None)
+    again = random_model("gpt2", "text-generation", SMALL_GPT)
+    again.load_state_dict(model.state_dict())
+    assert_close(gf.generate(again, None, torch.tensor([[5, 6]]), max_new_tokens=8), expected, atol=0, rtol=0)
