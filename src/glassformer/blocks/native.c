@@ -20,6 +20,7 @@
 #define TILE (OUTPUTS * ROWS)
 #define AHEAD 2      /* tiles that are on their way from memory */
 #define PIECES 4     /* of a layer's outputs for each thread, which takes the next when it is done */
+#define LINE 64      /* bytes of the cache */
 #define SCORES 65536 /* of attention that it holds */
 #define CENTRE (STEPS + 1) /* native.py says how many STEPS inputs have on either side */
 
@@ -51,6 +52,10 @@ typedef struct {
     long rows, piece, next;
 } LinearJob;
 
+typedef struct {
+    long from, to; /* of a tile's outputs */
+} Share;
+
 static void normalise(const Norm *norm, const float *x, float *y, long width) {
     float mean = 0, variance = 0;
     for (long k = 0; k < width; k++) mean += x[k];
@@ -80,8 +85,8 @@ INLINE float total(Vector x) {
     return sum;
 }
 
-/* Products of some outputs' weights with some rows. The first rows fetch the weights of a later tile on the way. */
-INLINE void multiply_float(const float *w, const float *x, long n, int outputs, int rows, int fetch, float *sums) {
+/* Products of some outputs' weights with some rows. On the way a share of a later tile's weights is fetched. */
+INLINE void multiply_float(const float *w, const float *x, long n, int outputs, int rows, Share share, float *sums) {
     Vector parts[TILE];
     long k = 0;
 #pragma GCC unroll 16
@@ -91,7 +96,7 @@ INLINE void multiply_float(const float *w, const float *x, long n, int outputs, 
 #pragma GCC unroll 4
         for (int e = 0; e < outputs; e++) {
             weights[e] = *(const Vector *)(w + e * n + k);
-            if (fetch) __builtin_prefetch(w + (AHEAD * outputs + e) * n + k, 0, 2);
+            if (e >= share.from && e < share.to) __builtin_prefetch(w + (AHEAD * outputs + e) * n + k, 0, 2);
         }
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) {
@@ -107,10 +112,9 @@ INLINE void multiply_float(const float *w, const float *x, long n, int outputs, 
     }
 }
 
-INLINE void multiply_8bit(const int8_t *w, const uint8_t *x, long n, int outputs, int rows, int fetch, int32_t *sums) {
+INLINE void multiply_8bit(const int8_t *w, const uint8_t *x, long n, int outputs, int rows, Share share, int32_t *sums) {
     int32_t parts[TILE] = {0};
-    if (fetch)
-        for (long k = 0; k < outputs * n; k += 64) __builtin_prefetch(w + outputs * n + k);
+    for (long k = share.from * n; k < share.to * n; k += LINE) __builtin_prefetch(w + outputs * n + k);
     for (long k = 0; k < n; k++)
         for (int e = 0; e < outputs; e++)
             for (int r = 0; r < rows; r++) parts[e * rows + r] += (int)w[e * n + k] * (int)x[r * n + k];
@@ -119,13 +123,14 @@ INLINE void multiply_8bit(const int8_t *w, const uint8_t *x, long n, int outputs
 
 INLINE void tile(const LinearJob *job, long output, int outputs, long row, int rows) {
     const Linear *linear = job->linear;
-    const long n = linear->inputs;
+    const long n = linear->inputs, turns = job->rows / ROWS + job->rows % ROWS, turn = row / ROWS + row % ROWS;
+    const Share share = {turn * outputs / turns, (turn + 1) * outputs / turns};
     float sums[TILE];
     if (linear->weight) {
-        multiply_float(linear->weight + output * n, job->x + row * n, n, outputs, rows, !row, sums);
+        multiply_float(linear->weight + output * n, job->x + row * n, n, outputs, rows, share, sums);
     } else {
         int32_t whole[TILE];
-        multiply_8bit(linear->rounded + output * n, job->rounded + row * n, n, outputs, rows, !row, whole);
+        multiply_8bit(linear->rounded + output * n, job->rounded + row * n, n, outputs, rows, share, whole);
         for (int i = 0; i < outputs * rows; i++) {
             const long to = output + i / rows;
             sums[i] = (float)(whole[i] - linear->centre[to]) * linear->scale[to] * job->scale[row + i % rows];
@@ -155,12 +160,17 @@ static void multiply(void *given) {
     }
 }
 
+/* What lies across two lines of the cache is read twice. */
+INLINE void *aligned(void *room) {
+    return (void *)(((uintptr_t)room + LINE - 1) / LINE * LINE);
+}
+
 /* y = added + linear(norm(x)) */
 void glassformer_linear(Threads threads, unsigned count, const Linear *linear, const Norm *norm, const float *x,
                         const float *added, float *y, long rows) {
     const long n = linear->inputs, tiles = linear->outputs / OUTPUTS;
-    float normal[norm ? rows * n : 1], scale[rows];
-    uint8_t rounded[linear->weight ? 1 : rows * n];
+    float normal_room[norm ? rows * n + LINE : LINE], *normal = aligned(normal_room), scale[rows];
+    uint8_t rounded_room[linear->weight ? LINE : rows * n + LINE], *rounded = aligned(rounded_room);
     if (norm)
         for (long r = 0; r < rows; r++) normalise(norm, x + r * n, normal + r * n, n);
     x = norm ? normal : x;
