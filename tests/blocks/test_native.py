@@ -13,7 +13,8 @@ from torch.testing import assert_close
 import glassformer as gf
 from families import SMALL_GPT, random_model
 from glassformer.blocks import native
-from glassformer.blocks.linear import Eight, Int8Linear, Packed, Plain
+from glassformer.blocks.decode import few_of
+from glassformer.blocks.linear import Eight, Int8Linear, Packed, Plain, over_largest
 from glassformer.blocks.packing import Dense
 
 pytestmark = pytest.mark.skipif(native.kernels() is None, reason="there is no C compiler")
@@ -47,7 +48,7 @@ def test_a_linear_layer_and_what_stands_around_it(build, data, rows, sizes, part
     layer, x = nn.Linear(inputs, outputs, bias=bias), torch.randn(rows, 1, inputs) * 3
     weight, shift, added = torch.randn(inputs), torch.randn(inputs), torch.randn(rows, 1, outputs)
     project = Eight(Int8Linear.of(layer)) if eight else Plain(layer.weight, layer.bias)
-    few = native.Few.of(project if eight else Packed(project, weight))
+    few = few_of(project if eight else Packed(project, weight))
     norm = native.Norm(weight.data_ptr(), shift.data_ptr(), 1e-5) if normed else None
     found = few(x, norm=norm, added=added if adding else None)
     seen = F.layer_norm(x, (inputs,), weight, shift, 1e-5) if normed else x
@@ -80,11 +81,43 @@ def test_the_next_token_looks_back(build, data, shape):
     assert_close(mine, torch.stack([keys, values]), atol=0, rtol=0)
 
 
+@settings(max_examples=30, deadline=None)
+@given(rows=st.integers(1, 300), width=st.integers(1, 90), scale=st.sampled_from([0.0, 1e-30, 1.0, 1e30]))
+@torch.inference_mode()
+def test_rows_over_their_largest(build, rows, width, scale):
+    x = torch.randn(rows, 1, width) * scale
+    for found, expected in zip(native.over_largest(x), over_largest(x), strict=True):
+        assert_close(found, expected, atol=0, rtol=0)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    data=st.data(), groups=st.integers(1, 5), within=st.integers(1, 5), used=st.integers(0, 9), width=st.integers(1, 9)
+)
+@torch.inference_mode()
+def test_rows_trade_places_within_their_groups(build, data, groups, within, used, width):
+    draws = st.lists(st.integers(0, within - 1), min_size=within, max_size=within)
+    rows = torch.tensor([[group * within + row for row in data.draw(draws)] for group in range(groups)]).flatten()
+    cache = torch.randn(2, 3, groups * within, 9, 2, width)
+    expected = cache.clone()
+    expected[:, :, :, :used] = cache[:, :, rows, :used]
+    native.trade(*cache, rows, within=within, used=used)
+    assert_close(cache, expected, atol=0, rtol=0)
+
+
+@torch.inference_mode()
+def test_long_texts_trade_places_piece_by_piece(build):
+    cache, rows = torch.randn(2, 1, 4, 300, 2, 64), torch.tensor([1, 0, 0, 3])
+    expected = cache[:, :, rows]
+    native.trade(*cache, rows, within=4, used=300)
+    assert_close(cache, expected, atol=0, rtol=0)
+
+
 @torch.inference_mode()
 def test_the_same_steps_as_torch_takes(build):
     """Inputs are rounded to the very same steps: what is left is the rounding of the last product."""
     layer, x = Int8Linear.of(nn.Linear(768, 300)), torch.randn(5, 768)
-    assert_close(native.Few.of(Eight(layer))(x, norm=None, added=None), layer(x), atol=1e-5, rtol=1e-6)
+    assert_close(few_of(Eight(layer))(x, norm=None, added=None), layer(x), atol=1e-5, rtol=1e-6)
 
 
 @pytest.mark.parametrize("eight", [False, True])
@@ -92,11 +125,11 @@ def test_the_same_steps_as_torch_takes(build):
 @torch.inference_mode()
 def test_what_is_not_finite_is_seen_in_its_own_row_alone(build, broken, eight):
     layer = nn.Linear(20, 6)
-    few = native.Few.of(Eight(Int8Linear.of(layer)) if eight else Plain(layer.weight, layer.bias))
+    few = few_of(Eight(Int8Linear.of(layer)) if eight else Plain(layer.weight, layer.bias))
     x = torch.randn(3, 20)
     x[1, 4] = broken
-    finite = few(x, norm=None, added=None).isfinite()
-    assert finite.all(1).tolist() == [True, False, True]
+    for y in (few(x, norm=None, added=None), native.over_largest(x)[1]):
+        assert y.isfinite().all(1).tolist() == [True, False, True]
 
 
 @pytest.mark.parametrize("threads", [1, 3])

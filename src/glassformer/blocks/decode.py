@@ -19,7 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from . import kernels, native
 from .activations import tanh_gelu
 from .attention import MultiHeadAttention, Scope
-from .linear import Plain, Project, rounded_up
+from .linear import Eight, Packed, Plain, Project, rounded_up
 from .state import S
 from .transformer import FeedForward, Layer
 
@@ -101,14 +101,17 @@ class Line:
         self.name = None if activation is None else NAMED.get(activation)
         named = activation is None or self.name is not None
         self.plain = project if isinstance(project, Plain) and project.weight.is_cuda and named else None
-        self.few = native.Few.of(project)
+        self.few = few_of(project)
 
     def __call__(self, x: Tensor, *, norm: Project | None = None, added: Tensor | None = None) -> Tensor:
         if self.plain is not None and kernels.takes(x, self.plain.weight):
             return self.in_one(x, self.plain, norm, added)
-        if self.few is not None and native.takes(x, x.numel() // x.shape[-1]):
+        if self.few is not None and x.numel() <= native.FEW * x.shape[-1] and native.takes(x):
             return self.in_few(x, self.few, norm, added)
-        y = self.activated(x if norm is None else norm(x))
+        x = x if norm is None else norm(x)
+        if isinstance(self.project, Packed) and (self.activation is None or (self.name and added is None)):
+            return self.project(x, self.name, added)
+        y = self.activated(x)
         return y if added is None else added + y
 
     def in_few(self, x: Tensor, few: native.Few, norm: Project | None, added: Tensor | None) -> Tensor:
@@ -132,6 +135,16 @@ class Line:
         weight, bias = self.plain.weight, self.plain.bias
         y: Tensor = torch._addmm_activation(bias, x.flatten(0, -2), weight.t(), use_gelu=self.name == "tanh_gelu")
         return y.unflatten(0, x.shape[:-1])  # type: ignore[no-any-return]
+
+
+def few_of(project: Project) -> native.Few | None:
+    """The same for few rows on a CPU, where there is a kernel for it."""
+    project = project.plain if isinstance(project, Packed) else project
+    if isinstance(project, Eight) and native.kernels() is not None:
+        return native.Few(project.linear.weight, project.linear.bias, project.linear.scale)
+    if isinstance(project, Plain) and native.ordinary(project.weight) and native.kernels() is not None:
+        return native.Few(project.weight, project.bias)
+    return None
 
 
 def self_attention(attention: MultiHeadAttention, prepare: Prepare) -> Callable[..., Tensor]:

@@ -12,9 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-Project = Callable[[Tensor], Tensor]
+from . import native
+from .native import STEPS
 
-STEPS = 63  # of activations on either side of zero: with 8-bit weights, 7 bits never overflow in any CPU's kernel
+Project = Callable[[Tensor], Tensor]
 
 
 class Int8Linear(nn.Module):
@@ -52,11 +53,17 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.detach() if x.requires_grad else x  # nothing can be learnt through this
-        largest = x.abs().amax(-1, keepdim=True).clamp_(min=torch.finfo(x.dtype).tiny)
+        unit, largest = native.over_largest(x) if native.takes(x) else over_largest(x)
         y: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
-            x / largest, 1 / STEPS, STEPS + 1, self.packed
+            unit, 1 / STEPS, STEPS + 1, self.packed
         )
         return y.mul_(largest) if self.bias is None else torch.addcmul(self.bias, y, largest, out=y)
+
+
+def over_largest(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows (…, D) over the largest size in each, and those sizes (…, 1)."""
+    largest = x.abs().amax(-1, keepdim=True).clamp_(min=torch.finfo(x.dtype).tiny)
+    return x / largest, largest
 
 
 def quantised(model: nn.Module) -> nn.Module:
@@ -121,6 +128,13 @@ class Plain:
         return F.linear(x, self.weight, self.bias)
 
 
+FUSED: dict[str | None, tuple[str, list[Any], str]] = {
+    None: ("none", [], ""),
+    "relu": ("relu", [], ""),
+    "tanh_gelu": ("gelu", [], "tanh"),
+}  # as oneDNN calls them
+
+
 @dataclass(frozen=True)
 class Packed:
     """The same, laid out for oneDNN's kernels."""
@@ -132,8 +146,12 @@ class Packed:
     def of(plain: Plain) -> "Packed":
         return Packed(plain, torch.ops.mkldnn._reorder_linear_weight(plain.weight.contiguous()))
 
-    def __call__(self, x: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.plain.bias, "none", [], "")  # type: ignore[no-any-return]
+    def __call__(self, x: Tensor, activation: str | None = None, added: Tensor | None = None) -> Tensor:
+        """added + activation(linear(x)), with one of the two at most."""
+        weight, bias, kernel = self.weight, self.plain.bias, torch.ops.mkldnn._linear_pointwise
+        if added is not None:
+            return kernel.binary(x, added, weight, bias, "add")  # type: ignore[no-any-return]
+        return kernel(x, weight, bias, *FUSED[activation])  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,13 @@
-/* Kernels for few rows on a CPU: linear layers, in 32 or 8 bits, and the next token's attention.
+/* Kernels for CPUs: linear layers for few rows, in 32 or 8 bits, the next token's attention, beams that trade places.
  *
  * Few rows are bound by memory and by the cost of a call: each weight is read once, from start to end, for all rows, and
  * what stands around a product is done in the same call. Each has a plain version in Python, which says what it computes
- * and takes its place where this cannot be compiled. native.py builds and calls it.
+ * and takes its place where this cannot be compiled. native.py builds and calls them.
  */
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
 #ifdef __AVX512F__
@@ -21,7 +22,8 @@
 #define AHEAD 2      /* tiles that are on their way from memory */
 #define PIECES 4     /* of a layer's outputs for each thread, which takes the next when it is done */
 #define LINE 64      /* bytes of the cache */
-#define SCORES 65536 /* of attention that it holds */
+#define SMALL 16384  /* numbers, not worth a second thread */
+#define SCORES 65536 /* numbers that a thread holds */
 #define CENTRE (STEPS + 1) /* native.py says how many STEPS inputs have on either side */
 
 typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
@@ -65,18 +67,23 @@ static void normalise(const Norm *norm, const float *x, float *y, long width) {
     for (long k = 0; k < width; k++) y[k] = (x[k] - mean) * factor * norm->weight[k] + norm->bias[k];
 }
 
-/* Round to STEPS on either side of CENTRE; give the size of a step, or NaN where x is not finite. */
-static float round_row(const float *x, uint8_t *rounded, long width) {
-    union { uint32_t bits; float number; } largest = {.number = FLT_MIN}; /* as bits, numbers above 0 keep their order */
+/* The largest size in a row, and at least that of the smallest ordinary number; NaN where not all are finite. */
+static float largest(const float *x, long width) {
+    union { float number; uint32_t bits; } most = {FLT_MIN}; /* as bits, numbers above 0 keep their order */
     for (long k = 0; k < width; k++) {
         const uint32_t size = ((const Bits *)x)[k] & 0x7fffffff;
-        largest.bits = size > largest.bits ? size : largest.bits;
+        most.bits = size > most.bits ? size : most.bits;
     }
-    const int broken = largest.bits >= 0x7f800000;
-    const float step = (float)(1.0 / STEPS), inverse = 1 / step;
+    return most.bits < 0x7f800000 ? most.number : NAN;
+}
+
+/* Round to STEPS on either side of CENTRE; give the size of a step. */
+static float round_row(const float *x, uint8_t *rounded, long width) {
+    const float most = largest(x, width), step = (float)(1.0 / STEPS), inverse = 1 / step;
+    const int broken = isnan(most);
     for (long k = 0; k < width; k++)
-        rounded[k] = broken ? CENTRE : (uint8_t)((int)rintf(x[k] / largest.number * inverse) + CENTRE);
-    return broken ? NAN : largest.number * step;
+        rounded[k] = broken ? CENTRE : (uint8_t)((int)rintf(x[k] / most * inverse) + CENTRE);
+    return most * step;
 }
 
 INLINE float total(Vector x) {
@@ -182,6 +189,27 @@ void glassformer_linear(Threads threads, unsigned count, const Linear *linear, c
 }
 
 typedef struct {
+    const float *x;     /* (rows, width) */
+    float *y, *largest; /* (rows, width) and (rows) */
+    long rows, width, next;
+} RowsJob;
+
+static void divide(void *given) {
+    RowsJob *job = given;
+    for (long row; (row = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED)) < job->rows;) {
+        const float *x = job->x + row * job->width, most = job->largest[row] = largest(x, job->width);
+        for (long k = 0; k < job->width; k++) job->y[row * job->width + k] = x[k] / most;
+    }
+}
+
+/* Each row over the largest size in it. */
+void glassformer_divide(Threads threads, unsigned count, const float *x, float *y, float *largest, long rows, long width) {
+    RowsJob job = {x, y, largest, rows, width, 0};
+    if (count > 1 && rows * width > SMALL) threads(divide, &job, count, 0);
+    else divide(&job);
+}
+
+typedef struct {
     const float *query, *key, *value; /* (batch, heads, width) */
     float *keys, *values;             /* (batch, length, heads, width) */
     const uint8_t *keep;              /* (batch, length) or none */
@@ -255,6 +283,46 @@ void glassformer_attend(Threads threads, unsigned count, Attention *job) {
     else attend(job);
 }
 
+typedef struct {
+    float *keys, *values;                 /* (layers, batch, room, width) */
+    const int64_t *rows;                  /* (batch): which row each goes on from, of the same group */
+    long layers, batch, within, used, width;
+    long layer_stride, row_stride, next;
+} Trade;
+
+/* One group of one layer, some tokens at a time. */
+static void trade_group(const Trade *job, float *cache, long group) {
+    const long first = group * job->within, stride = job->row_stride, width = job->width;
+    const long fit = SCORES / (job->within * width), some = fit ? fit : 1;
+    float moving[job->within][some * width];
+    for (long from = 0; from < job->used; from += some) {
+        const long tokens = job->used - from < some ? job->used - from : some;
+        const size_t bytes = sizeof(float) * tokens * width;
+        for (long i = 0; i < job->within; i++)
+            if (job->rows[first + i] != first + i)
+                memcpy(moving[i], cache + job->rows[first + i] * stride + from * width, bytes);
+        for (long i = 0; i < job->within; i++)
+            if (job->rows[first + i] != first + i) memcpy(cache + (first + i) * stride + from * width, moving[i], bytes);
+    }
+}
+
+static void trade(void *given) {
+    Trade *job = given;
+    const long groups = job->batch / job->within;
+    for (long part; (part = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED)) < 2 * job->layers * groups;) {
+        const long layer = part / groups;
+        float *cache = layer < job->layers ? job->keys : job->values;
+        trade_group(job, cache + layer % job->layers * job->layer_stride, part % groups);
+    }
+}
+
+/* Rows of a cache trade places within their groups. */
+void glassformer_trade(Threads threads, unsigned count, Trade *job) {
+    job->next = 0;
+    if (count > 1) threads(trade, job, count, 0);
+    else trade(job);
+}
+
 /* Run once on next to nothing, in a process of its own: a compiler may use what a virtual machine does not let through. */
 void glassformer_check(void) {
     enum { WIDTH = 192 };
@@ -265,6 +333,10 @@ void glassformer_check(void) {
     const Norm norm = {ones, ones, 1e-5f};
     glassformer_linear(0, 1, &whole, &norm, x, x, y, 2);
     glassformer_linear(0, 1, &rounded, &norm, x, x, y, 2);
+    glassformer_divide(0, 1, x, y, keys, 2, WIDTH);
     Attention job = {x, x, x, keys, values, 0, y, WIDTH, WIDTH, WIDTH, 2 * WIDTH, 0, 1, 2, 3, WIDTH / 3, 1, 0, 0};
     glassformer_attend(0, 1, &job);
+    const int64_t rows[2] = {1, 0};
+    Trade swap = {keys, values, rows, 1, 2, 2, 1, WIDTH, 0, WIDTH, 0};
+    glassformer_trade(0, 1, &swap);
 }

@@ -1,6 +1,7 @@
-"""Kernels for few rows on a CPU: native.c, compiled where a C compiler is found, once for each machine.
+"""Kernels for CPUs, in native.c: linear layers for few rows, the next token's attention, beams that trade places.
 
-B batch, L room, H heads, K head width, D width in, E width out. They run on torch's own threads.
+B batch, N layers, L room, H heads, K head width, D width in, E width out. They are compiled where a C compiler is found,
+once for each machine, and run on torch's own threads. Each has a plain version elsewhere, for where there is none.
 """
 
 import ctypes
@@ -21,10 +22,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .linear import STEPS, Eight, Packed, Plain, Project
-
 LOG = logging.getLogger("glassformer")
-FEW = 8  # rows: more are left to the libraries' matrix products
+STEPS = 63  # of rounded inputs on either side of zero: with 8-bit weights, 7 bits never overflow in any CPU's kernel
+FEW = 8  # rows: the products of more are left to the libraries
 SOURCE = Path(__file__).with_name("native.c")
 SAFE = ("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math")  # sums in any order
 WIDE = {"x86_64": ["-mprefer-vector-width=512"]}
@@ -57,9 +57,15 @@ class Attention(ctypes.Structure):
     ]
 
 
+class Trade(ctypes.Structure):
+    _fields_ = fields("keys values rows", "layers batch within used width layer_stride row_stride next")
+
+
 class Kernels(NamedTuple):
     linear: Callable[..., None]
+    divide: Callable[..., None]
     attend: Callable[..., None]
+    trade: Callable[..., None]
     threads: int  # where the function is that runs another on several of torch's threads
 
 
@@ -70,13 +76,13 @@ def kernels() -> Kernels | None:
         torch_library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
         threads = ctypes.cast(torch_library.GOMP_parallel, c_void_p).value
         library = ctypes.CDLL(str(built()))
-        linear, attend = library.glassformer_linear, library.glassformer_attend
+        found = [getattr(library, f"glassformer_{name}") for name in ("linear", "divide", "attend", "trade")]
     except (OSError, AttributeError, subprocess.SubprocessError) as error:
         LOG.info("decoding without kernels of our own: %s", error)
         return None
-    linear.argtypes, linear.restype = [c_void_p, c_uint, *[c_void_p] * 5, c_long], None
-    attend.argtypes, attend.restype = [c_void_p, c_uint, c_void_p], None
-    return Kernels(linear, attend, threads or 0)
+    for kernel, (pointers, numbers) in zip(found, ((5, 1), (3, 2), (1, 0), (1, 0)), strict=True):
+        kernel.argtypes, kernel.restype = [c_void_p, c_uint, *[c_void_p] * pointers, *[c_long] * numbers], None
+    return Kernels(found[0], found[1], found[2], found[3], threads or 0)
 
 
 def built() -> Path:
@@ -106,9 +112,9 @@ def processor() -> str:
     return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))}))
 
 
-def takes(x: Tensor, rows: int) -> bool:
-    """Whether there are few rows, and nobody wants to learn from them."""
-    return rows <= FEW and ordinary(x) and not torch.is_grad_enabled() and kernels() is not None
+def takes(x: Tensor) -> bool:
+    """Whether this is an ordinary tensor, and nobody wants to learn from it."""
+    return ordinary(x) and not torch.is_grad_enabled() and kernels() is not None
 
 
 def ordinary(x: Tensor) -> bool:
@@ -127,16 +133,6 @@ class Few:
         self.kept = [None if part is None else part.contiguous() for part in parts]
         self.struct = Linear(*map(address, self.kept), self.inputs, self.outputs)
 
-    @staticmethod
-    def of(project: Project) -> "Few | None":
-        """For layers of these kinds, where there are kernels."""
-        project = project.plain if isinstance(project, Packed) else project
-        if isinstance(project, Eight) and kernels() is not None:
-            return Few(project.linear.weight, project.linear.bias, project.linear.scale)
-        if isinstance(project, Plain) and ordinary(project.weight) and kernels() is not None:
-            return Few(project.weight, project.bias)
-        return None
-
     def __call__(self, x: Tensor, *, norm: Norm | None, added: Tensor | None) -> Tensor:
         """added + linear(norm(x)) for (…, D)"""
         found, x = kernels(), x.contiguous()
@@ -147,6 +143,16 @@ class Few:
         places = (ctypes.addressof(self.struct), around, x.data_ptr(), address(more), y.data_ptr())
         found.linear(found.threads, torch.get_num_threads(), *places, x.numel() // self.inputs)
         return y
+
+
+def over_largest(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows (…, D) over the largest size in each, and those sizes (…, 1)."""
+    found, x = kernels(), x.contiguous()
+    assert found is not None
+    y, largest = torch.empty_like(x), x.new_empty(*x.shape[:-1], 1)
+    places = (x.data_ptr(), y.data_ptr(), largest.data_ptr())
+    found.divide(found.threads, torch.get_num_threads(), *places, largest.numel(), x.shape[-1])
+    return y, largest
 
 
 def attend_next(
@@ -166,6 +172,18 @@ def attend_next(
     job = Attention(*places, *strides, batch, length, heads, width, scale, 0, 0)
     found.attend(found.threads, torch.get_num_threads(), ctypes.addressof(job))
     return mixed
+
+
+def trade(keys: Tensor, values: Tensor, rows: Tensor, *, within: int, used: int) -> None:
+    """Rows of a cache (N, B, L, H, K) trade places in groups of so many, as far as it is used."""
+    found, rows = kernels(), rows.contiguous()
+    assert found is not None
+    assert keys.is_contiguous()
+    assert values.is_contiguous()
+    layers, batch, _, heads, width = keys.shape
+    places = (keys.data_ptr(), values.data_ptr(), rows.data_ptr())
+    job = Trade(*places, layers, batch, within, used, heads * width, keys.stride(0), keys.stride(1), 0)
+    found.trade(found.threads, torch.get_num_threads(), ctypes.addressof(job))
 
 
 def address(x: Tensor | None) -> int | None:

@@ -35,6 +35,8 @@ def _versions() -> dict[str, Any]:
 def _devices() -> dict[str, Any]:
     import torch
 
+    from glassformer.blocks import native
+
     devices = ["cpu"]
     devices += [f"cuda:{n} {torch.cuda.get_device_name(n)}" for n in range(torch.cuda.device_count())]
     if torch.backends.mps.is_available():
@@ -43,6 +45,7 @@ def _devices() -> dict[str, Any]:
         "devices": ", ".join(devices),
         "threads": torch.get_num_threads(),
         "cpu": torch.backends.cpu.get_cpu_capability(),
+        "cpu_kernels": "ours" if native.kernels() else "torch's alone (there is no C compiler for ours)",
     }
 
 
