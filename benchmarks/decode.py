@@ -15,6 +15,8 @@ from .measure import Row, interleaved, row, row_of_rates
 BASE = {"vocab_size": 32000, "d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "pad_token_id": 0}
 BASE |= {"encoder_attention_heads": 8, "decoder_attention_heads": 8, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048}
 BASE |= {"eos_token_id": None, "forced_eos_token_id": None, "decoder_start_token_id": 0, "activation_function": "relu"}
+PEER = "transformers"
+Work = Callable[[], object]
 FREE = {"eos_token_id": None, "bos_token_id": None, "pad_token_id": 0}  # no text ends before its time
 
 
@@ -27,7 +29,8 @@ def run(new: int = 128) -> list[Row]:
     for batch in (1, 8):
         ids, mask = prompts(batch, 32, 1000)
         request = {"attention_mask": mask, "max_new_tokens": new}
-        rows += compared(f"GPT-2 124M greedy, batch {batch}, 32+{new} tokens", gpt2, ids, request, rounds=5)
+        name = f"GPT-2 124M greedy, batch {batch}, 32+{new} tokens"
+        rows += compared(name, gpt2, ids, request, rounds=5, others={"weights only read": reading(gpt2["ours"], new)})
     ids, mask = prompts(1, 32, 1000)
     request = {"attention_mask": mask, "max_new_tokens": 128}
     rows += compared("12 layers of width 24, batch 1, 32+128 tokens", tiny, ids, request, rounds=5)[:1]
@@ -57,9 +60,6 @@ def run_on_gpu() -> list[Row]:
     return rows
 
 
-PEER = "transformers"
-
-
 def both(peer: Any, device: str = "cpu") -> dict[str, Any]:
     """A peer's model and ours with the same weights; on a CPU also in 8 bits."""
     dtype = "bfloat16" if device == "cuda" else "float32"
@@ -78,22 +78,27 @@ def prompts(batch: int, length: int, words: int) -> tuple[torch.Tensor, torch.Te
     return ids, (torch.arange(length) >= (torch.arange(batch)[:, None] * 3) % (length // 2)).long()
 
 
-def timed(models: dict[str, Any], ids: torch.Tensor, request: dict[str, Any], rounds: int) -> dict[str, float]:
-    def work(name: str, model: Any) -> Callable[[], object]:
+def reading(model: Any, times: int) -> Work:
+    """Reads every weight so often and does nothing else: what no decoder of one token at a time can beat in fp32."""
+    weights = [weight.detach() for weight in model.parameters()]
+    return lambda: [weight.sum() for _ in range(times) for weight in weights]
+
+
+def timed(models: dict[str, Any], ids: Any, request: Any, *, rounds: int, others: Any = None) -> dict[str, float]:
+    """The median seconds of every model, and of other work."""
+
+    def work(name: str, model: Any) -> Work:
         if name == PEER:
             return lambda: model.generate(ids, do_sample=False, **request)
         return lambda: gf.generate(model, None, ids, **request)
 
-    return interleaved({name: work(name, model) for name, model in models.items()}, rounds)
+    return interleaved({**{name: work(name, model) for name, model in models.items()}, **(others or {})}, rounds)
 
 
-def compared(name: str, models: dict[str, Any], ids: torch.Tensor, request: dict[str, Any], rounds: int) -> list[Row]:
-    times = timed(models, ids, request, rounds)
-    return [
-        row(name + (", int8" if "int8" in ours else ", fp32"), times[ours], times[PEER], PEER)
-        for ours in times
-        if ours != PEER
-    ]
+def compared(name: str, *job: Any, **more: Any) -> list[Row]:
+    """A line for every contestant of `timed` but the peer."""
+    times, kinds = timed(*job, **more), {"ours": "fp32", "ours, int8": "int8"}
+    return [row(f"{name}, {kinds.get(one, one)}", times[one], times[PEER], PEER) for one in times if one != PEER]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Kernels for CPUs, in native.c: linear layers for few rows, the next token's attention, beams that trade places.
 
-B batch, N layers, L room, H heads, K head width, D width in, E width out. They are compiled where a C compiler is found,
-once for each machine, and run on torch's own threads. Each has a plain version elsewhere, for where there is none.
+B batch, N layers, L room, H heads, K head width, D width in, E width out. They are compiled once for each machine that
+has a C compiler, and run on torch's own threads. Each has a plain version elsewhere, for where there is none.
 """
 
 import ctypes
