@@ -69,8 +69,7 @@ def test_the_next_token_looks_back(build, data, shape):
     torch.manual_seed(data.draw(st.integers(0, 99)))
     room = torch.randn(2, batch, length + 2, heads, width)
     query, key, value = torch.randn(batch, 1, 3, heads, width).unbind(2)
-    keep = torch.rand(batch, length + 3) < 0.5
-    keep[:, length - 1] = True
+    keep = torch.rand(batch, length + 3) < data.draw(st.sampled_from([0.0, 0.5]))  # a row may keep nothing
     keep = data.draw(st.sampled_from([None, keep[:, :length]]))
     keys, values = room[:, :, :length].clone()
     keys[:, -1:], values[:, -1:] = key, value
@@ -144,7 +143,23 @@ def test_any_number_of_threads(threads):
     assert_close(found, layer(x), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("compiler", ["no-such-compiler", "false", "broken"])
+@pytest.mark.parametrize("part", ["embeddings.token", "layers.0.attention_norm", "layers.1.feed_forward.up"])
+def test_weights_of_other_kinds_are_left_to_torch(part):
+    """It takes them or says what it cannot; the kernels would read them wrongly."""
+    model = random_model("gpt2", "text-generation", SMALL_GPT)
+    model.get_submodule(part).bfloat16()
+    with pytest.raises(RuntimeError, match="type"):
+        gf.generate(model, None, torch.tensor([[5, 6]]), max_new_tokens=3)
+
+
+def test_a_text_of_padding_alone_breaks_nothing():
+    model, request = random_model("gpt2", "text-generation", SMALL_GPT), {"max_new_tokens": 4, "eos_token_id": [10**6]}
+    ids, mask = torch.tensor([[5], [6]]), torch.tensor([[1], [0]])
+    both = gf.generate(model, None, ids, attention_mask=mask, **request)
+    assert_close(both[:1], gf.generate(model, None, ids[:1], **request), atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("compiler", ["no-such-compiler", "false", "broken", 'cc "'])
 def test_without_a_compiler_everything_is_as_before(compiler, tmp_path, monkeypatch, caplog):
     (tmp_path / "broken").write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho nothing > "$2"\n')
     (tmp_path / "broken").chmod(0o755)

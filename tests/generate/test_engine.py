@@ -309,6 +309,14 @@ def test_the_same_engine_is_used_again_and_one_for_many_rows_serves_one():
     assert engine(model, 1) is for_many
 
 
+def test_beams_leave_the_scores_as_they_are_for_those_who_listen():
+    model = random_model("gpt2", "text-generation", SMALL_GPT)
+    with gf.record(model, "head") as seen:
+        gf.generate(model, None, torch.arange(50)[:, None] % 9 + 5, num_beams=3, max_new_tokens=3)
+    assert len(seen["head"]) == 150
+    assert not torch.allclose(seen["head"].exp().sum(-1), torch.ones(()))
+
+
 def test_an_engine_does_not_keep_its_model_alive():
     model = random_model("gpt2", "text-generation", SMALL_GPT)
     gf.generate(model, None, torch.tensor([[5, 6]]), max_new_tokens=3)

@@ -50,7 +50,7 @@ class KVCache:
             for x in (self.keys, self.values):
                 x[:, :, : self.used] = x[:, rows, : self.used]
             return self
-        if within is not None and native.takes(self.keys):
+        if within is not None and native.takes(self.keys, self.values):
             native.trade(self.keys, self.values, rows, within=within, used=self.used)
             return self
         if in_place(rows, self.rows):
@@ -113,7 +113,7 @@ class LayerCache:
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scope: Dense, *, scale: float) -> Tensor:
         """The new tokens (B, T, H, K) join the others, and look back."""
-        if query.shape[1] == 1 and native.takes(query):
+        if query.shape[1] == 1 and native.takes(query, key, value, self.keys, self.values):
             keys, values = (x[:, : self.used + 1] for x in (self.keys, self.values))
             keep = None if scope.mask is None else scope.mask[:, 0, 0]
             return native.attend_next(query, key, value, keys, values, keep=keep, scale=scale)

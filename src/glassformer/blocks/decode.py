@@ -83,13 +83,16 @@ class Norm:
         """Or the module itself, if it is of another kind."""
         if type(module) is not nn.LayerNorm or module.bias is None:
             return module
-        return Norm(module.weight, module.bias, module.eps)
+        return Norm(module.weight.detach().contiguous(), module.bias.detach().contiguous(), module.eps)
 
     def __call__(self, x: Tensor) -> Tensor:
         return torch.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
 
     @cached_property
-    def native(self) -> native.Norm:
+    def struct(self) -> native.Norm | None:
+        """For the kernels on a CPU, which read ordinary numbers."""
+        if not native.ordinary(self.weight, self.bias):
+            return None
         return native.Norm(self.weight.data_ptr(), self.bias.data_ptr(), self.eps)
 
 
@@ -106,7 +109,7 @@ class Line:
     def __call__(self, x: Tensor, *, norm: Project | None = None, added: Tensor | None = None) -> Tensor:
         if self.plain is not None and kernels.takes(x, self.plain.weight):
             return self.in_one(x, self.plain, norm, added)
-        if self.few is not None and x.numel() <= native.FEW * x.shape[-1] and native.takes(x):
+        if self.few is not None and x.numel() <= native.FEW * x.shape[-1] and native.takes(x, added):
             return self.in_few(x, self.few, norm, added)
         x = x if norm is None else norm(x)
         if isinstance(self.project, Packed) and (self.activation is None or (self.name and added is None)):
@@ -115,7 +118,7 @@ class Line:
         return y if added is None else added + y
 
     def in_few(self, x: Tensor, few: native.Few, norm: Project | None, added: Tensor | None) -> Tensor:
-        around = norm.native if isinstance(norm, Norm) else None
+        around = norm.struct if isinstance(norm, Norm) else None
         x = x if norm is None or around else norm(x)
         if self.activation is None:
             return few(x, norm=around, added=added)
@@ -140,9 +143,11 @@ class Line:
 def few_of(project: Project) -> native.Few | None:
     """The same for few rows on a CPU, where there is a kernel for it."""
     project = project.plain if isinstance(project, Packed) else project
-    if isinstance(project, Eight) and native.kernels() is not None:
+    if native.kernels() is None:
+        return None
+    if isinstance(project, Eight) and native.ordinary(project.linear.scale, project.linear.bias):
         return native.Few(project.linear.weight, project.linear.bias, project.linear.scale)
-    if isinstance(project, Plain) and native.ordinary(project.weight) and native.kernels() is not None:
+    if isinstance(project, Plain) and native.ordinary(project.weight, project.bias):
         return native.Few(project.weight, project.bias)
     return None
 
@@ -184,6 +189,7 @@ class Decoder(Generic[S]):
     """
 
     multiple = 1  # of which the size of the vocabulary is made one
+    fresh = True  # what `logits` gives is nobody else's
 
     def __init__(self, model: Any, prepare: Prepare) -> None:
         self._model = weakref.ref(model)

@@ -7,23 +7,24 @@
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
 #ifdef __AVX512F__
 #define LANES 16
-#define OUTPUTS 4 /* and */
+#define OUTPUTS 4 /* of a tile, whose sums stay in registers */
 #else
 #define LANES 8
 #define OUTPUTS 2
 #endif
-#define ROWS 4       /* of a tile, whose sums stay in registers */
+#define ROWS 4       /* of a tile */
 #define TILE (OUTPUTS * ROWS)
 #define AHEAD 2      /* tiles that are on their way from memory */
 #define PIECES 4     /* of a layer's outputs for each thread, which takes the next when it is done */
 #define LINE 64      /* bytes of the cache */
 #define SMALL 16384  /* numbers, not worth a second thread */
-#define SCORES 65536 /* numbers that a thread holds */
+#define HELD 65536   /* numbers that a thread holds at a time */
 #define CENTRE (STEPS + 1) /* native.py says how many STEPS inputs have on either side */
 
 typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
@@ -57,6 +58,13 @@ typedef struct {
 typedef struct {
     long from, to; /* of a tile's outputs */
 } Share;
+
+/* Memory that begins where a line of the cache does: what lies across two lines is read twice. */
+static void *room(size_t bytes) {
+    void *found = aligned_alloc(LINE, (bytes + LINE) / LINE * LINE);
+    if (!found) abort();
+    return found;
+}
 
 static void normalise(const Norm *norm, const float *x, float *y, long width) {
     float mean = 0, variance = 0;
@@ -167,25 +175,23 @@ static void multiply(void *given) {
     }
 }
 
-/* What lies across two lines of the cache is read twice. */
-INLINE void *aligned(void *room) {
-    return (void *)(((uintptr_t)room + LINE - 1) / LINE * LINE);
-}
-
 /* y = added + linear(norm(x)) */
 void glassformer_linear(Threads threads, unsigned count, const Linear *linear, const Norm *norm, const float *x,
                         const float *added, float *y, long rows) {
     const long n = linear->inputs, tiles = linear->outputs / OUTPUTS;
-    float normal_room[norm ? rows * n + LINE : LINE], *normal = aligned(normal_room), scale[rows];
-    uint8_t rounded_room[linear->weight ? LINE : rows * n + LINE], *rounded = aligned(rounded_room);
+    float *normal = room(norm ? rows * n * sizeof(float) : 0), *scale = room(rows * sizeof(float));
+    uint8_t *rounded = room(linear->weight ? 0 : rows * n);
     if (norm)
         for (long r = 0; r < rows; r++) normalise(norm, x + r * n, normal + r * n, n);
     x = norm ? normal : x;
     if (!linear->weight)
         for (long r = 0; r < rows; r++) scale[r] = round_row(x + r * n, rounded + r * n, n);
     LinearJob job = {linear, x, rounded, scale, added, y, rows, (tiles / (count * PIECES) + 1) * OUTPUTS, 0};
-    if (count > 1) threads(multiply, &job, count, 0);
+    if (count > 1 && n * linear->outputs > SMALL) threads(multiply, &job, count, 0);
     else multiply(&job);
+    free(normal);
+    free(scale);
+    free(rounded);
 }
 
 typedef struct {
@@ -236,14 +242,14 @@ INLINE void add(float *sum, float weight, const float *x, long width) {
 }
 
 /* Some heads of a row: its cache is read from start to end. */
-static void attend_heads(const Attention *job, long row, long first, long heads) {
+static void attend_heads(const Attention *job, long row, long first, long heads, float *weights) {
     const long width = job->width, step = job->heads * width, here = first * width, some = heads * width;
     const long length = job->length, last = (length - 1) * step;
     const float *query = job->query + row * job->query_stride + here, *key = job->key + row * job->key_stride + here;
     const float *value = job->value + row * job->value_stride + here;
     float *keys = job->keys + row * job->cache_stride + here, *values = job->values + row * job->cache_stride + here;
     const uint8_t *keep = job->keep ? job->keep + row * job->keep_stride : 0;
-    float *mixed = job->mixed + row * step + here, weights[heads][length];
+    float *mixed = job->mixed + row * step + here;
     for (long k = 0; k < some; k++) {
         keys[last + k] = key[k];
         values[last + k] = value[k];
@@ -252,34 +258,37 @@ static void attend_heads(const Attention *job, long row, long first, long heads)
     for (long t = 0; t < length; t++)
         for (long h = 0; h < heads; h++) {
             const float score = dot(query + h * width, keys + t * step + h * width, width);
-            weights[h][t] = keep && !keep[t] ? -INFINITY : score * job->scale;
+            weights[h * length + t] = keep && !keep[t] ? -INFINITY : score * job->scale;
         }
     for (long h = 0; h < heads; h++) {
         float largest = -INFINITY, sum = 0;
-        for (long t = 0; t < length; t++) largest = fmaxf(largest, weights[h][t]);
-        for (long t = 0; t < length; t++) sum += weights[h][t] = expf(weights[h][t] - largest);
-        for (long t = 0; t < length; t++) weights[h][t] /= sum;
+        for (long t = 0; t < length; t++) largest = fmaxf(largest, weights[h * length + t]);
+        if (largest == -INFINITY) largest = 0; /* nothing is kept, and nothing is seen */
+        for (long t = 0; t < length; t++) sum += weights[h * length + t] = expf(weights[h * length + t] - largest);
+        for (long t = 0; t < length; t++) weights[h * length + t] /= sum == 0 ? 1 : sum;
     }
     for (long t = 0; t < length; t++)
-        for (long h = 0; h < heads; h++) add(mixed + h * width, weights[h][t], values + t * step + h * width, width);
+        for (long h = 0; h < heads; h++) add(mixed + h * width, weights[h * length + t], values + t * step + h * width, width);
 }
 
 static void attend(void *given) {
     Attention *job = given;
     const long parts = (job->heads + job->together - 1) / job->together;
+    float *weights = room(job->together * job->length * sizeof(float));
     for (long part; (part = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED)) < job->batch * parts;) {
         const long first = part % parts * job->together, left = job->heads - first;
-        attend_heads(job, part / parts, first, left < job->together ? left : job->together);
+        attend_heads(job, part / parts, first, left < job->together ? left : job->together, weights);
     }
+    free(weights);
 }
 
 /* A token of each row joins the cache, and looks back. */
 void glassformer_attend(Threads threads, unsigned count, Attention *job) {
-    const long fit = 1 + SCORES / job->length, share = 1 + (job->heads - 1) * job->batch / count;
+    const long fit = 1 + HELD / job->length, share = 1 + (job->heads - 1) * job->batch / count;
     job->next = 0;
     job->together = fit < share ? fit : share;
     if (job->together > job->heads) job->together = job->heads;
-    if (count > 1) threads(attend, job, count, 0);
+    if (count > 1 && job->batch * job->length * job->heads * job->width > SMALL) threads(attend, job, count, 0);
     else attend(job);
 }
 
@@ -291,35 +300,36 @@ typedef struct {
 } Trade;
 
 /* One group of one layer, some tokens at a time. */
-static void trade_group(const Trade *job, float *cache, long group) {
+static void trade_group(const Trade *job, float *cache, long group, float *moving, long some) {
     const long first = group * job->within, stride = job->row_stride, width = job->width;
-    const long fit = SCORES / (job->within * width), some = fit ? fit : 1;
-    float moving[job->within][some * width];
     for (long from = 0; from < job->used; from += some) {
         const long tokens = job->used - from < some ? job->used - from : some;
         const size_t bytes = sizeof(float) * tokens * width;
         for (long i = 0; i < job->within; i++)
             if (job->rows[first + i] != first + i)
-                memcpy(moving[i], cache + job->rows[first + i] * stride + from * width, bytes);
+                memcpy(moving + i * some * width, cache + job->rows[first + i] * stride + from * width, bytes);
         for (long i = 0; i < job->within; i++)
-            if (job->rows[first + i] != first + i) memcpy(cache + (first + i) * stride + from * width, moving[i], bytes);
+            if (job->rows[first + i] != first + i)
+                memcpy(cache + (first + i) * stride + from * width, moving + i * some * width, bytes);
     }
 }
 
 static void trade(void *given) {
     Trade *job = given;
-    const long groups = job->batch / job->within;
+    const long groups = job->batch / job->within, some = 1 + HELD / (job->within * job->width);
+    float *moving = room(job->within * some * job->width * sizeof(float));
     for (long part; (part = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED)) < 2 * job->layers * groups;) {
         const long layer = part / groups;
         float *cache = layer < job->layers ? job->keys : job->values;
-        trade_group(job, cache + layer % job->layers * job->layer_stride, part % groups);
+        trade_group(job, cache + layer % job->layers * job->layer_stride, part % groups, moving, some);
     }
+    free(moving);
 }
 
 /* Rows of a cache trade places within their groups. */
 void glassformer_trade(Threads threads, unsigned count, Trade *job) {
     job->next = 0;
-    if (count > 1) threads(trade, job, count, 0);
+    if (count > 1 && job->layers * job->batch * job->used * job->width > SMALL) threads(trade, job, count, 0);
     else trade(job);
 }
 

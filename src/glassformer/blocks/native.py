@@ -77,7 +77,7 @@ def kernels() -> Kernels | None:
         threads = ctypes.cast(torch_library.GOMP_parallel, c_void_p).value
         library = ctypes.CDLL(str(built()))
         found = [getattr(library, f"glassformer_{name}") for name in ("linear", "divide", "attend", "trade")]
-    except (OSError, AttributeError, subprocess.SubprocessError) as error:
+    except (OSError, AttributeError, RuntimeError, TypeError, ValueError, subprocess.SubprocessError) as error:
         LOG.info("decoding without kernels of our own: %s", error)
         return None
     for kernel, (pointers, numbers) in zip(found, ((5, 1), (3, 2), (1, 0), (1, 0)), strict=True):
@@ -89,17 +89,21 @@ def built() -> Path:
     """The library for this processor, compiled if it is not there yet."""
     flags = ["-O3", "-march=native", *WIDE.get(platform.machine(), []), *SAFE, f"-DSTEPS={STEPS}", "-shared", "-fPIC"]
     command = [*shlex.split(os.environ.get("CC") or "cc"), *flags]
-    name = hashlib.sha256(repr((SOURCE.read_text(), command, processor())).encode()).hexdigest()[:24]
+    name = hashlib.sha256(repr((SOURCE.read_text(), command, processor(), platform.libc_ver())).encode()).hexdigest()[
+        :24
+    ]
     folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "glassformer" / "native"
     target = folder / f"{name}.so"
     if not target.exists():
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryDirectory(dir=folder) as made:
             fresh = f"{made}/native.so"
             check = [sys.executable, "-ISc", "import ctypes, sys; ctypes.CDLL(sys.argv[1]).glassformer_check()", fresh]
             for line in ([*command, str(SOURCE), "-o", fresh, "-lm"], check):
                 subprocess.run(line, check=True, capture_output=True, timeout=120)
             os.replace(fresh, target)
+    if target.stat().st_uid != os.getuid():
+        raise OSError(f"{target} is somebody else's")
     return target
 
 
@@ -112,13 +116,13 @@ def processor() -> str:
     return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))}))
 
 
-def takes(x: Tensor) -> bool:
-    """Whether this is an ordinary tensor, and nobody wants to learn from it."""
-    return ordinary(x) and not torch.is_grad_enabled() and kernels() is not None
+def takes(*tensors: Tensor | None) -> bool:
+    """Whether these are ordinary tensors, and nobody wants to learn from them."""
+    return ordinary(*tensors) and not torch.is_grad_enabled() and kernels() is not None
 
 
-def ordinary(x: Tensor) -> bool:
-    return x.dtype == torch.float32 and x.device.type == "cpu"
+def ordinary(*tensors: Tensor | None) -> bool:
+    return all(x is None or (x.dtype == torch.float32 and x.device.type == "cpu") for x in tensors)
 
 
 class Few:
@@ -137,6 +141,7 @@ class Few:
         """added + linear(norm(x)) for (…, D)"""
         found, x = kernels(), x.contiguous()
         assert found is not None
+        assert x.shape[-1] == self.inputs
         y = x.new_empty(*x.shape[:-1], self.outputs)
         around = None if norm is None else ctypes.addressof(norm)
         more = None if added is None else added.expand_as(y).contiguous()
@@ -165,7 +170,10 @@ def attend_next(
     found = kernels()
     assert found is not None
     batch, length, heads, width = keys.shape
-    query, key, value = (x if x.stride(2) == width else x.contiguous() for x in (query, key, value))
+    query, key, value = (x if x.stride()[2:] == (width, 1) else x.contiguous() for x in (query, key, value))
+    assert keys.stride() == values.stride()
+    assert keys.stride()[1:] == (heads * width, width, 1)
+    assert keep is None or keep.stride(1) == 1
     mixed = query.new_empty(query.shape)
     places = [address(x) for x in (query, key, value, keys, values, keep, mixed)]
     strides = [x.stride(0) for x in (query, key, value, keys)] + [0 if keep is None else keep.stride(0)]

@@ -69,15 +69,17 @@ class Turn:
     notes: Any = None  # tensors, in dataclasses and lists
     rows: Tensor | None = None  # (B,), as for `State.select`
     within: int | None = None
-    see: Callable[[Tensor], tuple[Tensor, ...]] | None = None  # of each row of scores for itself; None sees (B, V)
+    see: Callable[[Tensor, bool], tuple[Tensor, ...]] | None = None  # of each row of scores for itself, and whether
+    # they may be written over; None sees (B, V)
 
     def seen(self, model: "Stepper[Any]", hidden: Tensor) -> Any:
         """What is seen of the scores that a model gives after hidden states (B, D)."""
         if self.see is None:
             return model.logits(hidden)
-        if hidden.is_cuda or len(hidden) <= ROWS:
-            return self.see(model.logits(hidden))
-        parts = [self.see(model.logits(part)) for part in hidden.split(ROWS)]
+        fresh = getattr(model, "fresh", False)  # else somebody may listen, who wants to see all rows, as they are
+        if hidden.is_cuda or not fresh or len(hidden) <= ROWS:
+            return self.see(model.logits(hidden), fresh)
+        parts = [self.see(model.logits(part), fresh) for part in hidden.split(ROWS)]
         return tuple(torch.cat(part) for part in zip(*parts, strict=True))
 
 

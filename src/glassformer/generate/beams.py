@@ -156,9 +156,9 @@ class Words:
         """How many ways to go on a group looks at: enough of them do not end a text."""
         return max(2, 1 + len(self.settings.ends)) * (self.settings.num_beams // self.settings.num_beam_groups)
 
-    def see(self, logits: Tensor) -> tuple[Tensor, ...]:
+    def see(self, logits: Tensor, fresh: bool = False) -> tuple[Tensor, ...]:
         """Log-probabilities (B·K, V); or of each row the best, and their words (B·K, n), where that will do."""
-        logs = log_softmax(logits)
+        logs = log_softmax(logits, fresh=fresh)
         changed = self.filters.each or self.settings.diversity_penalty
         return (logs,) if changed or not self.ranked else top(logs, self.offers)
 
@@ -219,9 +219,10 @@ class Beams:
         return Beams(*(getattr(self, field.name)[texts] for field in fields(self)))
 
 
-def log_softmax(logits: Tensor) -> Tensor:
-    """In place where that can be: to be given so much fresh memory takes a CPU longer than the sums."""
-    in_place = not logits.is_cuda and logits.dtype == torch.float and logits.is_contiguous()
+def log_softmax(logits: Tensor, *, fresh: bool) -> Tensor:
+    """In place where that can be: to be given so much memory takes a CPU longer than the sums."""
+    ordinary = logits.device.type == "cpu" and logits.dtype == torch.float and logits.is_contiguous()
+    in_place = fresh and ordinary and not torch.is_grad_enabled()
     return torch.log_softmax(logits, -1, dtype=torch.float, out=logits if in_place else None)
 
 
