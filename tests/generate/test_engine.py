@@ -21,11 +21,12 @@ from glassformer.blocks.decode import Decoder
 from glassformer.blocks.graphs import GraphDecoder, StaticCache, cache_of, cloned, copy, shapes, with_cache
 from glassformer.blocks.linear import joined, quantised
 from glassformer.blocks.state import follow_plainly
-from glassformer.generate.beams import SPAN, beams, top_by_spans
+from glassformer.generate.beams import beams
 from glassformer.generate.engine import engine
 from glassformer.generate.job import Job, Prompt
 from glassformer.generate.search import collect, tokens
 from glassformer.generate.settings import Settings
+from glassformer.generate.top import SPAN, top_by_spans
 
 WAYS = [{}, {"num_beams": 3}, {"penalty_alpha": 0.4, "top_k": 3}]
 LAYERED = [case for case in GENERATING if "rnn" not in case[0] and "seq2seq" not in case[0]]
