@@ -28,8 +28,6 @@ FEW = 8  # rows: the products of more are left to the libraries
 SOURCE = Path(__file__).with_name("native.c")
 SAFE = ("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math")  # sums in any order
 WIDE = {"x86_64": ["-mprefer-vector-width=512"]}
-
-
 Fields = list[tuple[str, "type[ctypes._SimpleCData[Any]]"]]
 
 
@@ -89,9 +87,8 @@ def built() -> Path:
     """The library for this processor, compiled if it is not there yet."""
     flags = ["-O3", "-march=native", *WIDE.get(platform.machine(), []), *SAFE, f"-DSTEPS={STEPS}", "-shared", "-fPIC"]
     command = [*shlex.split(os.environ.get("CC") or "cc"), *flags]
-    name = hashlib.sha256(repr((SOURCE.read_text(), command, processor(), platform.libc_ver())).encode()).hexdigest()[
-        :24
-    ]
+    made_of = repr((SOURCE.read_text(), command, processor(), platform.libc_ver()))
+    name = hashlib.sha256(made_of.encode()).hexdigest()[:24]
     folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "glassformer" / "native"
     target = folder / f"{name}.so"
     if not target.exists():
