@@ -6,18 +6,19 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "glassformer"
-BELOW = ("blocks", "models", "text", "hub", "data", "tasks", "train", "generate", "inspect", "view")
+BELOW = ("files", "blocks", "models", "text", "hub", "data", "tasks", "train", "generate", "inspect", "view")
 MAY_IMPORT = {
+    "files": (),
     "blocks": (),
-    "text": (),
+    "text": ("files",),
     "view": (),
-    "models": ("blocks",),
-    "generate": ("blocks",),
+    "models": ("files", "blocks"),
+    "generate": ("files", "blocks"),
     "inspect": ("blocks",),
-    "hub": ("models", "text", "blocks"),
-    "data": ("text",),
-    "tasks": ("data", "text", "blocks", "generate"),
-    "train": ("tasks", "data", "text", "blocks"),
+    "hub": ("files", "models", "text", "blocks"),
+    "data": ("files", "text"),
+    "tasks": ("files", "data", "text", "blocks", "generate"),
+    "train": ("files", "tasks", "data", "text", "blocks"),
     "jobs": BELOW,
     "compare": (*BELOW, "jobs"),
     "serve": (*BELOW, "jobs"),

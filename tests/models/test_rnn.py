@@ -235,7 +235,7 @@ def test_config_defaults_are_filled_in():
     [
         ({"kind": "mlp"}, "kind = 'mlp'.*'gru'"),
         ({"nonlinearity": "gelu"}, "nonlinearity = 'gelu'.*'relu'"),
-        ({"problem_type": "ranking"}, "problem_type = 'ranking'.*'regression'"),
+        ({"problem_type": "ranking"}, "problem_type is 'ranking'.*'regression'"),
     ],
 )
 def test_an_unsupported_setting_is_named(raw, message):

@@ -56,8 +56,8 @@ def _cached_name(snapshot: Path) -> str:
 
 
 def _describe(where: str, name: str, folder: Path) -> dict[str, Any]:
+    from glassformer.files import read_json
     from glassformer.hub.registry import ARCHITECTURES
-    from glassformer.text.files import read_json
 
     try:
         raw = read_json(folder / "config.json")

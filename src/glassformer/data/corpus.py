@@ -18,7 +18,7 @@ from glassformer.data.report import Report
 from glassformer.data.rows import Format
 from glassformer.data.shards import Shards, home_of, identity_of, tokenise_to_shards
 from glassformer.data.source import resolve
-from glassformer.text.files import read_json, write_json
+from glassformer.files import read_json, write_json
 from glassformer.text.tokenizer import Tokenizer
 
 Part = Literal["all", "but the last", "last"]

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.data.examples import Document
-from glassformer.text.files import read_json, write_atomically, write_json
+from glassformer.files import read_json, write_atomically, write_json
 from glassformer.text.tokenizer import Tokenizer
 
 Progress = Callable[[int, int], None]  # bytes of text done, tokens made of them

@@ -6,10 +6,8 @@ from typing import Any
 
 from torch import nn
 
-from glassformer.text.files import read_json
-
 from . import fetch
-from .folder import CONFIG
+from .folder import read_config
 from .registry import architecture_for, head_for, skeleton
 
 
@@ -25,7 +23,7 @@ class Component:
 
 def describe(name: str | Path, *, revision: str | None = None) -> nn.Module:
     """The model of a folder or hub name on the meta device: shapes without values."""
-    raw = read_json(fetch.config_folder(name, revision=revision) / CONFIG)
+    raw = read_config(fetch.config_folder(name, revision=revision))
     architecture = architecture_for(raw.get("model_type"))
     return skeleton(architecture, architecture.config.from_hf(raw), head_for(architecture, raw.get("architectures")))
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from glassformer.text.files import read_json
+from glassformer.files import read_json
 
 from .folder import CONFIG, GENERATION, INDEX, WEIGHT_FILES
 

@@ -1,4 +1,10 @@
-"""A Hugging Face folder: the names of its files."""
+"""A Hugging Face folder: the names of its files, and its config.json."""
+
+from pathlib import Path
+from typing import Any
+
+from glassformer.files import conform, read_json
+from glassformer.models.config import Common
 
 CONFIG = "config.json"
 GENERATION = "generation_config.json"
@@ -6,3 +12,10 @@ SAFETENSORS = "model.safetensors"
 PICKLE = "pytorch_model.bin"
 INDEX = ".index.json"
 WEIGHT_FILES = (SAFETENSORS, SAFETENSORS + INDEX, PICKLE, PICKLE + INDEX)  # in order of preference
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json, in which the keys that all architectures share are of the right kind."""
+    raw = read_json(folder / CONFIG)
+    conform(raw, Common, str(folder / CONFIG))
+    return raw

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,15 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from glassformer.blocks.linear import Int8Linear, quantised
+from glassformer.files import read_json, write_atomically, write_json
 from glassformer.models.architecture import Architecture
 from glassformer.models.init import fill_tables, start
-from glassformer.text.files import read_json, write_atomically, write_json
 from glassformer.text.tokenizer import Tokenizer
 
 from . import fetch
-from .folder import CONFIG, GENERATION, SAFETENSORS
-from .registry import architecture_for, check_head, head_for, skeleton
-from .tensors import WeightFiles
+from .folder import CONFIG, GENERATION, SAFETENSORS, read_config
+from .registry import architecture_for, check_head, check_known, head_for, skeleton
+from .tensors import WeightFiles, short
 from .weights import Entry, check_same, plan_load, tensors_of, their_tensors
 
 log = logging.getLogger("glassformer")
@@ -46,9 +47,10 @@ def load(
     where, kind = usable(device), _dtype(dtype)
     _check_quant(quant, where)
     folder = fetch.model_folder(name, revision=revision)
-    raw = read_json(folder / CONFIG)
+    changes = config or {}
+    raw = {**read_config(folder), **changes}
     architecture = architecture_for(raw.get("model_type"))
-    raw |= _known(config or {}, architecture)
+    check_known(changes, architecture)
     chosen = head != FROM_CONFIG
     head = head if chosen else head_for(architecture, raw.get("architectures"))
     check_head(architecture, head)
@@ -57,6 +59,7 @@ def load(
     settings = architecture.fit_config(settings, head, set(files.shapes))
     model = skeleton(architecture, settings, head)
     plan = plan_load(architecture, model, head, files.shapes, fresh_head=chosen or labels is not None)
+    kind = _one_dtype(name, files.dtypes(entry.theirs for entry in plan.reads), kind)
     _fill(model, plan.reads, files, dtype=kind, device=where)
     _finish(model, architecture, getattr(settings, "initializer_range", 0.02), where)
     model.load_report = plan.report  # type: ignore[assignment]
@@ -85,7 +88,7 @@ def save(model: nn.Module, folder: str | Path, *, tokenizer: Tokenizer | None = 
         **config.to_hf(),
         "model_type": config.model_type,
         "architectures": [architecture.heads[head].hf_class],
-        "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
+        "dtype": short(next(model.parameters()).dtype),
     }
     if head == "question-answering":  # its two outputs are the start and the end, whatever labels there were
         raw |= {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
@@ -128,18 +131,20 @@ def _dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
     return found
 
 
-def _known(config: Mapping[str, Any], architecture: Architecture) -> Mapping[str, Any]:
-    known = architecture.config.__dataclass_fields__
-    if wrong := [name for name in config if name not in known]:
-        raise ValueError(f"{architecture.model_type} has no setting {wrong[0]!r}; it has: {', '.join(known)}")
-    return config
-
-
 def _check_quant(quant: str | None, device: torch.device) -> None:
     if quant not in (None, "int8"):
         raise ValueError(f"quant is int8 or nothing, not {quant!r}")
     if quant and device.type != "cpu":
         raise ValueError(f"quant=int8 is for CPUs, not for {device.type}: load with dtype=bfloat16 there")
+
+
+def _one_dtype(name: str | Path, found: set[torch.dtype], asked: torch.dtype | None) -> torch.dtype | None:
+    """The dtype to load as where a file mixes several and none was asked for; None: as the file has it."""
+    if asked is not None or len(found) < 2:
+        return asked
+    widest = reduce(torch.promote_types, found)
+    log.warning("%s mixes %s: all of it is loaded as %s", name, ", ".join(sorted(map(short, found))), short(widest))
+    return widest
 
 
 def usable(device: torch.device | str | None) -> torch.device:

@@ -1,5 +1,6 @@
 """Every architecture that can be loaded, by the model_type of its config.json."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -44,9 +45,10 @@ def head_for(architecture: Architecture, hf_classes: list[str] | None) -> str | 
         if head.hf_class in hf_classes:
             return name
     known = ", ".join(head.hf_class for head in architecture.heads.values())
+    heads = ", ".join(repr(name) for name in architecture.heads)
     raise ValueError(
         f"config.json asks for {', '.join(hf_classes)}, which is not supported; supported: {known}; "
-        "or choose a head yourself with head=…"
+        f"or load it with a head of your choice: gf.load(…, head=H), H one of {heads}"
     )
 
 
@@ -54,6 +56,15 @@ def check_head(architecture: Architecture, head: str | None) -> None:
     if head not in architecture.heads:
         known = ", ".join(str(name) for name in architecture.heads)
         raise ValueError(f"{architecture.model_type} has no head {head!r}; it has: {known}")
+
+
+def check_known(settings: Mapping[str, Any], architecture: Architecture) -> None:
+    """Refuse settings that the architecture's config does not have."""
+    known = [*architecture.config.__dataclass_fields__]
+    known += [] if "model_type" in known else ["model_type"]
+    known += ["num_labels"] if "id2label" in known else []
+    if wrong := [name for name in settings if name not in known]:
+        raise ValueError(f"{architecture.model_type} has no setting {wrong[0]!r}; it has: {', '.join(known)}")
 
 
 class _WithoutValues(TorchFunctionMode):
@@ -76,8 +87,5 @@ def build(model_type: str, head: str | None = None, **settings: Any) -> nn.Modul
     """A new model with random weights, e.g. build("bert", "fill-mask", hidden_size=128)."""
     architecture = architecture_for(model_type)
     check_head(architecture, head)
-    known = [*architecture.config.__dataclass_fields__]
-    known += ["num_labels"] if "id2label" in known else []
-    if wrong := [name for name in settings if name not in known]:
-        raise ValueError(f"{model_type} has no setting {', '.join(wrong)}; it has: {', '.join(known)}")
+    check_known(settings, architecture)
     return architecture.build(architecture.config.from_hf({"model_type": model_type, **settings}), head).eval()

@@ -1,18 +1,29 @@
 """The weight files of a folder: names and shapes first, values on demand, and never any code."""
 
-import json
 import pickle
 import warnings
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Required, TypedDict
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor
 
+from glassformer.files import read_json
+
 from .folder import INDEX, WEIGHT_FILES
+from .weights import some
+
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
+
+class Index(TypedDict):
+    """model.safetensors.index.json: which file holds which tensor."""
+
+    weight_map: Required[dict[str, str]]
 
 
 class WeightFiles:
@@ -34,6 +45,19 @@ class WeightFiles:
     def passing(self, name: str) -> Tensor:
         """The tensor in a mapping of its own, given up with it: for values that are copied on at once."""
         return self._where[name].passing(name)
+
+    def dtypes(self, names: Iterable[str]) -> set[torch.dtype]:
+        """The dtypes of these tensors; anything but floating-point numbers of 16, 32 or 64 bits is refused."""
+        found = {name: self.mapped(name).dtype for name in names}
+        if wrong := [f"{name} ({short(kind)})" for name, kind in found.items() if kind not in DTYPES]:
+            known = ", ".join(map(short, DTYPES))
+            raise ValueError(f"weights must be one of {known}; convert these first: {some(wrong, 5)}")
+        return set(found.values())
+
+
+def short(dtype: torch.dtype) -> str:
+    """A dtype as config.json writes it."""
+    return str(dtype).removeprefix("torch.")
 
 
 class _SafetensorsFile:
@@ -57,6 +81,9 @@ class _PickleFile:
             tensors = _unpickle(path)
             if not isinstance(tensors, dict) or not all(isinstance(value, Tensor) for value in tensors.values()):
                 raise ValueError("it does not hold a plain dict of tensors")
+            for name, tensor in tensors.items():
+                if tensor.layout is not torch.strided or tensor.nbytes > tensor.untyped_storage().nbytes():
+                    raise ValueError(f"{name} claims {tensor.numel():,} numbers that the file does not hold")
         self.tensors: dict[str, Tensor] = tensors
         self.shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
@@ -71,7 +98,8 @@ _File = _SafetensorsFile | _PickleFile
 
 
 def _unpickle(path: Path) -> Any:
-    """Tensors only: a pickle that would run code is refused."""
+    """Tensors only: a pickle that would run code is refused, and an archive that would unpack to more than it is."""
+    _check_archive(path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about other pickle protocols: what cannot be read is an error anyway
         try:
@@ -80,6 +108,15 @@ def _unpickle(path: Path) -> Any:
             if "mmap" not in str(error):
                 raise
             return torch.load(path, weights_only=True, map_location="cpu")  # the format before torch 1.6
+
+
+def _check_archive(path: Path) -> None:
+    """torch stores its archives unpacked; in a packed one a few bytes can stand for gigabytes."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            unpacked, size = sum(entry.file_size for entry in archive.infolist()), path.stat().st_size
+        if unpacked > size:
+            raise ValueError(f"it is packed: {size:,} bytes that claim to be {unpacked:,}; save it with torch.save")
 
 
 def _files(folder: Path) -> list[Path]:
@@ -91,10 +128,9 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _shards(index: Path) -> list[Path]:
-    with _explained(index):
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-        if outside := [name for name in names if Path(name).name != name]:
-            raise ValueError(f"it names files outside its folder: {', '.join(outside)}")
+    names = sorted(set(read_json(index, Index)["weight_map"].values()))
+    if outside := [name for name in names if Path(name).name != name]:
+        raise ValueError(f"{index} names files outside its folder: {', '.join(outside)}")
     if missing := [name for name in names if not (index.parent / name).is_file()]:
         raise ValueError(f"{index} names {len(missing)} files that are not there: {', '.join(missing)}")
     return [index.parent / name for name in names]
@@ -107,6 +143,6 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except pickle.UnpicklingError:
         raise ValueError(f"{path} holds more than tensors and was refused: loading it could run code") from None
-    except (SafetensorError, RuntimeError, EOFError, KeyError, AttributeError, TypeError, ValueError, OSError) as error:
+    except Exception as error:  # what a damaged file makes torch and the unpickler raise is any of them
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{path} cannot be read ({reason}); it may be cut short: fetch it again") from None

@@ -9,12 +9,11 @@ import torch
 from torch import nn
 
 from glassformer.hub.fetch import config_folder
-from glassformer.hub.folder import CONFIG
+from glassformer.hub.folder import read_config
 from glassformer.hub.load import load
 from glassformer.hub.registry import architecture_for, build
 from glassformer.models.config import labels as read_labels
 from glassformer.tasks.task import Task
-from glassformer.text.files import read_json
 from glassformer.text.tokenizer import Tokenizer
 
 from .recipe import NONE
@@ -86,7 +85,7 @@ def fresh(arch: str, task: Task[Any, Any], config: Mapping[str, Any]) -> nn.Modu
 
 def labels_of(name: str, head: str | None) -> list[str] | None:
     """The labels a folder's model was trained for, if it has this very head."""
-    raw = read_json(config_folder(name) / CONFIG)
+    raw = read_config(config_folder(name))
     architecture = architecture_for(raw.get("model_type"))
     if head is None or architecture.heads[head].hf_class not in (raw.get("architectures") or []):
         return None

@@ -13,11 +13,10 @@ from glassformer.data.batches import Budget
 from glassformer.data.report import Read, Report
 from glassformer.data.source import resolve
 from glassformer.hub.fetch import config_folder
-from glassformer.hub.folder import CONFIG
+from glassformer.hub.folder import read_config
 from glassformer.hub.load import load, load_tokenizer
 from glassformer.hub.registry import architecture_for, head_for
 from glassformer.tasks.task import Metrics, Task, evaluate
-from glassformer.text.files import read_json
 from glassformer.text.tokenizer import Tokenizer
 
 from .data import read_examples
@@ -113,7 +112,7 @@ def _head(cls: type[Task[Any, Any]], model: str | Path) -> str | None:
 
 def head_of(model: str | Path) -> str | None:
     """The head of a folder's model, by its config alone."""
-    raw = read_json(config_folder(model) / CONFIG)
+    raw = read_config(config_folder(model))
     return head_for(architecture_for(raw.get("model_type")), raw.get("architectures"))
 
 

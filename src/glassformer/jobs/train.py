@@ -12,10 +12,10 @@ from safetensors import SafetensorError
 from torch import nn
 
 from glassformer.data.corpus import Corpus
+from glassformer.files import write_json, write_text
 from glassformer.hub.fetch import config_folder
 from glassformer.hub.load import load, save, usable
 from glassformer.tasks.task import Metrics, Task, evaluate
-from glassformer.text.files import write_json, write_text
 from glassformer.train import checkpoint
 from glassformer.train.freeze import freeze, trained
 from glassformer.train.loop import Fit, Outcome

@@ -7,6 +7,7 @@ from torch import nn
 
 from glassformer.blocks.activations import activation
 from glassformer.blocks.embeddings import Embeddings
+from glassformer.files.schema import Depth, NotNegative, Probability, Size, TokenId
 
 from . import config as hf
 from .architecture import Architecture, Head
@@ -30,25 +31,25 @@ class BertConfig:
     """Hugging Face's names; the defaults are bert-base-uncased."""
 
     model_type: str = "bert"
-    vocab_size: int = 30522
-    hidden_size: int = 768
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 12
-    intermediate_size: int = 3072
+    vocab_size: Size = 30522
+    hidden_size: Size = 768
+    num_hidden_layers: Depth = 12
+    num_attention_heads: Size = 12
+    intermediate_size: Size = 3072
     hidden_act: str = "gelu"
-    hidden_dropout_prob: float = 0.1
-    attention_probs_dropout_prob: float = 0.1
-    classifier_dropout: float | None = None
-    max_position_embeddings: int = 512
-    type_vocab_size: int = 2
-    initializer_range: float = 0.02
-    layer_norm_eps: float = 1e-12
+    hidden_dropout_prob: Probability = 0.1
+    attention_probs_dropout_prob: Probability = 0.1
+    classifier_dropout: Probability | None = None
+    max_position_embeddings: Size = 512
+    type_vocab_size: Size = 2
+    initializer_range: NotNegative = 0.02
+    layer_norm_eps: NotNegative = 1e-12
     tie_word_embeddings: bool = True
     add_pooling_layer: bool = True
-    pad_token_id: int | None = 0
-    bos_token_id: int | None = None
-    eos_token_id: int | None = None
-    problem_type: str | None = None
+    pad_token_id: TokenId | None = 0
+    bos_token_id: TokenId | None = None
+    eos_token_id: TokenId | None = None
+    problem_type: hf.ProblemType | None = None
     id2label: dict[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
 
     @classmethod

@@ -2,49 +2,73 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypedDict, TypeVar
+
+from glassformer.files.schema import Bounds, conform, hints_of
 
 C = TypeVar("C")
-PROBLEMS = (None, "single_label_classification", "multi_label_classification", "regression")
-MAY_BE_ZERO = ("position_offset",)
+ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
+PLACE = "config.json"
 
 
-def read(cls: type[C], raw: dict[str, Any], *, only: Mapping[str, tuple[Any, ...]] | None = None) -> C:
+class Common(TypedDict, total=False):
+    """The keys of a config.json that mean the same in every architecture."""
+
+    model_type: str
+    architectures: list[str]
+    num_labels: Annotated[int, Bounds(1, 1_000_000)]
+    id2label: dict[str | int, str | int | float]
+    label2id: dict[str | int, int]
+
+
+def read(cls: type[C], raw: Mapping[str, Any], *, only: Mapping[str, tuple[Any, ...]] | None = None) -> C:
     """Build a config from a config.json dict; `only` lists settings of which we carry out just some values."""
-    for key, allowed in {"quantization_config": (None,), "problem_type": PROBLEMS, **(only or {})}.items():
-        value = raw.get(key, allowed[0])
-        if value not in allowed:
-            raise ValueError(
-                f"config.json says {key} = {value!r}, which is not supported; "
-                f"supported: {', '.join(repr(v) for v in dict.fromkeys(allowed))}"
-            )
+    conform(raw, Common, PLACE)
+    for key, allowed in {"quantization_config": (None,), **(only or {})}.items():
+        if raw.get(key, allowed[0]) not in allowed:
+            supported = ", ".join(repr(value) for value in dict.fromkeys(map(_hashable, allowed)))
+            raise ValueError(f"{PLACE} says {key} = {raw[key]!r}, which is not supported; supported: {supported}")
     known = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
     needed = [name for name, f in known.items() if f.default is MISSING and f.default_factory is MISSING]
     if missing := [name for name in needed if name not in raw]:
-        raise ValueError(f"config.json lacks {', '.join(missing)}")
+        raise ValueError(f"{PLACE} lacks {', '.join(missing)}")
     given = {key: value for key, value in raw.items() if key in known and key != "id2label"}
+    hints = hints_of(cls)  # type: ignore[arg-type]
     for key, value in given.items():
-        least = 0 if key in MAY_BE_ZERO else 1
-        if known[key].type is int and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-            raise ValueError(f"config.json says {key} = {value!r}; it must be a whole number of at least {least}")
+        conform(value, hints[key], PLACE, key)
     return cls(**given, **({"id2label": labels(raw)} if "id2label" in known else {}))
 
 
 def labels(raw: Mapping[str, Any]) -> dict[int, str]:
-    """id2label with integer keys, from id2label, label2id or num_labels, whichever the folder has."""
-    by_id, by_name = raw.get("id2label"), raw.get("label2id")
-    for name, value in (("id2label", by_id), ("label2id", by_name)):
-        if value is not None and not isinstance(value, Mapping):
-            raise ValueError(f"{name} must map numbers and labels, not be a {type(value).__name__}")
+    """id2label with integer keys, from id2label, label2id or num_labels, whichever the folder has.
+
+    A num_labels that says another number than the names counts, as in `transformers`: old folders keep the two
+    default names beside it.
+    """
+    conform(raw, Common, PLACE)
+    by_id, by_name, count = raw.get("id2label"), raw.get("label2id"), raw.get("num_labels")
     if by_id:
-        found = {int(key): str(value) for key, value in by_id.items()}
+        found = {_number(key): str(value) for key, value in by_id.items()}
     elif by_name:
-        found = {int(value): str(key) for key, value in by_name.items()}
+        found = {value: str(key) for key, value in by_name.items()}
     else:
-        found = {number: f"LABEL_{number}" for number in range(raw.get("num_labels") or 2)}
+        found = {}
+    if not found or count not in (None, len(found)):
+        found = {number: f"LABEL_{number}" for number in range(count or 2)}
     if sorted(found) != list(range(len(found))):
-        raise ValueError(f"id2label must number the labels 0 to {len(found) - 1}, not {sorted(found)}")
+        raise ValueError(f"id2label must number the labels 0 to {len(found) - 1}, not {sorted(found)[:20]}")
     return dict(sorted(found.items()))
+
+
+def _number(key: str | int) -> int:
+    try:
+        return int(key)
+    except ValueError:
+        raise ValueError(f"{PLACE}: id2label has the key {key!r}; its keys are the labels' numbers") from None
+
+
+def _hashable(value: Any) -> Any:
+    return str(value) if isinstance(value, dict | list) else value
 
 
 def write(config: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from torch import nn
 
 from glassformer.blocks.activations import activation
 from glassformer.blocks.embeddings import Embeddings
+from glassformer.files.schema import Depth, NotNegative, Probability, Size, TokenId
 
 from . import config as hf
 from .architecture import Architecture, Head
@@ -23,23 +24,23 @@ class DistilBertConfig:
     """Hugging Face's names; the defaults are distilbert-base-uncased."""
 
     model_type: str = "distilbert"
-    vocab_size: int = 30522
-    dim: int = 768
-    n_layers: int = 6
-    n_heads: int = 12
-    hidden_dim: int = 3072
+    vocab_size: Size = 30522
+    dim: Size = 768
+    n_layers: Depth = 6
+    n_heads: Size = 12
+    hidden_dim: Size = 3072
     activation: str = "gelu"
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-    qa_dropout: float = 0.1
-    seq_classif_dropout: float = 0.2
-    max_position_embeddings: int = 512
-    initializer_range: float = 0.02
+    dropout: Probability = 0.1
+    attention_dropout: Probability = 0.1
+    qa_dropout: Probability = 0.1
+    seq_classif_dropout: Probability = 0.2
+    max_position_embeddings: Size = 512
+    initializer_range: NotNegative = 0.02
     tie_word_embeddings: bool = True
-    pad_token_id: int | None = 0
-    bos_token_id: int | None = None
-    eos_token_id: int | None = None
-    problem_type: str | None = None
+    pad_token_id: TokenId | None = 0
+    bos_token_id: TokenId | None = None
+    eos_token_id: TokenId | None = None
+    problem_type: hf.ProblemType | None = None
     id2label: dict[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
 
     @classmethod

@@ -17,6 +17,7 @@ from glassformer.blocks.decode import LayerStep
 from glassformer.blocks.embeddings import Embeddings, check_length
 from glassformer.blocks.masks import as_keep, real_positions
 from glassformer.blocks.transformer import FeedForward, Layer, Stack, embed_and_run
+from glassformer.files.schema import Depth, NotNegative, Probability, Size, TokenId
 
 from . import config as hf
 from .architecture import Architecture, Head, Op
@@ -29,24 +30,24 @@ class Gpt2Config:
     """Hugging Face's names; the defaults are gpt2."""
 
     model_type: str = "gpt2"
-    vocab_size: int = 50257
-    n_positions: int = 1024
-    n_embd: int = 768
-    n_layer: int = 12
-    n_head: int = 12
-    n_inner: int | None = None
+    vocab_size: Size = 50257
+    n_positions: Size = 1024
+    n_embd: Size = 768
+    n_layer: Depth = 12
+    n_head: Size = 12
+    n_inner: Size | None = None
     activation_function: str = "gelu_new"
-    resid_pdrop: float = 0.1
-    embd_pdrop: float = 0.1
-    attn_pdrop: float = 0.1
-    layer_norm_epsilon: float = 1e-5
-    initializer_range: float = 0.02
+    resid_pdrop: Probability = 0.1
+    embd_pdrop: Probability = 0.1
+    attn_pdrop: Probability = 0.1
+    layer_norm_epsilon: NotNegative = 1e-5
+    initializer_range: NotNegative = 0.02
     scale_attn_weights: bool = True
     scale_attn_by_inverse_layer_idx: bool = False
     tie_word_embeddings: bool = True
-    pad_token_id: int | None = None
-    bos_token_id: int | None = 50256
-    eos_token_id: int | list[int] | None = 50256
+    pad_token_id: TokenId | None = None
+    bos_token_id: TokenId | None = 50256
+    eos_token_id: TokenId | list[TokenId] | None = 50256
 
     is_encoder_decoder = False
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from glassformer.blocks.masks import as_keep
 from glassformer.blocks.recurrent import Kind, Nonlinearity, Recurrent, RecurrentState
+from glassformer.files.schema import Depth, NotNegative, Probability, Size, TokenId
 
 from . import config as hf
 from .architecture import Architecture, Head
@@ -26,21 +27,21 @@ class RnnConfig:
     """What an Rnn is built from."""
 
     model_type: str = "glassformer-rnn"
-    vocab_size: int
+    vocab_size: Size
     kind: Kind = "lstm"
     nonlinearity: Nonlinearity = "tanh"
-    embedding_size: int = 128
-    hidden_size: int = 256
-    num_layers: int = 1
+    embedding_size: Size = 128
+    hidden_size: Size = 256
+    num_layers: Depth = 1
     bidirectional: bool = False
-    dropout: float = 0.0
+    dropout: Probability = 0.0
     pooling: Pooling = "last"  # what a classifier reads: the last states, or the mean or maximum of all
-    initializer_range: float = 0.1
+    initializer_range: NotNegative = 0.1
     tie_word_embeddings: bool = False
-    pad_token_id: int | None = 0
-    bos_token_id: int | None = None
-    eos_token_id: int | None = None
-    problem_type: str | None = None
+    pad_token_id: TokenId | None = 0
+    bos_token_id: TokenId | None = None
+    eos_token_id: TokenId | None = None
+    problem_type: hf.ProblemType | None = None
     id2label: dict[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
 
     is_encoder_decoder = False

@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from glassformer.files.schema import Size, TokenId
+
 from .architecture import Architecture, Head
 from .bert import ENCODER_WEIGHTS, BertConfig, bert_body, fit_config, head_dropout
 from .encoder import Encoder
@@ -19,10 +21,10 @@ class RobertaConfig(BertConfig):
     """BERT's settings, with the defaults of `transformers`."""
 
     model_type: str = "roberta"  # or "xlm-roberta"
-    vocab_size: int = 50265
-    pad_token_id: int | None = 1
-    bos_token_id: int | None = 0
-    eos_token_id: int | None = 2
+    vocab_size: Size = 50265
+    pad_token_id: TokenId | None = 1
+    bos_token_id: TokenId | None = 0
+    eos_token_id: TokenId | None = 2
 
 
 def build_head(name: str | None, config: RobertaConfig, token: nn.Embedding) -> nn.Module | None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from glassformer.blocks.alignment import AlignmentName, alignment
 from glassformer.blocks.masks import as_keep
 from glassformer.blocks.recurrent import Kind, Recurrent, RecurrentState
+from glassformer.files.schema import Depth, NotNegative, Probability, Size, TokenId
 
 from . import config as hf
 from .architecture import Architecture, Head
@@ -27,22 +28,22 @@ class Seq2SeqConfig:
     """What a Seq2Seq is built from; `vocab_size` is the source's, and the target's unless that is said."""
 
     model_type: str = "glassformer-seq2seq"
-    vocab_size: int
-    decoder_vocab_size: int | None = None
+    vocab_size: Size
+    decoder_vocab_size: Size | None = None
     kind: Kind = "gru"
     attention: AlignmentName | None = "additive"
-    embedding_size: int = 128
-    hidden_size: int = 256
-    num_layers: int = 1
+    embedding_size: Size = 128
+    hidden_size: Size = 256
+    num_layers: Depth = 1
     bidirectional: bool = False
-    dropout: float = 0.0
-    initializer_range: float = 0.1
+    dropout: Probability = 0.0
+    initializer_range: NotNegative = 0.1
     share_embeddings: bool = False
     tie_word_embeddings: bool = False
-    pad_token_id: int | None = 0
-    bos_token_id: int | None = None
-    eos_token_id: int | None = None
-    decoder_start_token_id: int | None = None
+    pad_token_id: TokenId | None = 0
+    bos_token_id: TokenId | None = None
+    eos_token_id: TokenId | None = None
+    decoder_start_token_id: TokenId | None = None
 
     is_encoder_decoder = True
 

@@ -6,7 +6,7 @@ B batch, T target length, S source length, D model width, V vocabulary.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from glassformer.blocks.linear import Int8Linear, with_bias
 from glassformer.blocks.masks import as_keep, causal, positions
 from glassformer.blocks.packing import Causal, Dense
 from glassformer.blocks.transformer import FeedForward, Layer, Stack, embed_and_run
+from glassformer.files.schema import Count, Depth, NotNegative, Positions, Probability, Size, TokenId
 
 from . import config as hf
 from .architecture import Architecture, Head
@@ -51,39 +52,37 @@ class TransformerConfig:
     Folders of Marian and BART take `transformers`' own defaults.
     """
 
-    vocab_size: int = 32000
-    decoder_vocab_size: int | None = None
-    d_model: int = 512
-    encoder_layers: int = 6
-    decoder_layers: int = 6
-    encoder_attention_heads: int = 8
-    decoder_attention_heads: int = 8
-    encoder_ffn_dim: int = 2048
-    decoder_ffn_dim: int = 2048
+    vocab_size: Size = 32000
+    decoder_vocab_size: Size | None = None
+    d_model: Size = 512
+    encoder_layers: Depth = 6
+    decoder_layers: Depth = 6
+    encoder_attention_heads: Size = 8
+    decoder_attention_heads: Size = 8
+    encoder_ffn_dim: Size = 2048
+    decoder_ffn_dim: Size = 2048
     activation_function: str = "relu"
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    activation_dropout: float = 0.0
-    max_position_embeddings: int = 1024
-    init_std: float = 0.02
+    dropout: Probability = 0.1
+    attention_dropout: Probability = 0.0
+    activation_dropout: Probability = 0.0
+    max_position_embeddings: Positions = 1024
+    init_std: NotNegative = 0.02
     scale_embedding: bool = True
     share_encoder_decoder_embeddings: bool = True
     tie_word_embeddings: bool = True
-    pad_token_id: int | None = 0
-    bos_token_id: int | None = None
-    eos_token_id: int | list[int] | None = 2
-    decoder_start_token_id: int | None = 1
-    forced_eos_token_id: int | None = None
-    positions: str = "sinusoidal"  # or "learned"
-    position_offset: int = 0
+    pad_token_id: TokenId | None = 0
+    bos_token_id: TokenId | None = None
+    eos_token_id: TokenId | list[TokenId] | None = 2
+    decoder_start_token_id: TokenId | None = 1
+    forced_eos_token_id: TokenId | None = None
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    position_offset: Count = 0
     norm_embedding: bool = False
     pre_norm: bool = False
 
     is_encoder_decoder = True
 
     def __post_init__(self) -> None:
-        if self.positions not in ("sinusoidal", "learned"):
-            raise ValueError(f"positions must be 'sinusoidal' or 'learned', not {self.positions!r}")
         if self.position_offset and self.positions != "learned":
             raise ValueError("position_offset is for learned positions; leave it out with sinusoidal ones")
         if self.one_embedding and self.target_vocabulary != self.vocab_size:

@@ -18,9 +18,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from glassformer.data.corpus import cache_home
+from glassformer.files import read_json
 from glassformer.jobs.progress import shown
 from glassformer.jobs.recipe import RECIPE
-from glassformer.text.files import read_json
 
 from .lessons import COUNTS, LONGEST, write_lesson
 from .runs import last_step

@@ -8,7 +8,7 @@ from typing import Any
 
 from glassformer.data import microworld
 from glassformer.data.examples import Answer, Asked
-from glassformer.text.files import write_text
+from glassformer.files import write_text
 
 COUNTS = {"train": 4000, "dev": 400}
 LONGEST = 8  # words of a sentence

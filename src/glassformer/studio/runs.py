@@ -9,8 +9,8 @@ from typing import Any
 
 from fastapi import APIRouter, Query
 
+from glassformer.files import read_json
 from glassformer.jobs.recipe import RECIPE, read_toml
-from glassformer.text.files import read_json
 from glassformer.train.checkpoint import BETWEEN, found
 
 from .desk import Missing, Studio

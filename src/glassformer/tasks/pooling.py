@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from glassformer.blocks.masks import first_kept, send
-from glassformer.text.files import read_json, write_json
+from glassformer.files import read_json, write_json
 
 Mode = Literal["mean", "cls", "max"]
 MODES: tuple[Mode, ...] = get_args(Mode)

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import tokenizers
 
+from glassformer.files import write_text
 from glassformer.text.assemble import Ids, Template, template_of
 from glassformer.text.cache import Text, WordCache, encoded, glue_of
-from glassformer.text.files import write_text
 
 
 class Pieces(NamedTuple):

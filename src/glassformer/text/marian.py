@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.files import read_json, write_bytes, write_json
 from glassformer.text.assemble import Ids, Part, Template
 from glassformer.text.backend import Pieces
 from glassformer.text.cache import Text
-from glassformer.text.files import read_json, write_bytes, write_json
 from glassformer.text.folder import MARIAN, Folder, Settings
 
 LANGUAGE = re.compile(r">>.*?<<", re.DOTALL)  # ">>fr<<" before a text names the language to translate to

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import tokenizers
 
+from glassformer.files import write_json
 from glassformer.text.backend import RustBackend, state_of
-from glassformer.text.files import write_json
 from glassformer.text.folder import NO_LIMIT
 
 if TYPE_CHECKING:

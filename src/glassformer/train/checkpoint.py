@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from glassformer.text.files import write_atomically
+from glassformer.files import write_atomically
 
 FOLDER = "checkpoints"
 DUE, BETWEEN = "step", "stopped"  # what a file's name begins with: planned, or for a stop between two that are

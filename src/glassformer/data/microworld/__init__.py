@@ -18,7 +18,7 @@ from glassformer.data.microworld import records
 from glassformer.data.microworld.questions import asked
 from glassformer.data.microworld.voice import Voice
 from glassformer.data.microworld.world import Chance, Language
-from glassformer.text.files import write_text
+from glassformer.files import write_text
 
 __all__ = ["KINDS", "examples", "write"]
 

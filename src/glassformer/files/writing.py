@@ -1,4 +1,4 @@
-"""The files of a folder: json read with errors that name them, everything written whole or not at all."""
+"""Writing files: each is written whole or not at all."""
 
 import json
 import os
@@ -6,19 +6,6 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; empty where there is no file."""
-    if not path.exists():
-        return {}
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not valid JSON ({error}): download or write it again") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"{path} holds a {type(value).__name__}, not a JSON object: download or write it again")
-    return value
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -1,0 +1,17 @@
+"""Files: json and toml checked against what they may hold, and everything written whole or not at all."""
+
+from .reading import parse_json, read_json, read_text, read_toml
+from .schema import conform
+from .writing import write_atomically, write_bytes, write_json, write_text
+
+__all__ = [
+    "conform",
+    "parse_json",
+    "read_json",
+    "read_text",
+    "read_toml",
+    "write_atomically",
+    "write_bytes",
+    "write_json",
+    "write_text",
+]
