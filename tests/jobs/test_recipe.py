@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.jobs.recipe import Recipe, changed, expanded, parsed, read_toml, write_toml
+from glassformer.files import read_toml
+from glassformer.jobs.recipe import Recipe, changed, expanded, parsed, read_recipe, write_toml
 from tasks.cases import NAMES, recipe_of
 
 LEAST = {"task": "text-classification", "arch": "lstm", "data": "train.csv", "out": "runs/x"}
@@ -103,7 +104,7 @@ def test_variables_in_file_names(monkeypatch):
 
 def test_a_recipe_that_is_none(tmp_path):
     with pytest.raises(ValueError, match="nowhere.toml is not there; give a recipe file or the name of a task"):
-        read_toml(tmp_path / "nowhere.toml")
+        read_recipe(tmp_path / "nowhere.toml")
     (tmp_path / "bad.toml").write_text("task = ")
     with pytest.raises(ValueError, match="bad.toml is not TOML: "):
-        read_toml(tmp_path / "bad.toml")
+        read_recipe(tmp_path / "bad.toml")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import glassformer as gf
-from glassformer.jobs.recipe import Recipe, changed, read_toml
+from glassformer.jobs.recipe import Recipe, changed, read_recipe
 from glassformer.jobs.tasks import task_class
 from glassformer.jobs.train import run
 from tasks.cases import VOCABULARY, case
@@ -50,7 +50,7 @@ def shrunk(recipe: dict[str, object], bert: Path, out: Path) -> dict[str, object
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_a_recipe_trains(path, small_bert, tmp_path):
-    written = read_toml(path)
+    written = read_recipe(path)
     recipe = Recipe.of(shrunk(written, small_bert, tmp_path / "run"))
     ended = run(recipe, say=lambda _: None)
     assert ended.outcome.progress.step == 2

@@ -141,10 +141,10 @@ def test_special_tokens_may_be_objects_and_new(folders, tmp_path):
 BROKEN = {
     "no folder": (None, "is not a folder"),
     "an empty folder": ({}, "holds no tokenizer"),
-    "a corrupt tokenizer.json": ({"tokenizer_json": '{"model": '}, "tokenizer.json cannot be read"),
-    "a tokenizer.json of something else": ({"tokenizer_json": {"a": 1}}, "tokenizer.json cannot be read"),
+    "a corrupt tokenizer.json": ({"tokenizer_json": '{"model": '}, "tokenizer.json is not valid JSON"),
+    "a tokenizer.json of something else": ({"tokenizer_json": {"a": 1}}, "tokenizer.json lacks model"),
     "a corrupt config": ({"vocab_txt": "[UNK]\n", "tokenizer_config_json": "{"}, "is not valid JSON"),
-    "a list for a config": ({"vocab_txt": "[UNK]\n", "tokenizer_config_json": "[]"}, "not a JSON object"),
+    "a list for a config": ({"vocab_txt": "[UNK]\n", "tokenizer_config_json": "[]"}, "it must be an object"),
     "an empty vocab.txt": ({"vocab_txt": "\n"}, "vocab.txt is empty"),
     "a vocab.txt without [UNK]": ({"vocab_txt": "a\nb\n"}, r"has no \[UNK\]"),
     "merges of another vocabulary": (

@@ -46,7 +46,7 @@ def train(
 
     Example: glassformer train text-classification --model ./minilm --data reviews.csv --out runs/reviews
     """
-    from glassformer.jobs.recipe import Recipe, changed, parsed, read_toml
+    from glassformer.jobs.recipe import Recipe, changed, parsed, read_recipe
     from glassformer.jobs.train import look, run
 
     given: dict[str, Any] = {"model": model, "arch": arch, "data": data, "dev": dev, "test": test}
@@ -59,7 +59,7 @@ def train(
     given |= {"columns": dict(parsed(one) for one in columns) if columns else None}
     changes = {name: value for name, value in given.items() if value is not None}
     changes |= dict(parsed(one) for one in settings or [])
-    values = read_toml(Path(what)) if what.endswith(".toml") else {"task": what}
+    values = read_recipe(Path(what)) if what.endswith(".toml") else {"task": what}
     if check:
         values = {"out": "runs/not-written", **values}
     recipe = Recipe.of(changed(values, changes))

@@ -10,6 +10,7 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from numbers import Integral, Real
 from typing import (
     Annotated,
     Any,
@@ -24,25 +25,31 @@ from typing import (
 )
 
 LONGEST_SHOWN = 60  # characters of a wrong value
+SEQUENCES = (list, tuple, Sequence)
 Place = tuple[str, ...]
 """Where a value stands: the file or the thing it belongs to, then keys down to it."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The least and the most that a number may be; with `above` the least itself is not allowed."""
+    """The least and the most that a number may be; with `above` or `below` that number itself is not allowed."""
 
-    least: float = -math.inf
+    least: float
     most: float = math.inf
     above: bool = False
+    below: bool = False
 
     def __contains__(self, value: Any) -> bool:
-        return bool((value > self.least if self.above else value >= self.least) and value <= self.most)
+        enough = value > self.least if self.above else value >= self.least
+        return bool(enough and (value < self.most if self.below else value <= self.most))
 
     def __str__(self) -> str:
+        least = f" above {self.least}" if self.above else f" of at least {self.least}"
         if self.most == math.inf:
-            return f" above {self.least}" if self.above else f" of at least {self.least}"
-        return f" above {self.least} and at most {self.most}" if self.above else f" from {self.least} to {self.most}"
+            return least
+        if not self.above and not self.below:
+            return f" from {self.least} to {self.most}"
+        return f"{least} and {'below' if self.below else 'at most'} {self.most}"
 
 
 Count = Annotated[int, Bounds(0)]
@@ -61,9 +68,13 @@ def conform(value: object, hint: Any, *place: str) -> None:
         raise ValueError(problem)
 
 
-@cache
 def hints_of(cls: type) -> Mapping[str, Any]:
     """The hints of a TypedDict's keys or of a dataclass's fields, bounds included."""
+    return _hints_of(cls)
+
+
+@cache
+def _hints_of(cls: type) -> Mapping[str, Any]:
     hints = get_type_hints(cls, include_extras=True)
     bare = {
         name: get_args(hint)[0] if get_origin(hint) in (Required, NotRequired) else hint for name, hint in hints.items()
@@ -86,7 +97,9 @@ def _problems(value: object, hint: Any, place: Place) -> Iterator[str]:
         for key, inner in value.items():
             yield from _problems(key, args[0], (*place, "a key"))
             yield from _problems(inner, args[1], (*place, str(key)))
-    elif origin in (list, tuple, Sequence) and isinstance(value, Sequence) and not isinstance(value, str):
+    elif origin in SEQUENCES and isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        if origin is tuple and args[-1] is not ... and len(args) != len(value):
+            yield _problem(value, hint, place)
         for number, inner in enumerate(value):
             yield from _problems(inner, args[0], (*place, f"[{number}]"))
     elif not _is_plain(value, hint):
@@ -116,9 +129,9 @@ def _is_plain(value: object, hint: Any) -> bool:
     """Whether a value without parts is of a hint without parts."""
     match hint:
         case builtin if builtin is int:
-            return isinstance(value, int) and not isinstance(value, bool)
+            return isinstance(value, Integral) and not isinstance(value, bool)
         case builtin if builtin is float:
-            return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
         case builtin if builtin is str:
             return isinstance(value, str) and _is_text(value)
         case None | types.NoneType:
@@ -166,8 +179,9 @@ def words(hint: Any) -> str:
         return " or ".join(dict.fromkeys(words(one) for one in args if one is not types.NoneType))
     if origin is Literal:
         return " or ".join(_as_json(one) for one in args)
-    if origin in (list, tuple, Sequence):
-        return f"a list, each of it {words(args[0])}" if args else "a list"
+    if origin in SEQUENCES:
+        number = f" of {len(args)}" if origin is tuple and args[-1] is not ... else ""
+        return f"a list{number}, each of it {words(args[0])}"
     if origin in (dict, Mapping) or is_typeddict(hint):
         return "an object of names and values"
     plain = {int: "a whole number", float: "a number", str: "text", bool: "true or false", types.NoneType: "null"}

@@ -1,6 +1,5 @@
 """A recipe: everything that makes a run, as keyword arguments, as a TOML file, or as both."""
 
-import inspect
 import json
 import os
 import tomllib
@@ -8,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_type_hints
 
+from glassformer.files import conform, read_toml
+from glassformer.files.schema import Count, Size, hints_of
 from glassformer.train.lora import QUERIES_AND_VALUES
 from glassformer.train.plan import Plan
 
@@ -20,7 +21,8 @@ MICROWORLD = "microworld"
 MANY = ("data", "dev", "test")
 NONE = "none"  # in a model's config, because TOML has no null
 EITHER = (("epochs", "steps"), ("batch_size", "batch_tokens"), ("model", "arch"), ("ema", "average"))
-PLAN = {one.name for one in fields(Plan)}
+PLAN = hints_of(Plan)
+NOT_SETTINGS = {"self", "cls", "tokenizer", "labels", "sources", "columns", "options", "_", "require_target", "return"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,17 +35,17 @@ class Recipe:
     dev: tuple[str, ...] = ()  # without any, a part of the data
     test: tuple[str, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
-    limit: int | None = None  # at most so many training examples
+    limit: Size | None = None  # at most so many training examples
     model: str | None = None  # a folder or hub name to start from
     arch: str | None = None  # or a kind of model to start afresh
     config: Mapping[str, Any] = field(
         default_factory=dict
     )  # settings of the model: sizes of a fresh one, dropout of any
     tokenizer: str | None = None  # a folder or name, or the kind of vocabulary to learn
-    vocab_size: int | None = None
+    vocab_size: Size | None = None
     lowercase: bool = False
     freeze: str | None = None
-    lora: int | None = None  # rank of the adapters
+    lora: Count | None = None  # rank of the adapters
     lora_targets: str = QUERIES_AND_VALUES
     device: str = "auto"
     tensorboard: bool = False
@@ -56,12 +58,15 @@ class Recipe:
         given = {name: value for name, value in values.items() if value is not None}
         if missing := [name for name in ("task", "out") if name not in given]:
             raise ValueError(f"a run needs {' and '.join(missing)}")
-        own = {one.name for one in fields(cls)} - {"options", "plan"}
+        conform(given["task"], str, "task")
+        own = {name: hint for name, hint in hints_of(cls).items() if name not in ("options", "plan")}
         options = task_options(given["task"])
-        for name in given:
-            if name not in own | PLAN | options:
-                near = ", ".join(get_close_matches(name, [*own, *PLAN, *options], n=3)) or "nothing"
+        known = {**options, **PLAN, **own, **dict.fromkeys(MANY, str | Path | Sequence[str | Path])}
+        for name, value in given.items():
+            if name not in known:
+                near = ", ".join(get_close_matches(name, known, n=3)) or "nothing"
                 raise ValueError(f"{given['task']} has no setting {name!r}; near it: {near}")
+            conform(value, known[name], name)
         if ("model" in given) == ("arch" in given):
             raise ValueError("say what to train: model (a folder or name) or arch (a fresh one), one of the two")
         run: dict[str, Any] = {
@@ -82,7 +87,7 @@ class Recipe:
     @classmethod
     def from_toml(cls, path: Path, changes: Mapping[str, Any]) -> Self:
         """A recipe file, with some settings changed; a dot reaches into a table ("config.n_layer")."""
-        return cls.of(changed(read_toml(path), changes))
+        return cls.of(changed(read_recipe(path), changes))
 
     def flat(self) -> dict[str, Any]:
         """The names and values `of` takes, without what was left at its default."""
@@ -107,20 +112,21 @@ def expanded(names: Sequence[str]) -> list[str]:
     return found
 
 
-def task_options(name: str) -> set[str]:
-    """What a task's constructor and reader can be told."""
+def task_options(name: str) -> dict[str, Any]:
+    """What a task's constructor and reader can be told, and the hints of what each may be."""
     cls = task_class(name)
-    known = {*inspect.signature(cls.__init__).parameters, *inspect.signature(cls.read).parameters}
-    return known - {"self", "cls", "tokenizer", "labels", "sources", "columns", "options", "_", "require_target"}
+    known = {**get_type_hints(cls.read, include_extras=True), **get_type_hints(cls.__init__, include_extras=True)}
+    return {name: hint for name, hint in known.items() if name not in NOT_SETTINGS}
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"{path} is not there; give a recipe file or the name of a task") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path} is not TOML: {error}") from None
+def read_recipe(path: Path) -> dict[str, Any]:
+    """The settings of a recipe file."""
+    if not path.exists():
+        raise ValueError(f"{path} is not there; give a recipe file or the name of a task")
+    values = read_toml(path)
+    if not isinstance(values.get("task"), str):
+        raise ValueError(f'{path} names no task: a recipe begins with task = "text-classification", or another')
+    return values
 
 
 def changed(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,7 +138,8 @@ def changed(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
                 new.pop(pair[pair[0] == name], None)
         table, dot, inner = name.partition(".")
         if dot:
-            new[table] = {**new.get(table, {}), inner: value}
+            conform(before := new.get(table, {}), dict[str, Any], table)
+            new[table] = {**before, inner: value}
         else:
             new[name] = value
     return new
@@ -145,7 +152,7 @@ def parsed(assignment: str) -> tuple[str, Any]:
         raise ValueError(f"{assignment!r} does not set anything; write name=value, e.g. lr=1e-4")
     try:
         return name.strip(), tomllib.loads(f"value = {text.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return name.strip(), text.strip()
 
 
@@ -172,5 +179,5 @@ def _written(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool) else repr(value)
 
 
-def _many(value: Any) -> tuple[str, ...]:
+def _many(value: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
     return (str(value),) if isinstance(value, str | Path) else tuple(map(str, value))

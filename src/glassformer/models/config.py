@@ -33,7 +33,7 @@ def read(cls: type[C], raw: Mapping[str, Any], *, only: Mapping[str, tuple[Any, 
     if missing := [name for name in needed if name not in raw]:
         raise ValueError(f"{PLACE} lacks {', '.join(missing)}")
     given = {key: value for key, value in raw.items() if key in known and key != "id2label"}
-    hints = hints_of(cls)  # type: ignore[arg-type]
+    hints = hints_of(cls)
     for key, value in given.items():
         conform(value, hints[key], PLACE, key)
     return cls(**given, **({"id2label": labels(raw)} if "id2label" in known else {}))

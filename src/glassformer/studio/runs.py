@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import APIRouter, Query
 
 from glassformer.files import read_json
-from glassformer.jobs.recipe import RECIPE, read_toml
+from glassformer.jobs.recipe import RECIPE, read_recipe
 from glassformer.train.checkpoint import BETWEEN, found
 
 from .desk import Missing, Studio
@@ -79,7 +79,7 @@ def entry(name: str, folder: Path) -> dict[str, Any]:
 
 def _recipe(folder: Path) -> dict[str, Any]:
     try:
-        return read_toml(folder / RECIPE)
+        return read_recipe(folder / RECIPE)
     except ValueError:  # written by hand, or by some other program: the curves can be shown all the same
         return {}
 

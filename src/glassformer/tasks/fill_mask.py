@@ -19,6 +19,7 @@ from glassformer.data.examples import Document
 from glassformer.data.masking import Masking, mask_tokens, word_numbers, word_starts
 from glassformer.data.ragged import Ragged
 from glassformer.data.shards import Shards
+from glassformer.files.schema import Probability, Size
 from glassformer.generate.fill import fill_mask
 from glassformer.text.tokenizer import Tokenizer
 
@@ -75,9 +76,9 @@ class FillMask(RunningTextTask[MaskedTexts]):
         self,
         tokenizer: Tokenizer,
         *,
-        max_length: int | None = None,
+        max_length: Size | None = None,
         packing: bool = True,
-        mask_rate: float = 0.15,
+        mask_rate: Probability = 0.15,
         whole_words: bool = False,
     ) -> None:
         self.tokenizer, self.max_length, self.packing = tokenizer, max_length, packing

@@ -19,6 +19,7 @@ from glassformer.data.masking import next_sentence_pairs, sentences_of
 from glassformer.data.report import Read
 from glassformer.data.rows import Format
 from glassformer.data.shards import Shards
+from glassformer.files.schema import Probability, Size
 from glassformer.text.tokenizer import Tokenizer
 
 from .fill_mask import FillMask, MaskedTexts, at_places, score_rows
@@ -43,10 +44,10 @@ class Pretraining(FillMask):
         self,
         tokenizer: Tokenizer,
         *,
-        max_length: int | None = None,
-        mask_rate: float = 0.15,
+        max_length: Size | None = None,
+        mask_rate: Probability = 0.15,
         whole_words: bool = False,
-        copies: int = 1,
+        copies: Size = 1,
     ) -> None:
         super().__init__(tokenizer, max_length=max_length, mask_rate=mask_rate, whole_words=whole_words)
         self.copies = copies

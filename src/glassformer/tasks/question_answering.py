@@ -17,6 +17,7 @@ from glassformer.data.batches import Budget, Indices, in_order
 from glassformer.data.examples import Asked
 from glassformer.data.report import Read
 from glassformer.data.squad import read_asked
+from glassformer.files.schema import Count, Size
 from glassformer.text.tokenizer import Tokenizer
 
 from .metrics import Answers, Interval
@@ -50,10 +51,10 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
         self,
         tokenizer: Tokenizer,
         *,
-        max_length: int | None = None,
-        doc_stride: int = 128,
-        max_question_length: int = 64,
-        max_answer_length: int = 30,
+        max_length: Size | None = None,
+        doc_stride: Count = 128,
+        max_question_length: Size = 64,
+        max_answer_length: Size = 30,
         null_threshold: float = 0.0,
     ) -> None:
         """Lengths in tokens. A question is cut at max_question_length, or at half of a row; never a context."""

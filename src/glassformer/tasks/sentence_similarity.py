@@ -17,7 +17,9 @@ from torch import Tensor
 from glassformer.data.batches import Budget, Indices, in_order
 from glassformer.data.examples import Labelled
 from glassformer.data.report import Read
+from glassformer.data.rows import Format
 from glassformer.data.table import read_labelled
+from glassformer.files.schema import Positive, Size
 from glassformer.text.tokenizer import Tokenizer
 
 from .encoded import EncodedTexts
@@ -65,10 +67,10 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
         *,
         loss: Loss = "cosine",
         score_range: tuple[float, float] = (0.0, 1.0),
-        scale: float = 20.0,
+        scale: Positive = 20.0,
         pooling: Mode = "mean",
         normalize: bool = True,
-        max_length: int | None = None,
+        max_length: Size | None = None,
     ) -> None:
         low, high = score_range
         if loss not in get_args(Loss):
@@ -86,7 +88,7 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
         *,
         columns: Mapping[str, str] | None = None,
         loss: Loss = "cosine",
-        file_format: Any = None,
+        file_format: Format | None = None,
         header: bool | None = None,
         require_target: bool = True,
         **_: Any,

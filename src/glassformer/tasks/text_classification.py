@@ -17,7 +17,9 @@ from glassformer.data.batches import Budget, Indices, in_order
 from glassformer.data.examples import Labelled
 from glassformer.data.labels import Kind
 from glassformer.data.report import Read
+from glassformer.data.rows import Format
 from glassformer.data.table import read_labelled
+from glassformer.files.schema import Probability, Size
 from glassformer.text.tokenizer import Tokenizer
 
 from .encoded import EncodedTexts
@@ -53,8 +55,8 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         labels: Sequence[str],
         *,
         problem_type: Problem = "single_label_classification",
-        max_length: int | None = None,
-        label_smoothing: float = 0.0,
+        max_length: Size | None = None,
+        label_smoothing: Probability = 0.0,
     ) -> None:
         if problem_type not in get_args(Problem):
             raise ValueError(f"problem_type must be one of {', '.join(get_args(Problem))}, not {problem_type!r}")
@@ -69,7 +71,7 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         *,
         columns: Mapping[str, str] | None = None,
         problem_type: Problem = "single_label_classification",
-        file_format: Any = None,
+        file_format: Format | None = None,
         header: bool | None = None,
         require_target: bool = True,
         **_: Any,

@@ -18,6 +18,7 @@ from glassformer.data.corpus import Corpus, is_labelled
 from glassformer.data.examples import Document
 from glassformer.data.ragged import Ragged
 from glassformer.data.shards import Shards
+from glassformer.files.schema import Size
 from glassformer.generate.api import generate
 from glassformer.text.tokenizer import Tokenizer
 
@@ -75,11 +76,11 @@ class TextGeneration(RunningTextTask[Stream | Texts]):
         tokenizer: Tokenizer,
         *,
         conditions: Sequence[str] = (),
-        block_size: int | None = None,
+        block_size: Size | None = None,
         packing: bool = True,
-        stride: int | None = None,
+        stride: Size | None = None,
         random_windows: bool = False,
-        chunk: int | None = None,
+        chunk: Size | None = None,
     ) -> None:
         """`stride`: windows overlap, so that each token has at least block_size - stride tokens before it.
 

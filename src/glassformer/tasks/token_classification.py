@@ -16,6 +16,7 @@ from glassformer.data.batches import Budget, Indices, in_order
 from glassformer.data.conll import read_tagged
 from glassformer.data.examples import Tagged
 from glassformer.data.report import Read
+from glassformer.files.schema import Count, Probability, Size
 from glassformer.text.backend import Pieces, RustBackend
 from glassformer.text.tokenizer import Tokenizer
 
@@ -61,9 +62,9 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         tokenizer: Tokenizer,
         labels: Sequence[str],
         *,
-        max_length: int | None = None,
-        context: int = 0,
-        label_smoothing: float = 0.0,
+        max_length: Size | None = None,
+        context: Count = 0,
+        label_smoothing: Probability = 0.0,
     ) -> None:
         if context < 0:
             raise ValueError(f"context={context}: give 0 or more sentences")

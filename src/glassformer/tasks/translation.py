@@ -19,6 +19,8 @@ from glassformer.data.examples import Parallel
 from glassformer.data.parallel import read_parallel
 from glassformer.data.ragged import Ragged
 from glassformer.data.report import Read
+from glassformer.data.rows import Format
+from glassformer.files.schema import Probability, Size
 from glassformer.generate.api import generate
 from glassformer.generate.prompts import positions, vocabulary
 from glassformer.generate.result import Generated
@@ -91,8 +93,8 @@ class Translation(Task[Parallel, Translated]):
         self,
         tokenizer: Tokenizer,
         *,
-        max_length: int | None = None,
-        label_smoothing: float = 0.0,
+        max_length: Size | None = None,
+        label_smoothing: Probability = 0.0,
         bleu: bool = False,
         exact_match: bool = False,
         bleu_lowercase: bool = False,
@@ -114,7 +116,7 @@ class Translation(Task[Parallel, Translated]):
         sources: Sequence[str],
         *,
         columns: Mapping[str, str] | None = None,
-        file_format: Any = None,
+        file_format: Format | None = None,
         header: bool | None = None,
         require_target: bool = True,
         **_: Any,

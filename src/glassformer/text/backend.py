@@ -10,6 +10,7 @@ import tokenizers
 from glassformer.files import write_text
 from glassformer.text.assemble import Ids, Template, template_of
 from glassformer.text.cache import Text, WordCache, encoded, glue_of
+from glassformer.text.rust import rust_border
 
 
 class Pieces(NamedTuple):
@@ -41,13 +42,15 @@ class RustBackend:
 
     def rows(self, texts: Sequence[Text], *, split: bool, target: bool) -> list[Ids]:  # noqa: ARG002
         """The ids of each text, without special tokens."""
-        if self._cache is None or split:
-            return encoded(self.rust, texts, split)
-        return self._cache.rows(texts)  # type: ignore[arg-type]
+        with rust_border("this text"):
+            if self._cache is None or split:
+                return encoded(self.rust, texts, split)
+            return self._cache.rows(texts)  # type: ignore[arg-type]
 
     def pieces(self, texts: Sequence[Text], *, split: bool, target: bool) -> list[Pieces]:  # noqa: ARG002
         """The ids of each text with offsets and word numbers."""
-        batch = self.rust.encode_batch(texts, is_pretokenized=split, add_special_tokens=False)
+        with rust_border("this text"):
+            batch = self.rust.encode_batch(texts, is_pretokenized=split, add_special_tokens=False)
         return [Pieces(one.ids, one.offsets, one.word_ids) for one in batch]
 
     def template(self, *, pair: bool, special: bool) -> Template:
@@ -68,7 +71,8 @@ class RustBackend:
 
     def decode(self, ids: list[int], *, skip_special_tokens: bool) -> str:
         """The text of ids."""
-        return str(self.rust.decode(ids, skip_special_tokens=skip_special_tokens))
+        with rust_border("decoding these ids"):
+            return str(self.rust.decode(ids, skip_special_tokens=skip_special_tokens))
 
     def token_to_id(self, token: str) -> int | None:
         """The id of a token, None if it is not in the vocabulary."""

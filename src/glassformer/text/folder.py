@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Required, TypedDict
 
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
-from glassformer.files import read_json
+from glassformer.files import read_json, read_text
+from glassformer.files.schema import Bounds
+from glassformer.text.rust import read_tokenizer, read_vocabulary
 
 NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 BERT = {
@@ -31,6 +33,62 @@ GPT2 = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
 MARIAN = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 WITHOUT_SEGMENTS = ("distilbert", "roberta", "xlm-roberta", "gpt2", "bart", "marian", "camembert", "glassformer")
 NO_LIMIT = int(1e30)  # what transformers calls the length of a model that states none
+
+
+class TokenFlags(TypedDict, total=False):
+    """A special token written as an object."""
+
+    content: Required[str]
+    single_word: bool
+    lstrip: bool
+    rstrip: bool
+    normalized: bool
+    special: bool
+
+
+Token = str | TokenFlags
+Side = Literal["left", "right"]
+
+
+class SpecialTokensMap(TypedDict, total=False):
+    """special_tokens_map.json."""
+
+    bos_token: Token
+    eos_token: Token
+    unk_token: Token
+    sep_token: Token
+    pad_token: Token
+    cls_token: Token
+    mask_token: Token
+
+
+class TokenizerConfig(SpecialTokensMap, total=False):
+    """What is looked at in tokenizer_config.json."""
+
+    tokenizer_class: str
+    model_max_length: Annotated[float, Bounds(1)]
+    model_input_names: list[str]
+    additional_special_tokens: list[Token]
+    extra_special_tokens: list[Token] | dict[str, Token]
+    added_tokens_decoder: dict[str, TokenFlags]
+    padding_side: Side
+    truncation_side: Side
+    do_lower_case: bool
+    strip_accents: bool
+    tokenize_chinese_chars: bool
+    add_prefix_space: bool
+    separate_vocabs: bool
+    clean_up_tokenization_spaces: bool
+
+
+class ModelConfig(TypedDict, total=False):
+    """What a tokenizer looks at in the model's config.json."""
+
+    model_type: str
+    tokenizer_class: str
+    n_positions: int
+    max_position_embeddings: int
+    pad_token_id: int
 
 
 @dataclass
@@ -58,10 +116,10 @@ class Folder:
         """Read what is there of tokenizer_config.json, special_tokens_map.json and config.json."""
         if not path.is_dir():
             raise ValueError(f"{path} is not a folder: give the folder that holds tokenizer.json or vocab.txt")
-        config = read_json(path / "tokenizer_config.json")
-        special = read_json(path / "special_tokens_map.json")
-        tokens = {name: value for name, value in (special | config).items() if name in NAMES}
-        return cls(path, config, read_json(path / "config.json"), tokens)
+        config: dict[str, Any] = {**read_json(path / "tokenizer_config.json", TokenizerConfig)}
+        special = read_json(path / "special_tokens_map.json", SpecialTokensMap)
+        tokens = {name: value for name, value in {**special, **config}.items() if name in NAMES}
+        return cls(path, config, {**read_json(path / "config.json", ModelConfig)}, tokens)
 
     @property
     def kind(self) -> str:
@@ -103,8 +161,14 @@ class Folder:
         """Tokens that the folder adds to the vocabulary, in the order of their ids."""
         listed = self.config.get("added_tokens_decoder") or {}
         if listed:
+            if wrong := [index for index in listed if not index.isdecimal()]:
+                raise ValueError(
+                    f"{self.path / 'tokenizer_config.json'}: added_tokens_decoder has the key {wrong[0]!r}; "
+                    "its keys are ids"
+                )
             return [added_token(listed[index]) for index in sorted(listed, key=int)]
-        legacy = read_json(self.path / "added_tokens.json")
+        path = self.path / "added_tokens.json"
+        legacy = read_vocabulary(path) if path.exists() else {}
         return [AddedToken(token, normalized=True) for token in sorted(legacy, key=legacy.__getitem__)]
 
 
@@ -170,11 +234,7 @@ def name_special_tokens(rust: tokenizers.Tokenizer, folder: Folder, settings: Se
 
 def from_json(folder: Folder) -> tuple[tokenizers.Tokenizer, dict[str, str]]:
     """Read tokenizer.json."""
-    path = folder.path / "tokenizer.json"
-    try:
-        rust = tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:
-        raise ValueError(f"{path} cannot be read ({first_line(error)}): download or write it again") from None
+    rust = read_tokenizer(folder.path / "tokenizer.json")
     vocab = rust.get_vocab()
     if all(token in vocab for token in BERT.values()):
         return rust, BERT
@@ -219,7 +279,7 @@ def bert_template(cls: tuple[str, int], sep: tuple[str, int]) -> processors.Temp
 def from_merges(folder: Folder) -> tuple[tokenizers.Tokenizer, dict[str, str]]:
     """Build a byte-level BPE from vocab.json and merges.txt: RoBERTa's template, or GPT-2's none."""
     path = folder.path / "merges.txt"
-    vocab = read_json(folder.path / "vocab.json")
+    vocab = read_vocabulary(folder.path / "vocab.json")
     merges = read_merges(path)
     for left, right in merges:
         missing = next((token for token in (left, right, left + right) if token not in vocab), None)
@@ -250,7 +310,7 @@ def is_roberta(folder: Folder, vocab: Mapping[str, int]) -> bool:
 
 def read_vocab(path: Path) -> dict[str, int]:
     """A vocab.txt: one token a line, the line number is the id."""
-    lines = path.read_text(encoding="utf-8").split("\n")
+    lines = read_text(path).split("\n")
     vocab = {line.rstrip(): index for index, line in enumerate(lines) if line.rstrip()}
     if not vocab:
         raise ValueError(f"{path} is empty: expected one token a line")
@@ -260,7 +320,7 @@ def read_vocab(path: Path) -> dict[str, int]:
 def read_merges(path: Path) -> list[tuple[str, str]]:
     """A merges.txt: two tokens a line, best first."""
     merges = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
         if not line.strip() or line.startswith("#version"):
             continue
         pair = line.rstrip("\r").split(" ")
@@ -268,8 +328,3 @@ def read_merges(path: Path) -> list[tuple[str, str]]:
             raise ValueError(f"{path} line {number} is {line!r}: expected two tokens with a space between")
         merges.append((pair[0], pair[1]))
     return merges
-
-
-def first_line(error: Exception) -> str:
-    """An error of the Rust library in one line."""
-    return str(error).split("\n")[0]

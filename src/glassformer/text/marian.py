@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.files import read_json, write_bytes, write_json
+from glassformer.files import write_bytes, write_json
 from glassformer.text.assemble import Ids, Part, Template
 from glassformer.text.backend import Pieces
 from glassformer.text.cache import Text
 from glassformer.text.folder import MARIAN, Folder, Settings
+from glassformer.text.rust import read_vocabulary
 
 LANGUAGE = re.compile(r">>.*?<<", re.DOTALL)  # ">>fr<<" before a text names the language to translate to
 
@@ -27,13 +28,13 @@ class MarianBackend:
     def __init__(self, folder: Folder) -> None:
         self.source = sentencepiece(folder.path / "source.spm")
         self.target = sentencepiece(folder.path / "target.spm")
-        self._vocab: dict[str, int] = read_json(folder.path / "vocab.json")
+        self._vocab = read_vocabulary(folder.path / "vocab.json")
         self.separate = bool(folder.config.get("separate_vocabs"))
         if self.separate and not folder.has("target_vocab.json"):
             raise ValueError(
                 f"{folder.path} has no target_vocab.json, which separate_vocabs asks for: fetch it as well"
             )
-        self._target_vocab = read_json(folder.path / "target_vocab.json") if self.separate else self._vocab
+        self._target_vocab = read_vocabulary(folder.path / "target_vocab.json") if self.separate else self._vocab
         self.settings = folder.settings(MARIAN, self._vocab, segments=False)
         if "model_max_length" not in folder.config:
             self.settings.model_max_length = 512
@@ -148,6 +149,9 @@ def sentencepiece(path: Path) -> Any:
     except ImportError:
         raise ValueError(f"{path} needs sentencepiece: pip install 'glassformer[marian]'") from None
     try:
-        return SentencePieceProcessor(model_proto=path.read_bytes())
+        content = path.read_bytes()
+        if not content:  # which the library would take for a request to load nothing
+            raise RuntimeError("it is empty")
+        return SentencePieceProcessor(model_proto=content)
     except RuntimeError as error:
         raise ValueError(f"{path} is not a SentencePiece model ({error}): download it again") from None

@@ -14,6 +14,7 @@ from glassformer.text.encoding import Encoding, Words
 from glassformer.text.folder import NO_LIMIT, Folder, Settings, load
 from glassformer.text.marian import MarianBackend, is_marian, load_marian
 from glassformer.text.options import Options, as_batch
+from glassformer.text.rust import rust_border
 from glassformer.text.saving import save
 from glassformer.text.special import SpecialTokens
 
@@ -36,8 +37,9 @@ class Tokenizer(SpecialTokens):
         folder = Folder.read(Path(path))
         if is_marian(folder):
             return cls(*load_marian(folder))
-        rust, settings = load(folder)
-        return cls(RustBackend(rust), settings)
+        with rust_border(str(path)):
+            rust, settings = load(folder)
+            return cls(RustBackend(rust), settings)
 
     def save(self, folder: str | Path, *, segments: bool | None = None) -> None:
         """Write a folder that this class and transformers read with the same ids.

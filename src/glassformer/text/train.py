@@ -20,6 +20,7 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
 from glassformer.text.backend import RustBackend
 from glassformer.text.folder import BERT, GPT2, NAMES, Settings, bert_template
+from glassformer.text.rust import MOST_TOKENS
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.wordpiece import is_ideograph, is_punctuation
 
@@ -60,6 +61,8 @@ def train(
     least = len(tokens) + (256 if kind == "bpe" else 1)
     if vocab_size < least:
         raise ValueError(f"vocab_size={vocab_size} is too small: {kind} with {tokens} needs at least {least}")
+    if vocab_size > MOST_TOKENS:
+        raise ValueError(f"vocab_size={vocab_size} is more than any model has: {MOST_TOKENS} at most")
     paths = [Path(file) for file in files]
     step = sampling_step(paths, max_bytes)
     lines = partial(sampled_lines, paths, step, progress or (lambda _what, _done, _total: None))
