@@ -162,7 +162,7 @@ def test_a_model_gone_wrong_is_stopped():
         ({"top_p": 1.5}, "top_p must be above 0 and at most 1"),
         ({"num_return_sequences": 2}, "need num_beams=2 or more, or do_sample=True"),
         ({"num_return_sequences": 3, "num_beams": 2, "do_sample": True}, "need num_beams=3 or more"),
-        ({"early_stopping": "soon"}, "early_stopping must be True, False or 'never'"),
+        ({"early_stopping": "soon"}, "early_stopping is 'soon'; it must be true or false or 'never'"),
         ({"max_length": 2}, "the prompt has 2 tokens and max_length is 2"),
     ],
 )

@@ -104,7 +104,7 @@ def test_folders_of_others_are_read(minilm, tmp_path):
         ([("Pooling", "")], {"pooling_mode": "weightedmean"}, "pooling by weightedmean; supported: one of mean"),
         ([("Pooling", "")], {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}, "cls and mean"),
         ([("Pooling", ""), ("Dense", "2_Dense")], {}, "asks for Dense"),
-        ("no list", {}, "is not a list of modules"),
+        ("no list", {}, "it must be a list, each of it an object"),
     ],
 )
 def test_what_is_not_supported_is_named(modules, config, message, tmp_path):

@@ -6,13 +6,27 @@ as version 2 has it.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Required, TypedDict
 
 from glassformer.data.examples import Answer, Asked
 from glassformer.data.report import Place, Read, Report
 from glassformer.data.roles import missing
 from glassformer.data.rows import EXTENSIONS, Reading, Table, json_format, open_table, parse_json
 from glassformer.data.source import Source, Sources, peeked, resolve
+from glassformer.files import conform
+
+
+class Paragraph(TypedDict, total=False):
+    """A paragraph of SQuAD's json."""
+
+    context: Any
+    qas: list[dict[str, Any]]
+
+
+class Article(TypedDict):
+    """An article of SQuAD's json."""
+
+    paragraphs: Required[list[Paragraph]]
 
 
 class Question(NamedTuple):
@@ -59,13 +73,14 @@ def is_squad(articles: Any) -> bool:
     return isinstance(articles, list) and all(isinstance(one, dict) and "paragraphs" in one for one in articles)
 
 
-def squad_questions(source: Source, articles: list[Any], report: Report) -> Iterator[Question]:
+def squad_questions(source: Source, articles: list[Article], report: Report) -> Iterator[Question]:
     """The questions of SQuAD's nested form."""
+    conform(articles, list[Article], source.name, "data")
     paragraphs = (paragraph for article in articles for paragraph in article["paragraphs"])
-    pairs = ((paragraph.get("context"), one) for paragraph in paragraphs for one in paragraph.get("qas", ()))
+    pairs = ((paragraph.get("context"), one) for paragraph in paragraphs for one in paragraph.get("qas") or ())
     for number, (context, one) in enumerate(pairs, 1):
         report.count(source.name)
-        answers = [] if one.get("is_impossible") else one.get("answers")
+        answers = [] if one.get("is_impossible") else listed(one.get("answers"))
         yield Question(Place(source.name, number, "question"), one, context, answers)
 
 
@@ -75,11 +90,18 @@ def row_questions(table: Table) -> Iterator[Question]:
         if role not in table.columns:
             raise missing(table, role)
     for place, cells in table.rows:
-        given = cells.get("answers")
-        if isinstance(given, dict):
-            pairs = zip(given.get("text") or (), given.get("answer_start") or (), strict=False)
-            given = [{"text": text, "answer_start": start} for text, start in pairs]
-        yield Question(place, cells, cells["context"], [] if cells.get("is_impossible") else given)
+        answers = [] if cells.get("is_impossible") else listed(cells.get("answers"))
+        yield Question(place, cells, cells["context"], answers)
+
+
+def listed(answers: Any) -> list[Any] | None:
+    """Answers one by one: a list of them, or a list of texts beside a list of starts; None where there are none."""
+    if isinstance(answers, dict):
+        texts, starts = answers.get("text"), answers.get("answer_start")
+        if not isinstance(texts, list) or not isinstance(starts, list):
+            return [answers]
+        return [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=False)]
+    return answers if answers is None or isinstance(answers, list) else [answers]
 
 
 def checked(question: Question, report: Report, *, required: bool) -> Asked | None:

@@ -10,6 +10,7 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import repeat
 from numbers import Integral, Real
 from typing import (
     Annotated,
@@ -98,10 +99,11 @@ def _problems(value: object, hint: Any, place: Place) -> Iterator[str]:
             yield from _problems(key, args[0], (*place, "a key"))
             yield from _problems(inner, args[1], (*place, str(key)))
     elif origin in SEQUENCES and isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        if origin is tuple and args[-1] is not ... and len(args) != len(value):
+        fixed = origin is tuple and args[-1] is not ...
+        if fixed and len(args) != len(value):
             yield _problem(value, hint, place)
-        for number, inner in enumerate(value):
-            yield from _problems(inner, args[0], (*place, f"[{number}]"))
+        for number, (inner, kind) in enumerate(zip(value, args if fixed else repeat(args[0]), strict=False)):
+            yield from _problems(inner, kind, (*place, f"[{number}]"))
     elif not _is_plain(value, hint):
         yield _problem(value, hint, place)
 
@@ -180,8 +182,9 @@ def words(hint: Any) -> str:
     if origin is Literal:
         return " or ".join(_as_json(one) for one in args)
     if origin in SEQUENCES:
-        number = f" of {len(args)}" if origin is tuple and args[-1] is not ... else ""
-        return f"a list{number}, each of it {words(args[0])}"
+        if origin is tuple and args[-1] is not ...:
+            return f"a list of {len(args)}: {', '.join(map(words, args))}"
+        return f"a list, each of it {words(args[0])}"
     if origin in (dict, Mapping) or is_typeddict(hint):
         return "an object of names and values"
     plain = {int: "a whole number", float: "a number", str: "text", bool: "true or false", types.NoneType: "null"}

@@ -5,6 +5,9 @@ from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any, Literal, Self
 
+from glassformer.files import conform
+from glassformer.files.schema import hints_of
+
 Ids = Sequence[int]
 Strategy = Literal["greedy", "sample", "beam", "diverse", "constrained", "contrastive", "speculative"]
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
@@ -31,7 +34,7 @@ class Settings:
     early_stopping: bool | Literal["never"] = False
     num_beam_groups: int = 1
     diversity_penalty: float = 0.0
-    force_words_ids: Sequence[Any] | None = None
+    force_words_ids: Sequence[Ids | Sequence[Ids]] | None = None
     constraints: Sequence[Any] | None = None
     penalty_alpha: float | None = None
     assistant_model: Any = None
@@ -52,7 +55,7 @@ class Settings:
     encoder_no_repeat_ngram_size: int | None = None
     encoder_repetition_penalty: float | None = None
     bad_words_ids: Sequence[Ids] | None = None
-    sequence_bias: Any = None
+    sequence_bias: Mapping[Any, float] | Sequence[tuple[Ids, float]] | None = None
     suppress_tokens: Ids | None = None
     begin_suppress_tokens: Ids | None = None
     forced_bos_token_id: int | None = None
@@ -77,7 +80,10 @@ class Settings:
                 raise ValueError(f"generation has no setting {name!r}; near it: {', '.join(near) or 'nothing'}")
         known: dict[str, Any] = {}
         for source in (*reversed(defaults), given):
-            known |= {name: source[name] for name in names if source.get(name) is not None}
+            stated = {name: source[name] for name in names if source.get(name) is not None}
+            for name, value in stated.items():
+                conform(value, hints_of(cls)[name], name if source is given else f"{name} of the model's own folder")
+            known |= stated
         if given.get("max_new_tokens") is not None and given.get("max_length") is None:
             known.pop("max_length", None)
         one_by_one = any(given.get(name) for name in ("penalty_alpha", "assistant_model", "prompt_lookup_num_tokens"))
@@ -98,8 +104,6 @@ class Settings:
             raise ValueError(f"top_logprobs must be at least 0, not {self.top_logprobs}")
         if self.max_time is not None and self.max_time <= 0:
             raise ValueError(f"max_time must be above 0 seconds, not {self.max_time}")
-        if self.early_stopping not in (True, False, "never"):
-            raise ValueError(f"early_stopping must be True, False or 'never', not {self.early_stopping!r}")
         if "" in self.stops:
             raise ValueError("a stop string is empty, which every text holds; leave it out")
         if self.num_return_sequences > self.num_beams and (self.num_beams > 1 or not self.do_sample):

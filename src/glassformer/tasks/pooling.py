@@ -3,16 +3,16 @@
 B batch, T length, D width.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Required, TypedDict, get_args
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from glassformer.blocks.masks import first_kept, send
 from glassformer.files import read_json, write_json
+from glassformer.files.schema import Size
 
 Mode = Literal["mean", "cls", "max"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -27,6 +27,31 @@ FLAGS = {  # how folders named the modes until version 5, which every version re
 WIDTHS = ("hidden_size", "dim", "n_embd")  # in the words of BERT, DistilBERT and GPT-2
 MODULES, LENGTH, PLACE = "modules.json", "sentence_bert_config.json", "1_Pooling"
 TYPES = "sentence_transformers.models"
+
+
+class Module(TypedDict):
+    """One entry of modules.json."""
+
+    type: Required[str]
+    path: Required[str]
+
+
+class PoolingConfig(TypedDict, total=False):
+    """1_Pooling/config.json: the words of version 5, and the flags of those before it."""
+
+    pooling_mode: str | list[str]
+    pooling_mode_cls_token: bool
+    pooling_mode_mean_tokens: bool
+    pooling_mode_max_tokens: bool
+    pooling_mode_mean_sqrt_len_tokens: bool
+    pooling_mode_weightedmean_tokens: bool
+    pooling_mode_lasttoken: bool
+
+
+class LengthConfig(TypedDict, total=False):
+    """sentence_bert_config.json."""
+
+    max_seq_length: Size
 
 
 @dataclass(frozen=True)
@@ -80,15 +105,12 @@ def read_pooling(folder: str | Path) -> Pooling | None:
     path = Path(folder) / MODULES
     if not path.is_file():
         return None
-    try:
-        modules = {str(one["type"]).rpartition(".")[2]: str(one["path"]) for one in json.loads(path.read_text("utf-8"))}
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{path} is not a list of modules ({error}): download or write it again") from None
+    modules = {one["type"].rpartition(".")[2]: one["path"] for one in read_json(path, list[Module])}
     if unknown := sorted(set(modules) - {"Transformer", "Pooling", "Normalize"}):
         raise ValueError(f"{path} asks for {', '.join(unknown)}, which is not supported; Pooling and Normalize are")
-    config = read_json(path.parent / modules.get("Pooling", PLACE) / "config.json")
-    limit = read_json(path.parent / modules.get("Transformer", "") / LENGTH).get("max_seq_length")
-    return Pooling(_mode(config, path.parent), "Normalize" in modules, limit)
+    config = read_json(path.parent / modules.get("Pooling", PLACE) / "config.json", PoolingConfig)
+    limit = read_json(path.parent / modules.get("Transformer", "") / LENGTH, LengthConfig).get("max_seq_length")
+    return Pooling(_mode({**config}, path.parent), "Normalize" in modules, limit)
 
 
 def _mode(config: dict[str, Any], folder: Path) -> Mode:
