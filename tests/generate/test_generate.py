@@ -182,3 +182,13 @@ def test_other_wrong_uses_are_named(spoken):
         next(gf.stream(model, tokenizer, "the", num_beams=2))
     with pytest.raises(ValueError, match="with head None does not generate"):
         gf.generate(random_model("gpt2", None, SMALL_GPT), None, torch.tensor([[5]]))
+
+
+def test_a_prompt_beyond_all_measure_is_not_tokenised():
+    model = random_model("gpt2", "text-generation", SMALL_GPT)
+
+    def unused(*_args, **_options):
+        raise AssertionError("it was tokenised")
+
+    with pytest.raises(ValueError, match="a prompt has 10,000,001 characters; 10,000,000 are the most"):
+        gf.generate(model, unused, "a" * 10_000_001)

@@ -1,6 +1,8 @@
 """Folders in and out: every format is read as transformers reads it, and so is what is saved here."""
 
+import base64
 import json
+import os
 import pickle
 import shutil
 
@@ -8,7 +10,9 @@ import pytest
 from text_folders import CORPUS, write
 from transformers import AutoTokenizer
 
+import glassformer as gf
 from glassformer.text import Tokenizer
+from glassformer.text.rust import panics_unseen
 from glassformer.text.train import train
 
 TEXTS = [
@@ -169,3 +173,110 @@ def test_broken_folders_say_what_is_wrong(tmp_path, files, message):
 def test_a_tokenizer_can_be_sent_to_another_process(folders, kind):
     ours = Tokenizer.from_folder(folders[kind])
     assert dict(pickle.loads(pickle.dumps(ours))(TEXTS)) == dict(ours(TEXTS))
+
+
+def whole_json() -> dict:
+    """A tokenizer.json that is right."""
+    model = {"type": "WordLevel", "vocab": {"a": 0, "[UNK]": 1}, "unk_token": "[UNK]"}
+    return {"version": "1.0", "added_tokens": [], "normalizer": None, "model": model}
+
+
+def charsmap(content: bytes) -> dict:
+    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(content).decode()}
+
+
+PANICS = {
+    "a trie beyond its table": (
+        {"normalizer": charsmap((8).to_bytes(4, "little") + b"\xff" * 8 + b"ab")},
+        "fails inside",
+    ),
+    "a merge that was never made": (
+        {
+            "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}
+            | {"continuing_subword_prefix": "abc"}
+        },
+        "fails inside",
+    ),
+    "a table cut short": ({"normalizer": charsmap(b"\xff")}, "1 bytes claims a trie of 255"),
+    "a table of gigabytes": ({"normalizer": charsmap(b"\xfc\xff\xff\xff")}, "4 bytes claims a trie of 4,294,967,292"),
+    "a table inside a sequence": (
+        {"normalizer": {"type": "Sequence", "normalizers": [charsmap(b"")]}},
+        "0 bytes claims a trie of 0",
+    ),
+    "an id of 2**31": (
+        {"model": {"type": "WordLevel", "vocab": {"a": 2**31}, "unk_token": "a"}},
+        "a is 2147483648; it must",
+    ),
+    "an added id of 2**31": ({"added_tokens": [{"id": 2**31, "content": "x"}]}, r"added_tokens\[0\].id is 2147483648"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), PANICS.values(), ids=PANICS)
+def test_what_would_panic_or_abort_is_one_line(tmp_path, capfd, change, message):
+    """The Rust library panics with a BaseException and prints frames, or takes the process with it."""
+    folder = write(tmp_path / "odd", tokenizer_json=whole_json() | change)
+    with pytest.raises(ValueError, match=message):
+        gf.load_tokenizer(folder)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_panic_at_a_text_is_an_error(tmp_path):
+    """A pattern that gives up on some texts."""
+    pattern = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Removed", "invert": False}
+    tokenizer = gf.load_tokenizer(write(tmp_path / "odd", tokenizer_json=whole_json() | {"pre_tokenizer": pattern}))
+    with pytest.raises(ValueError, match="this text fails inside the tokenizers library"):
+        tokenizer("a" * 40 + "b")
+
+
+def test_what_was_on_its_way_to_stderr_still_comes(capfd):
+    with panics_unseen():
+        os.write(2, b"a word of somebody else")
+    assert capfd.readouterr().err == "a word of somebody else"
+
+
+ODD_FILES = {
+    "a vocab.txt that is not UTF-8": (
+        {"vocab_txt": "[UNK]\n"},
+        "vocab.txt",
+        "gr\xfcn".encode("latin-1"),
+        "is not in UTF-8",
+    ),
+    "an id that is text": ({"merges_txt": "", "vocab_json": {"a": "0"}}, None, b"", "vocab.json: a is '0'; it must be"),
+    "an id of 2**31": ({"merges_txt": "", "vocab_json": {"a": 2**31}}, None, b"", "vocab.json: a is 2147483648"),
+    "a length that is text": (
+        {"vocab_txt": "[UNK]\n", "tokenizer_config_json": {"model_max_length": "long"}},
+        None,
+        b"",
+        "model_max_length is 'long'; it must be a number",
+    ),
+    "a key that is no id": (
+        {"vocab_txt": "[UNK]\n", "tokenizer_config_json": {"added_tokens_decoder": {"x": {"content": "y"}}}},
+        None,
+        b"",
+        "added_tokens_decoder has the key 'x'",
+    ),
+    "a token without its text": (
+        {"vocab_txt": "[UNK]\n", "special_tokens_map_json": {"pad_token": {"lstrip": True}}},
+        None,
+        b"",
+        "lacks content",
+    ),
+    "an empty source.spm": ({"vocab_json": {"a": 0}, "target_spm": ""}, "source.spm", b"", "source.spm.*it is empty"),
+}
+
+
+@pytest.mark.parametrize(("files", "name", "content", "message"), ODD_FILES.values(), ids=ODD_FILES)
+def test_odd_files_are_named(tmp_path, files, name, content, message):
+    folder = write(tmp_path / "odd", **files)
+    if name is not None:
+        (folder / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message) as error:
+        gf.load_tokenizer(folder)
+    assert "\n" not in str(error.value)
+
+
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path):
+    folder = write(tmp_path / "odd", vocab_txt="[UNK]\n")
+    os.mkfifo(folder / "tokenizer_config.json")
+    with pytest.raises(ValueError, match="tokenizer_config.json is no regular file"):
+        gf.load_tokenizer(folder)

@@ -29,11 +29,12 @@ class Embeddings(nn.Module):
         self.scale = scale
 
     def forward(self, input_ids: Tensor, position_ids: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
-        x = self.token(input_ids)
+        x = look_up(self.token, input_ids, "token")
         if self.scale != 1.0:
             x = x * self.scale
         if self.segment is not None:
-            x = x + (self.segment.weight[0] if token_type_ids is None else self.segment(token_type_ids))
+            first = self.segment.weight[0]
+            x = x + (first if token_type_ids is None else look_up(self.segment, token_type_ids, "segment"))
         elif token_type_ids is not None:
             raise ValueError("this model has no segment embeddings; leave token_type_ids out")
         x = x + self.position(position_ids)
@@ -71,6 +72,18 @@ class OffsetPositions(nn.Embedding):
 
     def forward(self, position_ids: Tensor) -> Tensor:
         return super().forward(position_ids + self.offset)
+
+
+def look_up(table: nn.Embedding, ids: Tensor, what: str) -> Tensor:
+    """The rows of these ids. On a CPU an id beyond the table is named; a GPU does not say which it was."""
+    try:
+        return table(ids)  # type: ignore[no-any-return]
+    except IndexError:
+        wrong = next(id_ for id_ in ids.flatten().tolist() if not 0 <= id_ < table.num_embeddings)
+        raise ValueError(
+            f"a {what} has the id {wrong}, and the model's table {table.num_embeddings} rows: the tokenizer is not "
+            "this model's, or tokens were added to it that the model was not trained with"
+        ) from None
 
 
 def check_length(length: int, limit: int) -> None:

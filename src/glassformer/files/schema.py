@@ -140,6 +140,8 @@ def _is_plain(value: object, hint: Any) -> bool:
             return value is None
     if get_origin(hint) is Literal:
         return any(value == one and type(value) is type(one) for one in get_args(hint))
+    if get_origin(hint) in (*SEQUENCES, dict, Mapping):
+        return False  # a value of that shape has been looked into
     kind = get_origin(hint) or hint
     return hint is Any or not isinstance(kind, type) or isinstance(value, kind)
 

@@ -14,6 +14,7 @@ from .job import Prompt
 from .settings import Settings
 
 LOG = logging.getLogger("glassformer")
+LONGEST_PROMPT = 10_000_000  # characters: more takes minutes and gigabytes to tokenise, and fits into no model
 DEFAULT_ROOM = 50  # new tokens, where no number is asked for
 
 
@@ -80,6 +81,8 @@ def _encoded(
     tokenizer: Any, texts: Sequence[str], request: Settings, *, source_limit: int | None, seq2seq: bool
 ) -> tuple[Tensor, Tensor]:
     """Ids and mask, padded on the left; an empty prompt begins with the model's first token."""
+    if (longest := max(map(len, texts), default=0)) > LONGEST_PROMPT:
+        raise ValueError(f"a prompt has {longest:,} characters; {LONGEST_PROMPT:,} are the most that is read")
     cut = {"truncation": True, "max_length": source_limit} if request.truncation and source_limit else {}
     rows = tokenizer(list(texts), add_special_tokens=seq2seq, **cut)["input_ids"]
     first = request.ends[:1] if request.bos_token_id is None else [request.bos_token_id]

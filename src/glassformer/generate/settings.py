@@ -6,9 +6,9 @@ from difflib import get_close_matches
 from typing import Any, Literal, Self
 
 from glassformer.files import conform
-from glassformer.files.schema import hints_of
+from glassformer.files.schema import TokenId, hints_of
 
-Ids = Sequence[int]
+Ids = Sequence[TokenId]
 Strategy = Literal["greedy", "sample", "beam", "diverse", "constrained", "contrastive", "speculative"]
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
 AT_LEAST_1 = (
@@ -58,14 +58,14 @@ class Settings:
     sequence_bias: Mapping[Any, float] | Sequence[tuple[Ids, float]] | None = None
     suppress_tokens: Ids | None = None
     begin_suppress_tokens: Ids | None = None
-    forced_bos_token_id: int | None = None
-    forced_eos_token_id: int | Ids | None = None
-    eos_token_id: int | Ids | None = None
+    forced_bos_token_id: TokenId | None = None
+    forced_eos_token_id: TokenId | Ids | None = None
+    eos_token_id: TokenId | Ids | None = None
     stop_token_ids: Ids | None = None  # these end a text as well
     stop_strings: str | Sequence[str] | None = None
-    pad_token_id: int | None = None
-    bos_token_id: int | None = None
-    decoder_start_token_id: int | None = None
+    pad_token_id: TokenId | None = None
+    bos_token_id: TokenId | None = None
+    decoder_start_token_id: TokenId | None = None
     seed: int | None = None
     return_dict_in_generate: bool = False
     top_logprobs: int = 0  # how many alternatives to each token to tell

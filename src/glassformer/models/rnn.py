@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from glassformer.blocks.embeddings import look_up
 from glassformer.blocks.masks import as_keep
 from glassformer.blocks.recurrent import Kind, Nonlinearity, Recurrent, RecurrentState
 from glassformer.files.schema import Depth, NotNegative, Probability, Size, TokenId
@@ -66,7 +67,7 @@ class TokenEmbeddings(nn.Module):
         nn.init.normal_(self.token.weight, std=std)
 
     def forward(self, input_ids: Tensor) -> Tensor:
-        return self.dropout(self.token(input_ids))  # type: ignore[no-any-return]  # (B, T, D)
+        return self.dropout(look_up(self.token, input_ids, "token"))  # type: ignore[no-any-return]  # (B, T, D)
 
 
 class RnnState(NamedTuple):

@@ -57,8 +57,9 @@ class RustBackend:
         """Where special tokens go, read off an encoded example."""
         key = (pair, special)
         if key not in self._templates:
-            word = self._probe()
-            one = self.rust.encode(word, word if pair else None, add_special_tokens=special)
+            with rust_border("this tokenizer's post_processor"):
+                word = self._probe()
+                one = self.rust.encode(word, word if pair else None, add_special_tokens=special)
             self._templates[key] = template_of(one.ids, one.type_ids, one.sequence_ids)
         return self._templates[key]
 
