@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -40,6 +40,7 @@ NOT_TEXT = {
 UTF8_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 NOT_UTF8 = "not UTF-8, read as latin-1 (if it is another encoding: iconv -f ENCODING -t utf-8)"
+MOST_FILES = 100_000  # that one name may stand for: the root of a disk is a slip
 SAMPLE = 1000  # rows that are looked at before columns and formats are decided
 SAMPLE_SIZE = 1 << 20  # characters, if the rows are long
 
@@ -211,9 +212,10 @@ def resolve_name(name: str, folder: str | None) -> list[Source]:
     if path.exists() and not path.is_dir():
         return [Source(name, path)]
     pattern = f"{glob.escape(str(path))}/**" if path.is_dir() else str(path)
-    found = [
-        Source(match, Path(match)) for match in sorted(glob.glob(pattern, recursive=True)) if Path(match).is_file()
-    ]
+    matches = list(islice(glob.iglob(pattern, recursive=True), MOST_FILES + 1))
+    if len(matches) > MOST_FILES:
+        raise ValueError(f"{name!r} stands for more than {MOST_FILES:,} files: name those to read")
+    found = [Source(match, Path(match)) for match in sorted(matches) if Path(match).is_file()]
     if path.is_dir():
         found = [source for source in found if source.extension == folder]
     if not found:

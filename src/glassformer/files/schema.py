@@ -6,6 +6,7 @@ that are looked at: others may stand beside them, and null counts as left out un
 """
 
 import math
+import sys
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from typing import (
 )
 
 LONGEST_SHOWN = 60  # characters of a wrong value
+LARGEST = sys.float_info.max  # an integer of JSON may be larger, and is then no float
 SEQUENCES = (list, tuple, Sequence)
 Place = tuple[str, ...]
 """Where a value stands: the file or the thing it belongs to, then keys down to it."""
@@ -127,13 +129,13 @@ def _key_problems(value: object, hint: Any, place: Place) -> Iterator[str]:
             yield from _problems(value[key], kind, (*place, key))
 
 
-def _is_plain(value: object, hint: Any) -> bool:
+def _is_plain(value: Any, hint: Any) -> bool:
     """Whether a value without parts is of a hint without parts."""
     match hint:
         case builtin if builtin is int:
             return isinstance(value, Integral) and not isinstance(value, bool)
         case builtin if builtin is float:
-            return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+            return isinstance(value, Real) and not isinstance(value, bool) and bool(abs(value) <= LARGEST)
         case builtin if builtin is str:
             return isinstance(value, str) and _is_text(value)
         case None | types.NoneType:

@@ -9,6 +9,7 @@ from glassformer.files import conform
 from glassformer.files.schema import TokenId, hints_of
 
 Ids = Sequence[TokenId]
+FLOATS = (float, float | None)  # hints of settings that are floats, however they are written
 Strategy = Literal["greedy", "sample", "beam", "diverse", "constrained", "contrastive", "speculative"]
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
 AT_LEAST_1 = (
@@ -82,8 +83,9 @@ class Settings:
         for source in (*reversed(defaults), given):
             stated = {name: source[name] for name in names if source.get(name) is not None}
             for name, value in stated.items():
-                conform(value, hints_of(cls)[name], name if source is given else f"{name} of the model's own folder")
-            known |= stated
+                hint = hints_of(cls)[name]
+                conform(value, hint, name if source is given else f"{name} of the model's own folder")
+                known[name] = float(value) if isinstance(value, int) and hint in FLOATS else value
         if given.get("max_new_tokens") is not None and given.get("max_length") is None:
             known.pop("max_length", None)
         one_by_one = any(given.get(name) for name in ("penalty_alpha", "assistant_model", "prompt_lookup_num_tokens"))

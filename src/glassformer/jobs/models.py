@@ -11,10 +11,11 @@ from torch import nn
 from glassformer.hub.fetch import config_folder
 from glassformer.hub.folder import read_config
 from glassformer.hub.load import load
-from glassformer.hub.registry import architecture_for, build
+from glassformer.hub.registry import architecture_for, build, check_known, skeleton
 from glassformer.models.config import labels as read_labels
 from glassformer.tasks.task import Task
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.train.memory import free_on_this_machine
 
 from .recipe import NONE
 
@@ -78,9 +79,21 @@ def fresh(arch: str, task: Task[Any, Any], config: Mapping[str, Any]) -> nn.Modu
         settings["id2label"] = dict(enumerate(labels))
     settings |= {name: value for name, value in wanted.items() if name in known}
     settings |= _plain(config)
-    return build(
-        kind, task.head, **{name: value for name, value in settings.items() if name in known or name in config}
-    )
+    settings = {name: value for name, value in settings.items() if name in known or name in config}
+    _check_memory(kind, task.head, settings)
+    return build(kind, task.head, **settings)
+
+
+def _check_memory(kind: str, head: str | None, settings: Mapping[str, Any]) -> None:
+    """Refuse a fresh model whose weights alone are more than this machine has free; nothing is allocated for it."""
+    check_known(settings, architecture := architecture_for(kind))
+    empty = skeleton(architecture, architecture.config.from_hf({"model_type": kind, **settings}), head)
+    count, free = sum(tensor.numel() for tensor in empty.parameters()), free_on_this_machine()
+    if 4 * count > free:
+        raise ValueError(
+            f"a {kind} of these sizes has {count:,} parameters, {4 * count / 1e9:,.0f} GB, and {free / 1e9:,.0f} GB "
+            "are free: give smaller sizes in config"
+        )
 
 
 def labels_of(name: str, head: str | None) -> list[str] | None:
