@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fuzz.edits import Edit, apply, drawn
-from fuzz.sweep import made, outcomes, tried
+from fuzz.sweep import made, outcomes
 from fuzz.targets import TARGETS, Target
 
 CORPUS = Path(__file__).with_name("corpus.jsonl")
@@ -36,14 +36,15 @@ def test_what_once_failed_is_carried_out_or_refused(name, tmp_path):
 def test_the_sweep_sees_a_fault(tmp_path):
     """A target that trips over one of its edits is reported, not passed over."""
 
-    broken = Target("broken", lambda folder: (folder / "a.json").write_text("{}"), ("a.json",), lambda folder: None)
-    template = made(broken, tmp_path / "broken")
-    edit = {"file": "a.json", "path": [], "value": 3}
-    assert tried(broken, edit, template, tmp_path / "scratch") == "fine"
-    tripping = Target(
-        "broken", broken.make, broken.files, lambda folder: json.loads((folder / "a.json").read_text())["x"]
-    )
-    assert tried(tripping, edit, template, tmp_path / "scratch").startswith("TypeError")
+    def value_of(folder: Path) -> int:
+        return json.loads((folder / "a.json").read_text())["x"]
+
+    tripping = Target("tripping", lambda folder: (folder / "a.json").write_text('{"x": 1}'), ("a.json",), value_of)
+    template = made(tripping, tmp_path / "whole")
+    edits = [{"file": "a.json", "path": [], "value": value} for value in ({"x": 2}, 3)]
+    found = [result for _, result in outcomes(tripping, edits, template)]
+    assert found[0] == "fine"
+    assert found[1].startswith("TypeError")
 
 
 def test_edits_do_what_they_say(tmp_path):

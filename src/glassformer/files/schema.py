@@ -135,7 +135,7 @@ def _is_plain(value: Any, hint: Any) -> bool:
         case builtin if builtin is int:
             return isinstance(value, Integral) and not isinstance(value, bool)
         case builtin if builtin is float:
-            return isinstance(value, Real) and not isinstance(value, bool) and bool(abs(value) <= LARGEST)
+            return isinstance(value, Real) and not isinstance(value, bool) and _is_finite(value)
         case builtin if builtin is str:
             return isinstance(value, str) and _is_text(value)
         case None | types.NoneType:
@@ -146,6 +146,10 @@ def _is_plain(value: Any, hint: Any) -> bool:
         return False  # a value of that shape has been looked into
     kind = get_origin(hint) or hint
     return hint is Any or not isinstance(kind, type) or isinstance(value, kind)
+
+
+def _is_finite(value: Any) -> bool:
+    return bool(abs(value) <= LARGEST)
 
 
 def _is_text(value: str) -> bool:
