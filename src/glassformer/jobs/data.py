@@ -100,7 +100,7 @@ def _shards(corpus: Corpus, task: RunningTextTask[Any], processes: Processes, *,
             corpus.to_shards(task.tokenizer, task.end, told)
 
     processes.first_works(make)
-    home = corpus.home(task.tokenizer, task.end)
+    home = processes.gathered(corpus.home(task.tokenizer, task.end))[0]  # the first's, wherever others see the files
     if not is_complete(home):
         raise ValueError(f"there is no {home} here: set GLASSFORMER_CACHE to a folder that all machines share")
     return Shards(home, verify=False)  # which the first has done
