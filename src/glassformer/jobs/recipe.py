@@ -56,6 +56,8 @@ class Recipe:
         given = {name: value for name, value in values.items() if value is not None}
         if missing := [name for name in ("task", "out") if name not in given]:
             raise ValueError(f"a run needs {' and '.join(missing)}")
+        if not str(given["out"]).strip():
+            raise ValueError("out is empty, perhaps a variable that is not set: name the run folder")
         own = {one.name for one in fields(cls)} - {"options", "plan"}
         options = task_options(given["task"])
         for name in given:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import torch
@@ -22,6 +21,7 @@ from glassformer.train.loop import Fit, Outcome
 from glassformer.train.lora import LoraLinear, add_lora, merge
 from glassformer.train.plan import Plan
 from glassformer.train.processes import Processes, joined, local_device
+from glassformer.train.signals import terminable
 from glassformer.train.transforms import compiled, recomputing
 
 from .card import card, curves
@@ -30,7 +30,8 @@ from .defaults import defaults
 from .models import fresh, head_for, loaded
 from .preflight import Preflight, overfit, preflight
 from .progress import Silent, Teller, shown
-from .recipe import RECIPE, Recipe, changed
+from .recipe import Recipe, changed
+from .run_folder import CARD, CURVES, METRICS, RESULT, claimed, resume_command, write_card
 from .tasks import taken, task_class
 from .vocabulary import tokenizer_for
 
@@ -74,10 +75,9 @@ def run(recipe: Recipe, *, resume: bool = False, say: Say = print) -> Run:
     """Carry out a recipe."""
     device = torch.device(local_device(_device(recipe.device)))
     folder = Path(recipe.out)
-    with joined(device) as processes:
+    with terminable(), joined(device) as processes, claimed(folder, recipe, resume=resume, processes=processes):
         if not processes.first:
             say = _nothing
-        _prepare(folder, recipe, resume=resume, first=processes.first)
         splits, task, model, plan = assemble(recipe, device, processes)
         items, dev = _encoded(task, splits)
         found = preflight(task, model, plan, splits, train=items, dev=dev)
@@ -142,25 +142,6 @@ def plan_of(standard: Mapping[str, Any], given: Mapping[str, Any]) -> Plan:
     return Plan(**changed(standard, given))
 
 
-def _prepare(folder: Path, recipe: Recipe, *, resume: bool, first: bool) -> None:
-    """Refuse to write over another run, or over a model; keep the recipe beside what it makes."""
-    written, holds_model = folder / RECIPE, (folder / "config.json").exists()
-    begun = checkpoint.newest(folder) or (holds_model and written.exists())
-    if begun and not resume:
-        raise ValueError(f"{folder} holds a run: go on with --resume, or choose another --out")
-    if holds_model and not written.exists():
-        raise ValueError(f"{folder} holds a model that would be written over: choose another --out")
-    if resume and written.is_file() and written.read_text(encoding="utf-8") != recipe.toml():
-        raise ValueError(f"{written} is another recipe than this one; resume with: {_going_on(folder)}")
-    if first:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            checkpoint.sweep(folder)
-            write_text(written, recipe.toml())
-        except OSError as error:
-            raise ValueError(f"nothing can be written to {folder}: {error.strerror}") from None
-
-
 def _fit(
     recipe: Recipe,
     task: Task[Any, Any],
@@ -184,19 +165,23 @@ def _fit(
         task.write_extras(folder)
 
     fit = Fit(model, task, plan, train, dev, folder=folder, save=keep, listener=listener, processes=processes)
+    if resume:
+        say(_resumed_at(folder))
     try:
         outcome = fit.run(resume=resume)
     finally:
         listener.close()
     if outcome.stopped:
         say(f"stopped after step {outcome.progress.step} of {outcome.total}; go on with:")
-        say(f"  {_going_on(folder)}")
+        say(f"  {resume_command(folder)}")
     return outcome
 
 
-def _going_on(folder: Path) -> str:
-    """The command that resumes a run."""
-    return f"glassformer train {quote(str(folder / RECIPE))} --resume"
+def _resumed_at(folder: Path) -> str:
+    last = checkpoint.newest(folder)
+    if last is None:
+        return f"{folder} holds no checkpoint to resume from: this is the first step"
+    return f"resuming after step {checkpoint.step_of(last)} ({last})"
 
 
 def _plain(model: nn.Module) -> nn.Module:
@@ -229,7 +214,7 @@ def _conclude(
         say(f"{name}: " + ", ".join(f"{metric} {value:.4f}" for metric, value in values.items()))
     progress = asdict(outcome.progress)
     write_json(
-        folder / "run.json",
+        folder / RESULT,
         {
             "scores": scores,
             "progress": progress,
@@ -238,8 +223,9 @@ def _conclude(
             "data": splits.accounts,
         },
     )
-    write_text(folder / "curves.svg", curves(folder / "metrics.jsonl"))
-    write_text(folder / "README.md", card(recipe, plan, task, model, sheets, outcome, splits))
+    write_text(folder / CURVES, curves(folder / METRICS))
+    if not write_card(folder, card(recipe, plan, task, model, sheets, outcome, splits)):
+        say(f"{folder / CARD} is not one that a run wrote: it is left as it is")
     say(f"the model is in {folder}")
     return Run(folder, scores, outcome)
 

@@ -39,6 +39,7 @@ class Plan:
     average: int = 1  # mean of the last so many checkpoints' weights
     eval_every: int | None = None  # steps; None: every epoch, and at the end
     save_every: int | None = None  # steps; None: whenever there is an evaluation
+    save_minutes: float = 5.0  # a checkpoint between those, where the last is so long ago; 0 for none
     log_every: int = 20
     metric: str | None = None  # what "best" means, "-" before it for less is better; None: the task's own
     patience: int | None = None  # evaluations without a better one before the run stops
@@ -57,7 +58,7 @@ class Plan:
         if (self.epochs is None) == (self.steps is None):
             raise ValueError("say how long to train: epochs or steps, one of the two")
         _ = self.budget
-        least = {"accumulate": 1, "average": 1, "log_every": 1}
+        least = {"accumulate": 1, "average": 1, "log_every": 1, "save_minutes": 0}
         least |= {
             name: 1 for name in ("eval_every", "save_every", "patience", "steps") if getattr(self, name) is not None
         }
