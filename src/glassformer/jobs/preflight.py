@@ -60,6 +60,8 @@ def _labels(found: Preflight, splits: Splits) -> None:
         found.lines.append(f"{name}: {len(examples)} examples; {shown}{', …' if len(counts) > 8 else ''}")
         if name != "train" and (missing := set(found.facts.get("train_labels", {})) - set(counts)):
             found.warnings.append(f"{name} has no example of: {', '.join(sorted(missing)[:8])}")
+        if name != "train" and (unseen := set(counts) - set(found.facts.get("train_labels", {}))):
+            found.warnings.append(f"no training example of: {', '.join(sorted(unseen)[:8])}, which {name} has")
 
 
 def _labels_of(example: Any) -> Sequence[str]:

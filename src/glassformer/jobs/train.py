@@ -10,7 +10,6 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from glassformer.data.corpus import Corpus
 from glassformer.hub.fetch import config_folder
 from glassformer.hub.load import load, save, usable
 from glassformer.tasks.task import Metrics, Task, evaluate
@@ -25,7 +24,7 @@ from glassformer.train.signals import terminable
 from glassformer.train.transforms import compiled, recomputing
 
 from .card import card, curves
-from .data import Splits, read_splits, texts_of, tokenise
+from .data import Splits, examples_with_labels, read_splits, texts_of, tokenise
 from .defaults import defaults
 from .models import fresh, head_for, loaded
 from .preflight import Preflight, overfit, preflight
@@ -75,18 +74,20 @@ def run(recipe: Recipe, *, resume: bool = False, say: Say = print) -> Run:
     """Carry out a recipe."""
     device = torch.device(local_device(_device(recipe.device)))
     folder = Path(recipe.out)
-    with terminable(), joined(device) as processes, claimed(folder, recipe, resume=resume, processes=processes):
+    with terminable(), joined(device) as processes:
         if not processes.first:
             say = _nothing
-        splits, task, model, plan = assemble(recipe, device, processes)
-        items, dev = _encoded(task, splits)
-        found = preflight(task, model, plan, splits, train=items, dev=dev)
-        _tell(say, splits, found, model)
-        with checkpoint.writing(folder):
-            outcome = _fit(recipe, task, model, plan, train=items, dev=dev, processes=processes, resume=resume, say=say)
-            if not processes.first or outcome.stopped:
-                return Run(folder, {}, outcome, speaks=processes.first)
-            return _conclude(recipe, task, plan, splits, found, outcome, say=say)
+        with claimed(folder, recipe, resume=resume, processes=processes):
+            splits, task, model, plan = assemble(recipe, device, processes)
+            items, dev = _encoded(task, splits)
+            found = preflight(task, model, plan, splits, train=items, dev=dev)
+            _tell(say, splits, found, model)
+            data = {"train": items, "dev": dev}
+            with checkpoint.writing(folder):
+                outcome = _fit(recipe, task, model, plan, **data, processes=processes, resume=resume, say=say)
+                if not processes.first or outcome.stopped:
+                    return Run(folder, {}, outcome, speaks=processes.first)
+                return _conclude(recipe, task, plan, splits, found, outcome, say=say)
 
 
 def assemble(
@@ -107,7 +108,7 @@ def assemble(
     options = {**kept, **taken(cls, recipe.options)}
     if cls.built_in:
         options.setdefault("head", head_for(recipe.arch, recipe.task))
-    task = cls.for_data(tokenizer, [] if isinstance(splits.train, Corpus) else splits.train, **options)
+    task = cls.for_data(tokenizer, examples_with_labels(cls, splits), **options)
     tokenise(splits, task, processes or Processes())
     torch.manual_seed(int(recipe.plan.get("seed", 0)))
     model = loaded(recipe.model, task, recipe.config) if recipe.model else fresh(str(recipe.arch), task, recipe.config)
