@@ -65,9 +65,10 @@ def look(recipe: Recipe, *, say: Say = print) -> dict[str, Any]:
     items, dev = _encoded(task, splits)
     found = preflight(task, model, plan, splits, train=items, dev=dev)
     _tell(say, splits, found, model)
-    before, after = overfit(task, model, items)
-    say(f"one batch learnt by heart: loss {before:.4g} before, {after:.4g} after")
-    return {**found.facts, "warnings": found.warnings, "overfit": {"before": before, "after": after}}
+    with shown("learning one batch by heart") as on_progress:
+        learnt = overfit(task, model, items, on_progress=on_progress)
+    say(str(learnt))
+    return {**found.facts, "warnings": found.warnings, "overfit": learnt._asdict()}
 
 
 def run(recipe: Recipe, *, resume: bool = False, say: Say = print) -> Run:
