@@ -176,6 +176,34 @@ def test_the_identity_of_files_changes_when_they_do(tmp_path):
     assert identity_of([one, two]) != before
 
 
+def written(path, text):
+    """A file of one and the same time."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    os.utime(path, ns=(1, 1))
+    return path
+
+
+def test_files_of_one_name_size_and_time_are_told_apart(tmp_path):
+    one, other = (written(tmp_path / folder / "train.txt", "the same") for folder in "ab")
+    assert identity_of([one]) != identity_of([other])  # by where they are
+    (tmp_path / "link.txt").symlink_to(one)
+    assert identity_of([tmp_path / "link.txt"]) == identity_of([one])
+
+
+@pytest.mark.parametrize("place", [0, 400_000, 3_000_000, 4_999_999])
+def test_a_file_that_was_changed_without_a_trace_is_told_by_its_samples(tmp_path, place):
+    text = "a" * 5_000_000
+    path = written(tmp_path / "train.txt", text)
+    before = identity_of([path])
+    assert identity_of([written(path, text)]) == before
+    width = 400_000  # wider than what lies between two samples
+    first = max(0, min(place, len(text) - width))
+    assert identity_of([written(path, text[:first] + "b" * width + text[first + width :])]) != before
+    assert identity_of([written(path, "b" + text[1:])]) != before
+    assert identity_of([written(path, text[:-1] + "b")]) != before
+
+
 def test_the_fingerprint_is_the_same_in_every_process(tokenizer, tokenizer_folder):
     script = (
         "import sys; from glassformer.data.shards import fingerprint; from glassformer.text.tokenizer import Tokenizer;"

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import random
 import subprocess
 import sys
 
@@ -9,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.data.splits import overlap, place_of, plain, repeats, split_by_hash
+from glassformer.data.examples import Labelled
+from glassformer.data.splits import draw, keep_labels, overlap, place_of, plain, repeats, split_by_hash
 
 TEXTS = st.lists(st.text(min_size=1, max_size=8), max_size=40)
 SHARES = st.sampled_from([(0.1, 0.0), (0.1, 0.1), (0.5, 0.3), (0.0, 0.2), (0.0, 0.0), (0.01, 0.01)])
@@ -90,3 +92,45 @@ def test_duplicates_are_counted_across_and_within():
     assert overlap(["a", "B", "c"], ["b", "d", " b ", "C"]) == 3
     assert overlap(["a"], []) == overlap([], ["a"]) == 0
     assert repeats(["a", "A", "b", "a", "b  c", "b c"]) == 3
+
+
+# Rare labels.
+
+LABELLED = st.lists(
+    st.builds(Labelled, st.sampled_from("abcdefghijklmnop"), st.none(), st.sampled_from(("x", "y", "z", "rare"))),
+    min_size=2,
+)
+
+
+def key(one):
+    return one.text
+
+
+def labels_in(one):
+    return (one.label,)
+
+
+@given(LABELLED)
+def test_every_label_is_in_training_and_no_text_on_two_sides(examples):
+    train, dev, _ = split_by_hash(examples, key, dev=0.4)
+    kept = keep_labels(train, dev, key, labels_in)
+    assert {one.label for one in kept.train} == {one.label for one in examples}
+    assert not {one.text for one in kept.train} & {one.text for one in kept.dev}
+    assert sorted(map(repr, [*kept.train, *kept.dev])) == sorted(map(repr, examples))
+    assert set(kept.labels) == {one.label for one in dev} - {one.label for one in train}
+    assert kept.train[: len(train)] == train  # what was there stays where it was
+    if not kept.labels:
+        assert kept.dev == dev
+
+
+@given(LABELLED, st.data())
+def test_some_examples_hold_every_label_if_they_are_enough(examples, data):
+    count = data.draw(st.integers(1, len(examples)))
+    some = draw(examples, count, labels_in)
+    assert len(some) == count
+    assert len({one.label for one in some}) == min(count, len({one.label for one in examples}))
+    places = [next(place for place, one in enumerate(examples) if one is other) for other in some]
+    assert places == sorted(places)
+    assert draw(examples, count, lambda _: ()) == [
+        examples[place] for place in sorted(random.Random(0).sample(range(len(examples)), count))
+    ]

@@ -1,6 +1,7 @@
 """A run on shards is the run in memory: same batches, same weights; what is tokenised once is not tokenised again."""
 
 import json
+import os
 
 import pytest
 import torch
@@ -60,6 +61,21 @@ def test_shards_change_nothing_and_are_made_once(tmp_path, files, task, monkeypa
         torch.testing.assert_close(other.load().state_dict(), known.load().state_dict(), atol=0, rtol=0)
     with pytest.raises(AssertionError, match="tokenised again"):  # by another tokenizer
         run(tmp_path / "other", task, files, dev=files["dev"], shards=True, vocab_size=290)
+
+
+def test_files_that_differ_in_their_text_alone_have_shards_of_their_own(tmp_path, files):
+    text = (tmp_path / "train.txt").read_text()
+    losses = []
+    for name, some in (("a", text), ("b", text.translate(str.maketrans("aeiou", "eioua")))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train.txt").write_text(some)
+        os.utime(tmp_path / name / "train.txt", ns=(1, 1))
+        given = {"train": str(tmp_path / name / "train.txt")}
+        run(tmp_path / f"memory {name}", "text-generation", given, dev=files["dev"], shards=False)
+        settings = {"dev": files["dev"], "shards": True, "tokenizer": str(tmp_path / "memory a")}
+        found, _ = run(tmp_path / f"run {name}", "text-generation", given, **settings)
+        losses.append(found.scores["dev"]["loss"])
+    assert losses[0] != losses[1]
 
 
 @pytest.mark.parametrize("task", list(SMALL))

@@ -1,4 +1,4 @@
-"""However a run ends, by a number that is none, by Ctrl-C or a full disk, it says so in a line and is left whole."""
+"""However a run ends, by a number that is none, a signal or a full disk, it says so in a line and is left whole."""
 
 import json
 import math
@@ -7,8 +7,10 @@ import resource
 import shlex
 import signal
 import subprocess
+import sys
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from runs import SOON, Run, Steep, command, start
 from glassformer.data.batches import Schedule
 from glassformer.jobs import train as jobs
 from glassformer.jobs.progress import Silent
-from glassformer.train import checkpoint
+from glassformer.train import checkpoint, signals
 from glassformer.train.loop import Fit
 from tasks.cases import case, recipe_of
 
@@ -177,7 +179,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
         other.task,
         SOON,
         other.items,
-        None,
+        other.task.encode(other.splits.dev),
         folder=tmp_path,
         save=lambda _: None,
         listener=Silent(),
@@ -193,3 +195,145 @@ def test_data_that_has_changed_since_is_refused(tmp_path):
     fit = Fit(one.model, one.task, SOON, fewer, None, folder=tmp_path, save=lambda _: None, listener=Silent())
     with pytest.raises(ValueError, match="the training data is not that of .*step-00000012.pt; bring it back"):
         fit.run(resume=True)
+
+
+def swapped(examples):
+    """The same texts, each with the label of the next."""
+    labels = [one.label for one in examples]
+    return [replace(one, label=label) for one, label in zip(examples, [*labels[1:], labels[0]], strict=True)]
+
+
+@pytest.mark.parametrize("side", ["training", "dev"])
+def test_labels_that_have_changed_since_are_noticed(tmp_path, side):
+    one = case("text-classification/gru")
+    Run("", tmp_path, one=one)
+    train, dev = one.splits.train, one.splits.dev
+    sides = (swapped(train), dev) if side == "training" else (train, swapped(dev))
+    items = [one.task.encode(examples) for examples in sides]
+    fit = Fit(one.model, one.task, SOON, *items, folder=tmp_path, save=lambda _: None, listener=Silent())
+    with pytest.raises(ValueError, match=f"the {side} data is not that of .*step-00000012.pt; bring it back"):
+        fit.run(resume=True)
+
+
+def test_a_checkpoint_that_does_not_tell_its_data_is_refused(tmp_path):
+    run = Run("text-classification/gru", tmp_path)
+    path = checkpoint.newest(tmp_path)
+    torch.save({**checkpoint.load(path), "data": 12345}, path)
+    with pytest.raises(ValueError, match="step-00000012.pt is of an earlier version, .*; choose another --out"):
+        run.fit.run(resume=True)
+
+
+# SIGTERM: what schedulers and containers send, some seconds before they kill.
+
+
+def terminated(process: subprocess.Popen, folder: Path, lines: int) -> tuple[int, str, str]:
+    while process.poll() is None and lines_in(folder) < lines:
+        time.sleep(0.02)
+    process.terminate()
+    out, complaint = process.communicate()
+    return process.returncode, out, complaint
+
+
+def test_sigterm_in_the_first_epoch_loses_nothing(tmp_path):
+    settings = {"steps": 60, "eval_every": 1000, "log_every": 1, "lr": 1e-3}
+    process = start(tmp_path, "text-classification/gru", **settings)
+    code, out, complaint = terminated(process, tmp_path / "run", 5)
+    assert (code, complaint) == (143, "")
+    at = checkpoint.newest(tmp_path / "run")
+    assert at.name.startswith("stopped-")
+    assert f"stopped after step {checkpoint.step_of(at)} of 60; go on with:" in out
+    again = command("train", tmp_path / "run" / "recipe.toml", "--resume")
+    out, complaint = again.communicate()
+    assert (again.returncode, complaint) == (0, "")
+    assert f"resuming after step {checkpoint.step_of(at)} ({at})" in out.splitlines()
+    whole = recipe_of("text-classification/gru", out=str(tmp_path / "whole"), batch_size=8, batch_tokens=None)
+    jobs.train(**{**whole, **settings}, say=lambda _: None)
+    for file in ("model.safetensors", "metrics.jsonl"):
+        assert (tmp_path / "run" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+
+
+WAITING = """
+import os, sys, time
+from glassformer.jobs import train as jobs
+from glassformer.cli.main import main
+
+def assemble(*_):
+    print("tokenising", flush=True)
+    time.sleep(60)
+
+jobs.assemble = assemble
+sys.argv = ["glassformer", *sys.argv[1:]]
+main()
+"""
+
+
+def test_sigterm_before_the_first_step_is_one_line(tmp_path):
+    out = str(tmp_path / "run")
+    words = ["train", "text-classification", "--arch", "gru", "--data", "microworld", "--out", out]
+    process = subprocess.Popen(
+        [sys.executable, "-c", WAITING, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "tokenising\n"
+    process.terminate()
+    said, complaint = process.communicate()
+    assert (process.returncode, said, complaint) == (143, "", "stopped\n")
+    assert [path.name for path in Path(out).iterdir()] == ["recipe.toml"]  # and no lock
+
+
+def test_a_resume_with_nothing_to_resume_says_so(tmp_path):
+    said: list[str] = []
+    settings = recipe_of("text-classification/gru", out=str(tmp_path / "run"), steps=1)
+    jobs.train(**settings, resume=True, say=said.append)
+    assert f"{tmp_path / 'run'} holds no checkpoint to resume from: this is the first step" in said
+
+
+@pytest.mark.parametrize(("number", "kind"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, signals.Terminated)])
+def test_a_second_signal_stops_at_once(number, kind, monkeypatch):
+    monkeypatch.setattr(signals, "SECONDS_OF_ONE", -1.0)
+    before = signal.getsignal(number)
+    with signals.stops() as asked:
+        assert asked() == 0
+        signal.raise_signal(number)
+        assert asked() == number
+        with pytest.raises(kind):
+            signal.raise_signal(number)
+    assert signal.getsignal(number) == before
+
+
+def test_a_sigterm_that_comes_twice_from_two_senders_is_one(monkeypatch):
+    with signals.stops() as asked:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert asked() == signal.SIGTERM
+
+
+# Checkpoints by the clock.
+
+
+def test_checkpoints_by_the_clock_are_kept_between_those_that_are_due(tmp_path):
+    seen = []
+
+    class Watching(Silent):
+        def stepped(self, progress):
+            seen.append((progress.step, sorted(path.name[:-3] for path in (tmp_path / "checkpoints").iterdir())))
+
+    one = case("text-classification/gru")
+    plan = replace(SOON, steps=6, eval_every=4, save_minutes=1e-9)
+    fit = Fit(one.model, one.task, plan, one.items, None, folder=tmp_path, save=lambda _: None, listener=Watching())
+    fit.run()
+    due = "step-00000004"
+    assert [files for _, files in seen] == [
+        ["timed-00000001"],
+        ["timed-00000002"],
+        ["timed-00000003"],
+        [due],
+        [due, "timed-00000005"],
+        ["step-00000006"],
+    ]
+
+
+def test_without_minutes_there_are_none(tmp_path):
+    Run("text-classification/gru", tmp_path, save_minutes=0, eval_every=100, steps=3)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000003.pt"]
+    with pytest.raises(ValueError, match="save_minutes must be at least 0, not -1"):
+        replace(SOON, save_minutes=-1)

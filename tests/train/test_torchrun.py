@@ -112,3 +112,26 @@ def test_two_processes_that_are_killed_go_on(tmp_path):
     assert json.loads(line)["steps"] == 200
     run(recipes[0], say=lambda _: None)
     same_within_rounding(tmp_path / "one", tmp_path / "two")
+
+
+def test_sigterm_to_two_processes_and_a_second_run_on_their_folder(tmp_path):
+    """A scheduler tells torchrun to end: both stop after the same step. Until then the folder is theirs alone."""
+    changes = {**STEADY, "steps": 100_000, "batch_size": 4, "eval_every": 1_000_000, "log_every": 1}
+    recipe = Recipe.of(recipe_of("text-classification/lstm", out=str(tmp_path / "run"), **changes))
+    (tmp_path / "recipe.toml").write_text(recipe.toml())
+    words = [*TORCHRUN, "-m", "glassformer", "train", str(tmp_path / "recipe.toml")]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and len(metrics.read_text().splitlines()) > 4):
+        time.sleep(0.02)
+    second = subprocess.run(words, capture_output=True, text=True, timeout=100)
+    assert second.returncode == 1
+    assert f"error: {tmp_path / 'run'} is another run's (process " in second.stderr
+    assert process.poll() is None  # and the first goes on
+    process.terminate()
+    out, complaint = process.communicate(timeout=100)
+    at = checkpoint.newest(tmp_path / "run")
+    assert at is not None, complaint
+    assert at.name.startswith("stopped-")
+    assert f"stopped after step {checkpoint.step_of(at)} of 100000; go on with:" in out
+    assert [*(tmp_path / "run").glob(".*")] == []

@@ -1,6 +1,5 @@
 """`glassformer compare decoding`: strategies of generation side by side."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -40,7 +39,9 @@ def decoding(
     max_new_tokens: Annotated[int | None, typer.Option(help="At most so many; 50, or what fits.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed draws the same texts.")] = 0,
     shown: Annotated[int, typer.Option(min=1, help="The number of the prompt that is looked at step by step.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="Also write a page: scores, texts, choices, a beam tree.")] = None,
+    out: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Also write a page: scores, texts, choices, a beam tree.")
+    ] = None,
     device: Device = None,
     dtype: Dtype = None,
     quant: Quant = None,
@@ -58,15 +59,14 @@ def decoding(
     texts = [line for line in lines_of(prompts) if line.strip()]
     if not texts:
         raise ValueError(f"{prompts} holds no prompt: write one on each line")
-    if out is not None:
-        made_ready(out)
+    page = None if out is None else made_ready(out)
     named = list(STRATEGIES) if strategies is None else [one.strip() for one in strategies.split(",") if one.strip()]
     model, tokenizer = gf.load(name, device=device, dtype=dtype, quant=quant), gf.load_tokenizer(name)
     asked: dict[str, Any] = {"strategies": named, "max_new_tokens": max_new_tokens, "seed": seed, "shown": shown - 1}
     with progress("comparing") as told:
         found = compare(model, tokenizer, texts, **asked, progress=told)
-    if out is not None:
-        out.write_text(_page(found, tokenizer, name, seed), encoding="utf-8")
+    if page is not None:
+        page.write_text(_page(found, tokenizer, name, seed), encoding="utf-8")
     if json:
         print_json(_told(found))
     else:

@@ -18,7 +18,9 @@ def heads(
     data: Annotated[list[str], typer.Option(metavar="FILE", help="Files, globs, - for stdin, or microworld.")],
     task: Annotated[str | None, typer.Option(help="The task; by default what the model's head is for.")] = None,
     columns: Columns = None,
-    limit: Annotated[int, typer.Option(help="Examples read; every head costs one reading of them.", min=1)] = 200,
+    limit: Annotated[
+        int, typer.Option(help="Examples, or blocks of a long text, to read; each head costs one reading.", min=1)
+    ] = 200,
     device: Device = None,
     json: Json = False,
 ) -> None:
@@ -34,7 +36,7 @@ def heads(
     read = pipe.read(data, columns=dict(parsed(one) for one in columns) if columns else None)
     for line in read.report.lines():
         typer.echo(line, err=True)
-    found = measure(pipe, read.examples, limit=limit)
+    found = measure(pipe, read.examples, limit=limit, say=lambda text: typer.echo(text, err=True))
     looks = {(one.attention, one.number): one for one in found.looks}
     if json:
         rows = [{**vars(head), **_looks(looks[head.attention, head.number])} for head in found.heads]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .output import Device, Json, Name, print_json, size
+from .output import Device, Json, Name, out_file, print_json, size
 from .typed import tokenizer_of, typed
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def inspect(
     text: Annotated[str, typer.Argument(help="A text; for a model without a tokenizer ids, such as '5 17 3'.")],
     pair: Annotated[str | None, typer.Option(help="A second text, for models that read two.")] = None,
     target: Annotated[str | None, typer.Option(help="What an encoder-decoder writes; else its own choice.")] = None,
-    out: Annotated[Path | None, typer.Option(help="A .html page, or a .svg or .png picture.")] = None,
+    out: Annotated[str | None, typer.Option(metavar="FILE", help="A .html page, or a .svg or .png picture.")] = None,
     terminal: Annotated[bool, typer.Option("--terminal", help="Show it here.")] = False,
     part: Annotated[str | None, typer.Option(help="Which part: attention, encoder, decoder, cross, states …")] = None,
     layer: Annotated[int | None, typer.Option(help="Which layer, from 0.")] = None,
@@ -36,8 +36,9 @@ def inspect(
     """
     if out is None and not terminal:
         raise ValueError("say where to: --out page.html (or .svg, .png), or --terminal")
+    path = None if out is None else out_file(out)
     found, chosen = _inspection(name, text, pair, target, device), {"part": part, "layer": layer, "head": head}
-    saved = None if out is None else found.save(out, **chosen)  # type: ignore[arg-type]
+    saved = None if path is None else found.save(path, **chosen)  # type: ignore[arg-type]
     if terminal:
         _print(found, chosen)
     if json:

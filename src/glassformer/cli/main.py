@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from glassformer.train.signals import Terminated
+
 from . import (
     compare,
     doctor,
@@ -76,6 +78,6 @@ def main() -> None:
         reason = (str(error).splitlines() or [""])[0]
         typer.echo(f"error: {type(error).__name__}: {reason} (unforeseen; --debug shows where)", err=True)
         sys.exit(1)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Terminated) as stop:
         typer.echo("stopped", err=True)
-        sys.exit(130)
+        sys.exit(143 if isinstance(stop, Terminated) else 130)

@@ -13,6 +13,7 @@ Columns = Annotated[list[str] | None, typer.Option(metavar="ROLE=NAME", help="Wh
 Device = Annotated[str | None, typer.Option(help="Where to run: cpu, cuda, mps.")]
 Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16 or float16; by default the folder's own.")]
 Quant = Annotated[str | None, typer.Option(metavar="int8", help="8-bit weights: faster on a CPU, a little less exact.")]
+MARK = b"made by glassformer"  # near the beginning of every page and picture
 Name = Annotated[str, typer.Argument(metavar="MODEL", help="A folder, or a name on the hub.")]
 
 
@@ -37,11 +38,30 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     Console(width=None if sys.stdout.isatty() else 1000).print(table)  # nothing is wrapped on its way into a file
 
 
-def made_ready(out: Path) -> Path:
+def out_file(out: str) -> Path:
+    """The file that --out names; refused where it is one that this program did not make, for it would be lost."""
+    path = Path(out)
+    if not out.strip():
+        raise ValueError("--out is empty, perhaps a variable that is not set: name a file")
+    if path.is_dir():
+        raise ValueError(f"--out {out} is a folder: name a file")
+    if path.exists() and path.stat().st_size and not _is_ours(path):
+        raise ValueError(f"{out} is there already and would be lost: choose another --out, or delete it")
+    return path
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a page or a picture says who made it, as all of ours do; plain lines never say."""
+    with path.open("rb") as file:
+        return MARK in file.read(2000)
+
+
+def made_ready(out: str) -> Path:
     """A file that can be written, in a folder that is there: found out before the work, not after it."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.open("a").close()
-    return out
+    path = out_file(out)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.open("a").close()
+    return path
 
 
 def size(count: float) -> str:

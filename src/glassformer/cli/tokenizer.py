@@ -19,7 +19,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 @app.command()
 def train(
     files: Annotated[list[Path], typer.Argument(help="Text files, UTF-8.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="The folder to write.", show_default=False)],
+    out: Annotated[str, typer.Option(metavar="DIR", help="The folder to write.", show_default=False)],
     kind: Annotated[str, typer.Option(help="wordpiece, bpe, unigram or character.")] = "wordpiece",
     vocab_size: Annotated[int, typer.Option(help="The most tokens there may be.")] = 30000,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Fold capitals; wordpiece: accents too.")] = False,
@@ -39,6 +39,7 @@ def train(
     from glassformer.text.train import train as learn
 
     roles = dict(role_and_token(item) for item in special or [])
+    folder = new_folder(out)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -54,12 +55,24 @@ def train(
 
         kinds: Any = kind
         tokenizer = learn(files, kind=kinds, vocab_size=vocab_size, lowercase=lowercase, special=roles, progress=show)
-        tokenizer.save(out)
+        tokenizer.save(folder)
     if as_json:
         print(json.dumps({"out": str(out), "kind": kind, "vocab_size": len(tokenizer)}))
     else:
         fewer = "" if len(tokenizer) == vocab_size else f", not {vocab_size}: the text holds no more"
         print(f"{out}: {kind} with {len(tokenizer)} tokens{fewer}")
+
+
+def new_folder(out: str) -> Path:
+    """The folder that --out names; refused where it holds a tokenizer or a model, whose vocabulary would be lost."""
+    from glassformer.text.saving import FILES
+
+    folder = Path(out)
+    if not out.strip():
+        raise ValueError("--out is empty, perhaps a variable that is not set: name a folder")
+    if taken := [name for name in ("config.json", *FILES) if (folder / name).exists()]:
+        raise ValueError(f"{folder / taken[0]} is there already: choose another --out, or delete it")
+    return folder
 
 
 def role_and_token(item: str) -> tuple[str, str]:

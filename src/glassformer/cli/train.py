@@ -20,7 +20,7 @@ def train(
     data: Files = None,
     dev: Files = None,
     test: Files = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder; it will load as a model.")] = None,
+    out: Annotated[str | None, typer.Option(metavar="DIR", help="The run folder; it will load as a model.")] = None,
     columns: Columns = None,
     epochs: Annotated[float | None, typer.Option(help="How often to go through the data.")] = None,
     steps: Annotated[int | None, typer.Option(help="Or how many updates.")] = None,
@@ -50,7 +50,7 @@ def train(
     from glassformer.jobs.train import look, run
 
     given: dict[str, Any] = {"model": model, "arch": arch, "data": data, "dev": dev, "test": test}
-    given |= {"out": None if out is None else str(out), "epochs": epochs, "steps": steps, "lr": lr}
+    given |= {"out": out, "epochs": epochs, "steps": steps, "lr": lr}
     given |= {"batch_size": batch_size, "batch_tokens": batch_tokens, "accumulate": accumulate}
     given |= {"max_length": max_length, "freeze": freeze, "lora": lora, "seed": seed, "device": device}
     if epochs is not None and steps is not None:
@@ -76,4 +76,4 @@ def train(
     if json and ended.speaks:
         print_json({"folder": str(ended.folder), "scores": ended.scores, "steps": ended.outcome.progress.step})
     if ended.outcome.stopped:
-        raise typer.Exit(130)
+        raise typer.Exit(128 + ended.outcome.stopped)  # as shells tell the signal

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -46,7 +45,7 @@ def translate(
     ] = None,
     align: Annotated[bool, typer.Option("--align", help="Show which source words each word was made from.")] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Texts at once; it does not change what is written.")] = 32,
-    out: Annotated[Path | None, typer.Option(help="Write to this file.")] = None,
+    out: Annotated[str | None, typer.Option(metavar="FILE", help="Write to this file.")] = None,
     device: Device = None,
     dtype: Dtype = None,
     quant: Quant = None,
@@ -170,7 +169,7 @@ def _alignment(aligned: "Aligned") -> dict[str, Any]:
     return {"source": aligned.source, "target": aligned.target, "weights": weights, "links": links}
 
 
-def _writer(stack: ExitStack, out: Path | None) -> Any:
+def _writer(stack: ExitStack, out: str | None) -> Any:
     """Where lines go: to stdout, or to a file as they come."""
     if out is None:
         return typer.echo

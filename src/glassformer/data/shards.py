@@ -5,9 +5,10 @@ documents end) and NAME.json (what it holds), written last: with it, the shard c
 shards. When the stream is at its end, shards.json lists them all.
 
 They lie in a folder named by a hash of the data's identity, the tokenizer and the settings: another corpus or another
-tokenizer has a folder of its own, and the same ones find their work done. The identity of files is their names, sizes
-and times of change (`identity_of`), which cost nothing to look up. Work that was broken off, even by kill -9 or a
-power cut, goes on after the last finished shard; the stream is read up to there, and must be the text it was made from.
+tokenizer has a folder of its own, and the same ones find their work done. The identity of files is their full paths,
+sizes and times of change, and a hash of samples from all over them (`identity_of`), which take no time to read. Work
+that was broken off, even by kill -9 or a power cut, goes on after the last finished shard; the stream is read up to
+there, and must be the text it was made from.
 """
 
 import zlib
@@ -30,6 +31,7 @@ from glassformer.text.tokenizer import Tokenizer
 Progress = Callable[[int, int], None]  # bytes of text done, tokens made of them
 SHARD_TOKENS = 1 << 26  # 128 MB with a vocabulary of up to 65,536
 BATCH_DOCUMENTS, BATCH_CHARACTERS = 1000, 1 << 20  # tokenised at a time: the first that is reached
+SAMPLES, SAMPLE_BYTES = 16, 1 << 16  # what of a file is read to tell it from others
 INDEX = "shards.json"
 ENDINGS = (".npy", ".ends.npy")
 
@@ -160,9 +162,24 @@ def home_of(
 
 
 def identity_of(files: Iterable[str | Path]) -> str:
-    """Names, sizes and times of change: the same as long as nobody writes to the files."""
-    stats = ((Path(file).name, Path(file).stat()) for file in files)
-    return "\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats)
+    """Full paths, sizes, times of change and samples: the same as long as nobody writes to the files or moves them."""
+    return "\n".join(_identity(Path(file).resolve()) for file in files)
+
+
+def _identity(file: Path) -> str:
+    stat = file.stat()
+    return f"{file} {stat.st_size} {stat.st_mtime_ns} {digest(_samples(file, stat.st_size))}"
+
+
+def _samples(file: Path, size: int) -> bytes:
+    """Parts of a file at equal distances, its beginning and its end among them; the whole of a small one."""
+    last = max(0, size - SAMPLE_BYTES)
+    parts = []
+    with file.open("rb") as opened:
+        for place in sorted({last * number // (SAMPLES - 1) for number in range(SAMPLES)}):
+            opened.seek(place)
+            parts.append(opened.read(SAMPLE_BYTES))
+    return b"".join(parts)
 
 
 def fingerprint(tokenizer: Tokenizer) -> str:

@@ -5,13 +5,15 @@ A text is hashed to a number from 0 to 1 that is its own, whatever its neighbour
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+import random
+from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import blake2b
 from typing import Generic, NamedTuple, TypeVar
 
 LOG = logging.getLogger("glassformer")
 
 E = TypeVar("E")
+Labels = Callable[[E], Collection[str]]  # those of an example
 
 
 class Splits(NamedTuple, Generic[E]):
@@ -39,6 +41,51 @@ def split_by_hash(examples: Sequence[E], key: Callable[[E], str], *, dev: float 
         side.append(example)
     LOG.info("split by hash: %s for training, %s for dev, %s for test", *map(len, splits))
     return splits
+
+
+class Kept(NamedTuple, Generic[E]):
+    """Two sides of a split, and the labels for which a text has changed sides."""
+
+    train: list[E]
+    dev: list[E]
+    labels: list[str]
+
+
+def keep_labels(train: list[E], dev: list[E], key: Callable[[E], str], labels_in: Labels[E]) -> Kept[E]:
+    """Have every label in training: where all texts of one are held out, the one nearest to the border changes sides.
+
+    Examples with equal keys stay together. Nothing changes where training has all labels.
+    """
+    known = {label for one in train for label in labels_in(one)}
+    found: dict[str, set[str]] = {}  # the labels of each text
+    for one in dev:
+        found.setdefault(plain(key(one)), set()).update(labels_in(one))
+    texts: dict[str, list[str]] = {}  # the texts of each label that training has not
+    for text, labels in found.items():
+        for label in labels - known:
+            texts.setdefault(label, []).append(text)
+    moved: set[str] = set()
+    for label in sorted(texts):
+        if label not in known:  # nor came with another
+            moved.add(text := max(texts[label], key=place_of))
+            known |= found[text]
+    sides: tuple[list[E], list[E]] = [], []
+    for one in dev:
+        sides[plain(key(one)) in moved].append(one)
+    return Kept([*train, *sides[True]], sides[False], sorted(texts))
+
+
+def draw(examples: Sequence[E], count: int, labels_in: Labels[E]) -> list[E]:
+    """So many of the examples, in their order; of every label there is one, if they are enough for that."""
+    drawn = random.Random(0).sample(range(len(examples)), count)  # files are often sorted by label
+    known: set[str] = set()
+    first: list[int] = []  # of each label
+    for place in (*drawn, *range(len(examples))):
+        if not known.issuperset(labels := labels_in(examples[place])):
+            known.update(labels)
+            first.append(place)
+    chosen = list(dict.fromkeys([*first, *drawn]))[:count]
+    return [examples[place] for place in sorted(chosen)]
 
 
 def borders(places: Sequence[float], dev: float, test: float) -> tuple[float, float]:

@@ -82,8 +82,7 @@ def save(model: nn.Module, folder: str | Path, *, tokenizer: Tokenizer | None = 
         raise ValueError("a model in 8 bits cannot be saved: load it without quant, and save that")
     check_same(model, skeleton(architecture, config, head))
     tensors = {name: t.cpu() for name, t in their_tensors(architecture, model, head).items()}
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = _room_for_a_model(folder)
     raw = {
         **config.to_hf(),
         "model_type": config.model_type,
@@ -98,6 +97,17 @@ def save(model: nn.Module, folder: str | Path, *, tokenizer: Tokenizer | None = 
         write_json(folder / GENERATION, generation)
     if tokenizer is not None:
         tokenizer.save(folder, segments=tokenizer.settings.segments and takes_segments(model))
+    return folder
+
+
+def _room_for_a_model(folder: str | Path) -> Path:
+    """The folder, made if it is new. A model in it may be written over, but no config.json of another program."""
+    if not str(folder).strip():
+        raise ValueError("the name of the folder is empty: name the folder to save to")
+    folder = Path(folder)
+    if (folder / CONFIG).exists() and "model_type" not in read_json(folder / CONFIG):
+        raise ValueError(f"{folder / CONFIG} is not a model's, and would be lost: choose another folder")
+    folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 

@@ -53,16 +53,26 @@ def importance(
     return base, sorted(found, key=lambda head: head.delta)
 
 
-def pruning(model: nn.Module, loss: Loss, ranked: Sequence[Head], points: int = 8) -> list[Cut]:
+def pruning(
+    model: nn.Module,
+    loss: Loss,
+    ranked: Sequence[Head],
+    told: Callable[[int, int], None] | None = None,
+    *,
+    points: int = 8,
+) -> list[Cut]:
     """The loss with more and more heads put out, in the order they are ranked; about `points` measurements."""
-    parts, cuts = attentions_of(model), []
-    for count in sorted({round(len(ranked) * share / points) for share in range(points + 1)}):
+    parts, cuts = attentions_of(model), list[Cut]()
+    counts = sorted({round(len(ranked) * share / points) for share in range(points + 1)})
+    for count in counts:
         gone: dict[str, list[int]] = {}
         for head in ranked[:count]:
             gone.setdefault(head.attention, []).append(head.number)
         size = sum(len(numbers) * _parameters(parts[name]) for name, numbers in gone.items())
         with record(model, edit=without(gone)):  # type: ignore[arg-type]
             cuts.append(Cut(count, loss(), size))
+        if told is not None:
+            told(len(cuts), len(counts))
     return cuts
 
 

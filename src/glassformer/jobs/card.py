@@ -16,6 +16,7 @@ from glassformer.view.curves import panels_of, svg
 
 from .data import Splits
 from .recipe import Recipe
+from .run_folder import CARD_MARK
 
 
 def curves(metrics: Path) -> str:
@@ -77,7 +78,7 @@ def _settings(plan: Plan) -> str:
 
 def _header(recipe: Recipe, task: Task[Any, Any]) -> str:
     base = f"base_model: {json.dumps(recipe.model)}\n" if recipe.model else ""
-    return f"---\nlibrary_name: glassformer\npipeline_tag: {task.name}\n{base}---\n"
+    return f"{CARD_MARK}pipeline_tag: {task.name}\n{base}---\n"
 
 
 def _scores(split: str, sheet: Metrics) -> str:

@@ -1,7 +1,6 @@
 """The splits of a run: read from files, taken from the micro-world, or cut from one file."""
 
 import inspect
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from glassformer.data.corpus import Corpus, account_of
 from glassformer.data.report import Read, Report
 from glassformer.data.shards import Shards, is_complete
+from glassformer.data.splits import draw, keep_labels
 from glassformer.tasks.running_text import RunningTextTask
 from glassformer.tasks.task import Task
 from glassformer.text.train import MOST_BYTES
@@ -46,15 +46,17 @@ def read_splits(recipe: Recipe, task: type[Task[Any, Any]]) -> Splits:
         splits.train, splits.dev = splits.train.split()
         splits.told.append(f"no dev data given: the last {splits.dev.held:,} characters of the text are held out")
     else:
-        splits.train, splits.dev = task.split(splits.train)
+        splits.train, splits.dev, rare = keep_labels(*task.split(splits.train), task.key, task.labels_in)
         splits.told.append(f"no dev data given: {len(splits.dev)} examples are held out of the training data")
+        if rare:
+            names = ", ".join(map(repr, rare[:8])) + (", …" if len(rare) > 8 else "")
+            splits.told.append(f"too rare to be held out, so in training: {names}")
     if recipe.test:
         splits.test = _read(recipe.test, "test", recipe, task, splits)
     if isinstance(splits.train, Corpus):
         splits.train = replace(splits.train, limit=recipe.limit)
     elif recipe.limit is not None and recipe.limit < len(splits.train):
-        chosen = random.Random(0).sample(range(len(splits.train)), recipe.limit)  # files are often sorted by label
-        splits.train = [splits.train[place] for place in sorted(chosen)]
+        splits.train = draw(splits.train, recipe.limit, task.labels_in)
     return splits
 
 
@@ -69,6 +71,12 @@ def _read(sources: Sequence[str], split: str, recipe: Recipe, task: type[Task[An
     splits.told += [f"{split}: {line}" for line in read.report.lines()]
     splits.accounts[split] = read.report.as_dict()
     return read.examples
+
+
+def examples_with_labels(task: type[Task[Any, Any]], splits: Splits) -> list[Any]:
+    """What the labels of a task are learnt from; streams have none."""
+    sides = (splits.train, splits.dev, splits.test) if task.labels_of_all else (splits.train,)
+    return [one for side in sides if not isinstance(side, Corpus) for one in side]
 
 
 def texts_of(task: type[Task[Any, Any]], examples: Any) -> Iterator[str]:
@@ -100,7 +108,7 @@ def _shards(corpus: Corpus, task: RunningTextTask[Any], processes: Processes, *,
             corpus.to_shards(task.tokenizer, task.end, told)
 
     processes.first_works(make)
-    home = corpus.home(task.tokenizer, task.end)
+    home = processes.gathered(corpus.home(task.tokenizer, task.end))[0]  # the first's, wherever others see the files
     if not is_complete(home):
         raise ValueError(f"there is no {home} here: set GLASSFORMER_CACHE to a folder that all machines share")
     return Shards(home, verify=False)  # which the first has done

@@ -1,21 +1,24 @@
 """What the attention heads of a model are worth to its task, on some examples."""
 
 import random
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from glassformer.data.batches import Budget, in_order
-from glassformer.inspect.heads import Cut, Head, importance, pruning
+from glassformer.inspect.heads import Cut, Head, attentions_of, importance, pruning
 from glassformer.inspect.statistics import Statistics, attention_statistics
 from glassformer.tasks.task import Batch, device_of
 
 from .predict import Pipeline
-from .progress import shown
+from .progress import clock, shown
 
 TOKENS = 4096  # of a batch
+WORTH_SAYING = 10.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -29,25 +32,44 @@ class Measured:
     looks: list[Statistics]
 
 
-def measure(pipe: Pipeline, examples: Sequence[Any], *, limit: int = 200) -> Measured:
-    """The task's own loss is what a head is judged by; of more examples than the limit, some are drawn."""
+def measure(
+    pipe: Pipeline, examples: Sequence[Any], *, limit: int = 200, say: Callable[[str], None] | None = None
+) -> Measured:
+    """The task's own loss is what a head is judged by.
+
+    Of more examples than the limit some are drawn, and so are some rows where examples are read in more rows than
+    that, as a long text is in blocks. `say` hears how long it will take, where that is more than some seconds.
+    """
     if len(examples) > limit:  # files are often sorted by label
         examples = random.Random(0).sample(examples, limit)
     if not examples:
         raise ValueError("there is no example to measure heads on; give a file that holds some")
     model, task = pipe.model, pipe.task
     items = task.encode(examples)
-    batches = [task.batch(items, some).to(device_of(model)) for some in in_order(items.lengths, Budget(tokens=TOKENS))]
+    rows = np.sort(np.random.default_rng(0).permutation(len(items.lengths))[:limit])
+    cut = [rows[some] for some in in_order(items.lengths[rows], Budget(tokens=TOKENS))]
+    batches = [task.batch(items, some).to(device_of(model)) for some in cut]
 
     @torch.no_grad()
     def loss() -> float:
         return sum(float(task.loss(model, batch)) for batch in batches) / max(1, sum(batch.count for batch in batches))
 
-    with shown("heads") as told:
-        base, ranked = importance(model, loss, told)
-    with shown("pruning"):
-        cuts = pruning(model, loss, ranked)
+    heads = sum(part.heads for part in attentions_of(model).values())
+    seconds = heads * _seconds(loss)
+    if say is not None and seconds > WORTH_SAYING:
+        say(f"{heads} heads, each put out on {len(rows)} examples: about {clock(seconds)}; --limit reads fewer")
+    with shown("heads") as on_progress:
+        base, ranked = importance(model, loss, on_progress)
+    with shown("pruning") as on_progress:
+        cuts = pruning(model, loss, ranked, on_progress)
     return Measured(len(examples), base, ranked, cuts, _looks(model, batches))
+
+
+def _seconds(loss: Callable[[], float]) -> float:
+    """How long one reading of all batches takes."""
+    begun = time.perf_counter()
+    loss()
+    return time.perf_counter() - begun
 
 
 def _looks(model: Any, batches: Sequence[Batch]) -> list[Statistics]:

@@ -1,16 +1,18 @@
 """Preflight: what a user wants to know before the first step costs anything."""
 
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
-from glassformer.data.batches import Schedule
+from glassformer.data.batches import Indices, Schedule
 from glassformer.data.shards import Shards
 from glassformer.data.splits import overlap, repeats
 from glassformer.tasks.task import Task, device_of
@@ -19,7 +21,8 @@ from glassformer.train.plan import Plan
 
 from .data import Splits
 
-OVERFIT_STEPS = 60
+OVERFIT_STEPS, OVERFIT_SECONDS = 60, 30.0  # whichever is over first
+OVERFIT_ROWS, OVERFIT_TOKENS = 8, 512  # at most
 
 
 @dataclass
@@ -60,6 +63,8 @@ def _labels(found: Preflight, splits: Splits) -> None:
         found.lines.append(f"{name}: {len(examples)} examples; {shown}{', …' if len(counts) > 8 else ''}")
         if name != "train" and (missing := set(found.facts.get("train_labels", {})) - set(counts)):
             found.warnings.append(f"{name} has no example of: {', '.join(sorted(missing)[:8])}")
+        if name != "train" and (unseen := set(counts) - set(found.facts.get("train_labels", {}))):
+            found.warnings.append(f"no training example of: {', '.join(sorted(unseen)[:8])}, which {name} has")
 
 
 def _labels_of(example: Any) -> Sequence[str]:
@@ -122,17 +127,50 @@ def _memory(found: Preflight, model: nn.Module, plan: Plan, train: Any) -> None:
         found.warnings.append("this will not fit: lower the batch, raise accumulate, or set checkpointing = true")
 
 
-def overfit(task: Task[Any, Any], model: nn.Module, items: Any, *, seed: int = 0) -> tuple[float, float]:
-    """The loss on one small batch before and after some steps on nothing else: a model that can learn, learns it."""
-    model, device = deepcopy(model).train(), device_of(model)
-    batch = task.batch(items, np.argsort(items.lengths, kind="stable")[:8]).to(device)
+class Overfit(NamedTuple):
+    """The loss on one batch before and after so many steps on nothing else."""
+
+    before: float
+    after: float
+    steps: int
+
+    def __str__(self) -> str:
+        why = "" if self.steps == OVERFIT_STEPS else f", for which there are {OVERFIT_SECONDS:.0f} s"
+        losses = f"loss {self.before:.4g} before, {self.after:.4g} after {self.steps} steps"
+        return f"one batch learnt by heart: {losses}{why}"
+
+
+def overfit(
+    task: Task[Any, Any],
+    model: nn.Module,
+    items: Any,
+    *,
+    seed: int = 0,
+    seconds: float = OVERFIT_SECONDS,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Overfit:
+    """Learn one small batch by heart, for so many seconds at most: a model that can learn, learns it."""
+    model, device, begun = deepcopy(model).train(), device_of(model), time.monotonic()
+    batch = task.batch(items, _few(items.lengths)).to(device)
     optimiser = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], lr=1e-3)
-    losses = []
+    losses: list[float] = []
     torch.manual_seed(seed)
-    for _ in range(OVERFIT_STEPS):
+    while True:
         loss = task.loss(model, batch) / batch.count
+        losses.append(float(loss.detach()))
+        steps = len(losses) - 1
+        share = max(steps / OVERFIT_STEPS, (time.monotonic() - begun) / max(seconds, 1e-9))  # of steps, or of time
+        if on_progress is not None:
+            on_progress(round(100 * share), 100)
+        if steps and share >= 1:
+            return Overfit(losses[0], losses[-1], steps)
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-        losses.append(float(loss.detach()))
-    return losses[0], losses[-1]
+
+
+def _few(lengths: NDArray[np.int64]) -> Indices:
+    """The shortest examples, as many as are quickly read; two or more, where there are, since some losses compare."""
+    shortest = np.argsort(lengths, kind="stable")[:OVERFIT_ROWS]
+    fit = lengths[shortest] * np.arange(1, len(shortest) + 1) <= OVERFIT_TOKENS  # padding counted
+    return shortest[: max(2, int(fit.sum()))]

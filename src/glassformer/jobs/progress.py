@@ -71,7 +71,7 @@ class Teller:
         speed = (progress.tokens - tokens) / max(1e-9, progress.seconds - before)
         waiting = 100 * progress.waited / max(1e-9, progress.seconds)
         loss = "" if self.loss is None else f"loss {self.loss:.4g}  lr {self.rate:.3g}  "
-        return f"{loss}{speed:,.0f} tokens/s  waiting {waiting:.0f} %  {_clock(left)} left"
+        return f"{loss}{speed:,.0f} tokens/s  waiting {waiting:.0f} %  {clock(left)} left"
 
     def close(self) -> None:
         if self.bar is not None:
@@ -102,16 +102,17 @@ def shown(what: str, unit: str = "") -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def _lines(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    begun, over, share = time.perf_counter(), Event(), ""
+    begun, over, share, left = time.perf_counter(), Event(), "", ""
 
     def told(done: int, total: int) -> None:
-        nonlocal share
+        nonlocal share, left
         share = f" {min(1.0, done / max(1, total)):.0%} done,"
         share += f" {_speed(done, begun, unit)}," if unit else ""
+        left = f", about {clock(_left(done, total, begun))} left" if 0 < done < total else ""
 
     def speak() -> None:
         while not over.wait(SECONDS_BETWEEN_LINES):
-            print(f"{what}:{share} {_clock(time.perf_counter() - begun)}", file=sys.stderr, flush=True)
+            print(f"{what}:{share} {clock(time.perf_counter() - begun)}{left}", file=sys.stderr, flush=True)
 
     speaker = Thread(target=speak, daemon=True)
     speaker.start()
@@ -120,6 +121,11 @@ def _lines(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
     finally:
         over.set()
         speaker.join()
+
+
+def _left(done: int, total: int, begun: float) -> float:
+    """Seconds that the rest will take, if it goes on as it went."""
+    return (time.perf_counter() - begun) * (total - done) / done
 
 
 def _speed(done: int, begun: float, unit: str) -> str:
@@ -156,12 +162,20 @@ def _bar() -> Any:
 
 def _clocked_bar() -> Any:
     from rich.console import Console
-    from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        SpinnerColumn,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
     from rich.progress import Progress as RichProgress
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TaskProgressColumn())
     speed = TextColumn("{task.fields[speed]}")
-    return RichProgress(*columns, TimeElapsedColumn(), speed, console=Console(stderr=True), transient=True)
+    clocks = (TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn())
+    return RichProgress(*columns, *clocks, speed, console=Console(stderr=True), transient=True)
 
 
 def _tensorboard(folder: Path) -> Any:
@@ -172,6 +186,7 @@ def _tensorboard(folder: Path) -> Any:
     return SummaryWriter(folder / "tensorboard")
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Minutes and seconds, and hours where it takes them."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"

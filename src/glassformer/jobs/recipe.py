@@ -59,6 +59,8 @@ class Recipe:
         if missing := [name for name in ("task", "out") if name not in given]:
             raise ValueError(f"a run needs {' and '.join(missing)}")
         conform(given["task"], str, "task")
+        if not str(given["out"]).strip():
+            raise ValueError("out is empty, perhaps a variable that is not set: name the run folder")
         own = {name: hint for name, hint in hints_of(cls).items() if name not in ("options", "plan")}
         options = task_options(given["task"])
         known = {**options, **PLAN, **own, **dict.fromkeys(MANY, str | Path | Sequence[str | Path])}

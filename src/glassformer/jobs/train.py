@@ -4,14 +4,12 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from glassformer.data.corpus import Corpus
 from glassformer.files import write_json, write_text
 from glassformer.hub.fetch import config_folder
 from glassformer.hub.load import load, save, usable
@@ -22,15 +20,17 @@ from glassformer.train.loop import Fit, Outcome
 from glassformer.train.lora import LoraLinear, add_lora, merge
 from glassformer.train.plan import Plan
 from glassformer.train.processes import Processes, joined, local_device
+from glassformer.train.signals import terminable
 from glassformer.train.transforms import compiled, recomputing
 
 from .card import card, curves
-from .data import Splits, read_splits, texts_of, tokenise
+from .data import Splits, examples_with_labels, read_splits, texts_of, tokenise
 from .defaults import defaults
 from .models import fresh, head_for, loaded
 from .preflight import Preflight, overfit, preflight
 from .progress import Silent, Teller, shown
-from .recipe import RECIPE, Recipe, changed
+from .recipe import Recipe, changed
+from .run_folder import CARD, CURVES, METRICS, RESULT, claimed, resume_command, write_card
 from .tasks import taken, task_class
 from .vocabulary import tokenizer_for
 
@@ -65,28 +65,30 @@ def look(recipe: Recipe, *, say: Say = print) -> dict[str, Any]:
     items, dev = _encoded(task, splits)
     found = preflight(task, model, plan, splits, train=items, dev=dev)
     _tell(say, splits, found, model)
-    before, after = overfit(task, model, items)
-    say(f"one batch learnt by heart: loss {before:.4g} before, {after:.4g} after")
-    return {**found.facts, "warnings": found.warnings, "overfit": {"before": before, "after": after}}
+    with shown("learning one batch by heart") as on_progress:
+        learnt = overfit(task, model, items, on_progress=on_progress)
+    say(str(learnt))
+    return {**found.facts, "warnings": found.warnings, "overfit": learnt._asdict()}
 
 
 def run(recipe: Recipe, *, resume: bool = False, say: Say = print) -> Run:
     """Carry out a recipe."""
     device = torch.device(local_device(_device(recipe.device)))
     folder = Path(recipe.out)
-    with joined(device) as processes:
+    with terminable(), joined(device) as processes:
         if not processes.first:
             say = _nothing
-        _prepare(folder, recipe, resume=resume, first=processes.first)
-        splits, task, model, plan = assemble(recipe, device, processes)
-        items, dev = _encoded(task, splits)
-        found = preflight(task, model, plan, splits, train=items, dev=dev)
-        _tell(say, splits, found, model)
-        with checkpoint.writing(folder):
-            outcome = _fit(recipe, task, model, plan, train=items, dev=dev, processes=processes, resume=resume, say=say)
-            if not processes.first or outcome.stopped:
-                return Run(folder, {}, outcome, speaks=processes.first)
-            return _conclude(recipe, task, plan, splits, found, outcome, say=say)
+        with claimed(folder, recipe, resume=resume, processes=processes):
+            splits, task, model, plan = assemble(recipe, device, processes)
+            items, dev = _encoded(task, splits)
+            found = preflight(task, model, plan, splits, train=items, dev=dev)
+            _tell(say, splits, found, model)
+            data = {"train": items, "dev": dev}
+            with checkpoint.writing(folder):
+                outcome = _fit(recipe, task, model, plan, **data, processes=processes, resume=resume, say=say)
+                if not processes.first or outcome.stopped:
+                    return Run(folder, {}, outcome, speaks=processes.first)
+                return _conclude(recipe, task, plan, splits, found, outcome, say=say)
 
 
 def assemble(
@@ -107,7 +109,7 @@ def assemble(
     options = {**kept, **taken(cls, recipe.options)}
     if cls.built_in:
         options.setdefault("head", head_for(recipe.arch, recipe.task))
-    task = cls.for_data(tokenizer, [] if isinstance(splits.train, Corpus) else splits.train, **options)
+    task = cls.for_data(tokenizer, examples_with_labels(cls, splits), **options)
     tokenise(splits, task, processes or Processes())
     torch.manual_seed(int(recipe.plan.get("seed", 0)))
     model = loaded(recipe.model, task, recipe.config) if recipe.model else fresh(str(recipe.arch), task, recipe.config)
@@ -142,25 +144,6 @@ def plan_of(standard: Mapping[str, Any], given: Mapping[str, Any]) -> Plan:
     return Plan(**changed(standard, given))
 
 
-def _prepare(folder: Path, recipe: Recipe, *, resume: bool, first: bool) -> None:
-    """Refuse to write over another run, or over a model; keep the recipe beside what it makes."""
-    written, holds_model = folder / RECIPE, (folder / "config.json").exists()
-    begun = checkpoint.newest(folder) or (holds_model and written.exists())
-    if begun and not resume:
-        raise ValueError(f"{folder} holds a run: go on with --resume, or choose another --out")
-    if holds_model and not written.exists():
-        raise ValueError(f"{folder} holds a model that would be written over: choose another --out")
-    if resume and written.is_file() and written.read_text(encoding="utf-8") != recipe.toml():
-        raise ValueError(f"{written} is another recipe than this one; resume with: {_going_on(folder)}")
-    if first:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            checkpoint.sweep(folder)
-            write_text(written, recipe.toml())
-        except OSError as error:
-            raise ValueError(f"nothing can be written to {folder}: {error.strerror}") from None
-
-
 def _fit(
     recipe: Recipe,
     task: Task[Any, Any],
@@ -184,19 +167,23 @@ def _fit(
         task.write_extras(folder)
 
     fit = Fit(model, task, plan, train, dev, folder=folder, save=keep, listener=listener, processes=processes)
+    if resume:
+        say(_resumed_at(folder))
     try:
         outcome = fit.run(resume=resume)
     finally:
         listener.close()
     if outcome.stopped:
         say(f"stopped after step {outcome.progress.step} of {outcome.total}; go on with:")
-        say(f"  {_going_on(folder)}")
+        say(f"  {resume_command(folder)}")
     return outcome
 
 
-def _going_on(folder: Path) -> str:
-    """The command that resumes a run."""
-    return f"glassformer train {quote(str(folder / RECIPE))} --resume"
+def _resumed_at(folder: Path) -> str:
+    last = checkpoint.newest(folder)
+    if last is None:
+        return f"{folder} holds no checkpoint to resume from: this is the first step"
+    return f"resuming after step {checkpoint.step_of(last)} ({last})"
 
 
 def _plain(model: nn.Module) -> nn.Module:
@@ -229,7 +216,7 @@ def _conclude(
         say(f"{name}: " + ", ".join(f"{metric} {value:.4f}" for metric, value in values.items()))
     progress = asdict(outcome.progress)
     write_json(
-        folder / "run.json",
+        folder / RESULT,
         {
             "scores": scores,
             "progress": progress,
@@ -238,8 +225,9 @@ def _conclude(
             "data": splits.accounts,
         },
     )
-    write_text(folder / "curves.svg", curves(folder / "metrics.jsonl"))
-    write_text(folder / "README.md", card(recipe, plan, task, model, sheets, outcome, splits))
+    write_text(folder / CURVES, curves(folder / METRICS))
+    if not write_card(folder, card(recipe, plan, task, model, sheets, outcome, splits)):
+        say(f"{folder / CARD} is not one that a run wrote: it is left as it is")
     say(f"the model is in {folder}")
     return Run(folder, scores, outcome)
 

@@ -4,7 +4,7 @@ B batch, T length.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
@@ -103,6 +103,7 @@ class Task(ABC, Generic[E, I]):
     vocabulary: ClassVar[str] = "wordpiece"  # what a fresh model learns, if nothing else is asked for
     one_in_a_list: ClassVar[bool] = False  # whether a pipeline, as Hugging Face's, wraps the result of one text
     longest: ClassVar[int | None] = 1024  # tokens, where a model reads more: an endless line must not take all memory
+    labels_of_all: ClassVar[bool] = False  # whether labels that only dev or test data has are learnt too
     built_in: ClassVar[bool] = False  # whether examples are made up where no data is given
 
     tokenizer: Tokenizer
@@ -133,6 +134,12 @@ class Task(ABC, Generic[E, I]):
         """Examples with the same key must never be on two sides of a split."""
 
     @classmethod
+    def labels_in(cls, example: E) -> Collection[str]:
+        """The labels of an example, of which training must see each; most tasks have none."""
+        del example
+        return ()
+
+    @classmethod
     def split(cls, examples: Sequence[E]) -> tuple[list[E], list[E]]:
         """Train and dev from one set, where no dev was given."""
         train, dev, _ = split_by_hash(examples, cls.key)
@@ -145,7 +152,7 @@ class Task(ABC, Generic[E, I]):
 
     @classmethod
     def for_data(cls, tokenizer: Tokenizer, examples: Sequence[E], **options: Any) -> Self:
-        """A task whose labels are those of the training data, where it has labels."""
+        """A task whose labels are those of the training data (`labels_of_all`: of all data), where it has labels."""
         del examples
         return cls(tokenizer, **options)
 

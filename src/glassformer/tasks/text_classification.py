@@ -3,7 +3,7 @@
 B batch, C classes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self, get_args
 
@@ -95,6 +95,10 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
     @classmethod
     def key(cls, example: Labelled) -> str:
         return f"{example.text}\t{example.pair or ''}"
+
+    @classmethod
+    def labels_in(cls, example: Labelled) -> Collection[str]:
+        return () if isinstance(example.label, float) else _classes(example)
 
     @classmethod
     def for_data(

@@ -3,7 +3,7 @@
 B batch, T length, D model width, V vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -70,6 +70,7 @@ class TextGeneration(RunningTextTask[Stream | Texts]):
     head = "text-generation"
     vocabulary = "bpe"
     longest = None
+    labels_of_all = True
 
     def __init__(
         self,
@@ -104,6 +105,10 @@ class TextGeneration(RunningTextTask[Stream | Texts]):
                 "shards hold one stream of text without conditions: give files and no labels, or no shards"
             )
         return None
+
+    @classmethod
+    def labels_in(cls, example: Document) -> Collection[str]:
+        return () if example.label is None else (example.label,)
 
     @classmethod
     def for_data(

@@ -95,6 +95,11 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         return " ".join(example.words)
 
     @classmethod
+    def labels_in(cls, example: Tagged) -> Collection[str]:
+        """The types of its entities: a type that is begun may go on."""
+        return {tag.removeprefix("B-").removeprefix("I-") for tag in example.tags or ()}
+
+    @classmethod
     def for_data(cls, tokenizer: Tokenizer, examples: Sequence[Tagged], **options: Any) -> Self:
         return cls(tokenizer, cls.labels_of(examples), **options)
 

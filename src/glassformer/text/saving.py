@@ -12,6 +12,8 @@ from glassformer.text.folder import NO_LIMIT
 if TYPE_CHECKING:
     from glassformer.text.tokenizer import Tokenizer
 
+MARIAN_FILES = ("source.spm", "target.spm", "vocab.json", "target_vocab.json")
+FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", *MARIAN_FILES)
 # What older files say of the vocabulary; tokenizer.json says it now.
 DROPPED = (
     "added_tokens_decoder",

@@ -4,41 +4,46 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 
 from glassformer.files import write_atomically
 
 FOLDER = "checkpoints"
-DUE, BETWEEN = "step", "stopped"  # what a file's name begins with: planned, or for a stop between two that are
+Kind = Literal["step", "timed", "stopped"]  # what a file's name begins with
+DUE: Kind = "step"  # after a step that the plan names
+TIMED: Kind = "timed"  # between two of those, because the last one is long ago
+BETWEEN: Kind = "stopped"  # between two of those, because the run was asked to stop
 
 
-def path_of(folder: Path, step: int, kind: str = DUE) -> Path:
+def path_of(folder: Path, step: int, kind: Kind = DUE) -> Path:
     return folder / FOLDER / f"{kind}-{step:08d}.pt"
 
 
-def found(folder: Path, kind: str = DUE) -> list[Path]:
+def found(folder: Path, kind: Kind = DUE) -> list[Path]:
     """The checkpoints of a run that were due, oldest first: the same whether or not it was stopped on its way."""
     return sorted((folder / FOLDER).glob(f"{kind}-*.pt"))
 
 
+def step_of(path: Path) -> int:
+    """How many steps were done when a checkpoint was written."""
+    return int(path.stem[-8:])
+
+
 def newest(folder: Path) -> Path | None:
     """Where to go on from."""
-    return max([*found(folder), *found(folder, BETWEEN)], key=lambda path: path.stem[-8:], default=None)
+    return max((path for kind in get_args(Kind) for path in found(folder, kind)), key=step_of, default=None)
 
 
-def save(folder: Path, step: int, state: dict[str, Any], *, keep: int = 1) -> None:
-    """Write the state after a step, then forget all but the last `keep`."""
-    _save(path_of(folder, step), state)
-    for old in [*found(folder)[:-keep], *found(folder, BETWEEN)]:
-        old.unlink()
-
-
-def save_between(folder: Path, step: int, state: dict[str, Any]) -> None:
-    """Write the state of a run that stops before its next checkpoint; none is forgotten for it."""
-    if not path_of(folder, step).exists():
-        _save(path_of(folder, step, BETWEEN), state)
+def save(folder: Path, step: int, state: dict[str, Any], *, kind: Kind = DUE, keep: int = 1) -> None:
+    """Write the state after a step; of those that were due the last `keep` stay, of the others none but this one."""
+    if kind == DUE or not path_of(folder, step).exists():
+        _save(path_of(folder, step, kind), state)
+    between = [path for kind in (TIMED, BETWEEN) for path in found(folder, kind)]
+    for old in [*found(folder)[:-keep], *between]:
+        if old != path_of(folder, step, kind):
+            old.unlink()
 
 
 def _save(path: Path, state: dict[str, Any]) -> None:

@@ -4,19 +4,18 @@ import json
 import math
 import signal
 import time
-import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from glassformer.data.batches import Prefetch, Schedule, in_order
+from glassformer.data.fingerprint import fingerprint
 from glassformer.tasks.task import Task, device_of, evaluate
 
 from . import checkpoint
@@ -25,6 +24,7 @@ from .optimiser import build_optimiser
 from .plan import Plan
 from .processes import Processes
 from .schedule import Rate
+from .signals import stops
 from .update import Stepper, Update, mixed, sow, updates
 
 
@@ -77,7 +77,7 @@ class Outcome:
     progress: Progress
     total: int
     metrics: dict[str, float]
-    stopped: bool  # by Ctrl-C, before its end
+    stopped: int = 0  # the number of the signal that ended it before its end
 
 
 class Unchecked(NamedTuple):
@@ -124,7 +124,7 @@ class Fit:
         self.unchecked: Unchecked | None = None
 
     def run(self, *, resume: bool = False) -> Outcome:
-        """Train to the end, or until Ctrl-C."""
+        """Train to the end, or until Ctrl-C or SIGTERM."""
         if self.dev is not None and self.plan.metric is not None:
             self._check_metric()
         size = self._restore() if resume else 0
@@ -133,16 +133,17 @@ class Fit:
         after = self.progress.step
         feed = Prefetch(updates(self.task, self.train, self.schedule, self.plan, after=after, processes=self.processes))
         self.model.train()
-        stopped = False
-        try:
-            with _ctrl_c() as asked:
+        self.saved_at = time.monotonic()
+        stopped = 0
+        with stops() as asked:
+            try:
                 while not (stopped or self._is_over()):
-                    stopped = self._turn(feed, asked)
-        finally:
-            feed.close()
-        if stopped:
-            self._checkpoint(due=False)
-        else:
+                    stopped = self._turn(feed, asked())
+            finally:
+                feed.close()
+            if stopped:
+                self._checkpoint(checkpoint.BETWEEN)
+        if not stopped:
             self._finish()
         return Outcome(self.progress, self.total, self.metrics, stopped)
 
@@ -150,12 +151,13 @@ class Fit:
         stalled = self.plan.patience is not None and self.progress.stale >= self.plan.patience
         return stalled or self.progress.step >= self.total
 
-    def _turn(self, feed: Prefetch[Update], asked: Callable[[], bool]) -> bool:
-        """One step and what is due after it; whether some process was asked to stop."""
+    def _turn(self, feed: Prefetch[Update], asked: int) -> int:
+        """One step and what is due after it; by which signal some process was asked to stop, 0 for none."""
         began, waited, at = time.perf_counter(), feed.waited, self.progress
         update = next(feed)
-        counts = self.processes.totals(update.count, update.tokens, update.padding, asked())
-        count, tokens, padding, stop = map(int, counts)
+        told = (asked == signal.SIGINT, asked == signal.SIGTERM, self._is_long_ago())  # which all must agree on
+        counts = self.processes.totals(update.count, update.tokens, update.padding, *told)
+        count, tokens, padding, interrupted, terminated, long_ago = map(int, counts)
         sow(mixed(self.plan.seed, at.step, self.processes.number), self.stepper.device)
         loss, norm = self.stepper(update, max(1, count), self.rate(at.step))
         if self.ema is not None:
@@ -168,12 +170,18 @@ class Fit:
         at.examples += len(update.turn.indices)
         at.waited += feed.waited - waited
         at.seconds += time.perf_counter() - began
-        self._after(update, norm)
+        stop = signal.SIGTERM if terminated else signal.SIGINT if interrupted else 0
+        self._after(update, norm, long_ago=bool(long_ago and not stop))
         self.listener.stepped(at)
-        return bool(stop)
+        return stop
 
-    def _after(self, update: Update, norm: Tensor) -> None:
-        """Lines, evaluations and checkpoints, when they are due."""
+    def _is_long_ago(self) -> bool:
+        """Whether the last checkpoint is; the first process's clock counts, and what a step does is the same."""
+        minutes = self.plan.save_minutes
+        return self.processes.first and 0 < 60 * minutes <= time.monotonic() - self.saved_at
+
+    def _after(self, update: Update, norm: Tensor, *, long_ago: bool) -> None:
+        """Lines, evaluations and checkpoints, when they are due; one between those that are if it is long ago."""
         step, plan, last = self.progress.step, self.plan, self.progress.step == self.total
         logs = last or step % plan.log_every == 0
         evaluates = last or (update.turn.closes_epoch if plan.eval_every is None else step % plan.eval_every == 0)
@@ -184,7 +192,9 @@ class Fit:
         if evaluates and self.dev is not None:
             self._evaluate(update.turn.epoch)
         if evaluates if plan.save_every is None else (step % plan.save_every == 0 or last):
-            self._checkpoint()
+            self._checkpoint(checkpoint.DUE)
+        elif long_ago:
+            self._checkpoint(checkpoint.TIMED)
 
     def _log(self, epoch: int, norm: Tensor) -> None:
         at = self.progress
@@ -257,7 +267,7 @@ class Fit:
                     f"{shown} (counted from 0; the first reads {text[:60]!r}); lower lr, set clip, or look at them"
                 )
 
-    def _checkpoint(self, *, due: bool = True) -> None:
+    def _checkpoint(self, kind: checkpoint.Kind) -> None:
         self._look_at_the_numbers()
         at = self.progress
         losses = self.processes.gathered(float(self.window))  # each process has a window of its own
@@ -273,12 +283,15 @@ class Fit:
             "ema": None if self.ema is None else self.ema.state(),
             "metrics": self.metrics,
             "metrics_size": self.lines.size,
-            "data": _mark(self.train.lengths),
+            "data": self.data_fingerprints,
         }
-        if due:
-            checkpoint.save(self.folder, at.step, state, keep=self.plan.average)
-        else:
-            checkpoint.save_between(self.folder, at.step, state)
+        checkpoint.save(self.folder, at.step, state, kind=kind, keep=self.plan.average)
+        self.saved_at = time.monotonic()
+
+    @cached_property
+    def data_fingerprints(self) -> dict[str, str]:
+        """What tells this run's data from other data, inputs and targets alike."""
+        return {"training": fingerprint([self.task.settings(), self.train]), "dev": fingerprint(self.dev)}
 
     def _restore(self) -> int:
         """Go back to the last checkpoint; how many bytes of metrics.jsonl were written by then."""
@@ -286,8 +299,11 @@ class Fit:
         if path is None:
             return 0
         state = checkpoint.load(path)
-        if state["data"] != _mark(self.train.lengths):
-            raise ValueError(f"the training data is not that of {path}; bring it back, or choose another --out")
+        if not isinstance(state["data"], dict):
+            raise ValueError(f"{path} is of an earlier version, which kept too little to resume; choose another --out")
+        for name, known in self.data_fingerprints.items():
+            if state["data"][name] != known:
+                raise ValueError(f"the {name} data is not that of {path}; bring it back, or choose another --out")
         _put_into(self.model, state["model"], path)
         self.optimiser.load_state_dict(state["optimiser"])
         self.rate.restore(state["rate"])
@@ -323,35 +339,9 @@ class Fit:
         self._save()
 
 
-def _mark(lengths: NDArray[np.int64]) -> int:
-    """A number by which to tell data that has changed."""
-    return zlib.crc32(np.ascontiguousarray(lengths).tobytes())
-
-
 def _put_into(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
         first = str(error).splitlines()[1].strip()
         raise ValueError(f"{path} is of another model ({first}); choose another --out") from None
-
-
-@contextmanager
-def _ctrl_c() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C asks for a stop after the step; a second one stops at once."""
-    asked = False
-
-    def hear(*_: object) -> None:
-        nonlocal asked
-        asked = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    try:
-        before = signal.signal(signal.SIGINT, hear)
-    except ValueError:  # not the main thread: nobody types there
-        yield lambda: False
-        return
-    try:
-        yield lambda: asked
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -40,6 +40,7 @@ class Plan:
     average: Size = 1  # mean of the last so many checkpoints' weights
     eval_every: Steps | None = None  # steps; None: every epoch, and at the end
     save_every: Steps | None = None  # steps; None: whenever there is an evaluation
+    save_minutes: NotNegative = 5.0  # a checkpoint between those, where the last is so long ago; 0 for none
     log_every: Steps = 20
     metric: str | None = None  # what "best" means, "-" before it for less is better; None: the task's own
     patience: Steps | None = None  # evaluations without a better one before the run stops

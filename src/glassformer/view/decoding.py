@@ -73,6 +73,7 @@ PAGE = """<!doctype html>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="made by glassformer">
 <title>{title}</title>
 <style>{style}</style>
 </head>

@@ -100,6 +100,7 @@ def _drawing(body: Sequence[str], width: float, height: float, what: str) -> str
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
             f'height="{height:g}" fill="{INK}" role="img" aria-label="{escape(what)}">',
+            "<!-- made by glassformer -->",
             '<rect width="100%" height="100%" fill="#ffffff"/>',
             *body,
             "</svg>",
