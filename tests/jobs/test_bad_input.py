@@ -113,19 +113,35 @@ CASES = {
     ),
     "a size that there is not": (
         ["text-classification", *LSTM, "--data", "good.csv", "--set", "config.hiden_size=3"],
-        "glassformer-rnn has no setting hiden_size; it has: ",
+        "glassformer-rnn has no setting 'hiden_size'; it has: ",
     ),
     "a rate that is a word": (
         ["text-classification", *LSTM, "--data", "good.csv", "--set", "lr=high"],
-        "lr must be a number (float), not 'high'",
+        "lr is 'high'; it must be a number above 0",
     ),
     "a rate below nothing": (
         ["text-classification", *LSTM, "--data", "good.csv", "--lr", -1],
-        "lr must be above 0, not -1",
+        "lr is -1.0; it must be a number above 0",
+    ),
+    "a problem that there is not": (
+        ["text-classification", *LSTM, "--data", "good.csv", "--set", "problem_type=regresion"],
+        "problem_type is 'regresion'; it must be 'single_label_classification' or 'multi_label_classification' or",
+    ),
+    "yes for true": (
+        ["text-classification", *LSTM, "--data", "good.csv", "--set", "lowercase=yes"],
+        "lowercase is 'yes'; it must be true or false",
+    ),
+    "a number with a letter": (
+        ["text-classification", *LSTM, "--data", "good.csv", "--set", "vocab_size=8k"],
+        "vocab_size is '8k'; it must be a whole number",
+    ),
+    "a model beyond this machine": (
+        ["text-classification", *LSTM, "--data", "good.csv", "--set", "config.hidden_size=5000000"],
+        "parameters, 800,0",
     ),
     "a schedule that there is not": (
         ["text-classification", *LSTM, "--data", "good.csv", "--set", "schedule=cosin"],
-        "schedule must be one of linear, cosine, inverse_sqrt, constant, plateau, not 'cosin'",
+        "schedule is 'cosin'; it must be 'linear' or 'cosine' or 'inverse_sqrt' or 'constant' or 'plateau'",
     ),
     "a metric that there is not": (
         ["text-classification", *LSTM, "--data", "good.csv", "--set", "metric=acc"],

@@ -335,5 +335,5 @@ def test_checkpoints_by_the_clock_are_kept_between_those_that_are_due(tmp_path):
 def test_without_minutes_there_are_none(tmp_path):
     Run("text-classification/gru", tmp_path, save_minutes=0, eval_every=100, steps=3)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000003.pt"]
-    with pytest.raises(ValueError, match="save_minutes must be at least 0, not -1"):
+    with pytest.raises(ValueError, match="save_minutes is -1; it must be a number of at least 0"):
         replace(SOON, save_minutes=-1)

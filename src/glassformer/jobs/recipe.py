@@ -55,7 +55,7 @@ class Recipe:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
         """From flat names: each goes to the run, to the loop, or to the task, whichever knows it."""
-        given = {name: value for name, value in values.items() if value is not None}
+        given = {name: str(v) if isinstance(v, Path) else v for name, v in values.items() if v is not None}
         if missing := [name for name in ("task", "out") if name not in given]:
             raise ValueError(f"a run needs {' and '.join(missing)}")
         conform(given["task"], str, "task")
