@@ -173,6 +173,7 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
         max_answer_length: int | None = None,
         handle_impossible_answer: bool = False,
         null_threshold: float | None = None,
+        batch_size: int | None = None,
         batch_tokens: int = 4096,
     ) -> list[Any]:
         """A dict of score, start, end and answer for each question, the likeliest; a list of top_k if more than 1.
@@ -186,7 +187,7 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
         longest = max_answer_length or self.max_answer_length
         threshold = self.null_threshold if null_threshold is None else null_threshold
         found = [Reading(top_k) for _ in inputs]
-        for indices in in_order(items.lengths, Budget(tokens=batch_tokens)):
+        for indices in in_order(items.lengths, Budget.of(batch_size, batch_tokens)):
             scores = self.scores(model, self.batch(items, indices).to(device_of(model)))
             for owner, one in readings(items, indices, *scores, keep=top_k, longest=longest):
                 found[owner].merge(one)
