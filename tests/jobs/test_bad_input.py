@@ -103,9 +103,25 @@ CASES = {
         ["text-classification", "--arch", "bertt", "--data", "good.csv"],
         "arch must be one of rnn, gru, lstm, seq2seq, transformer, bert, roberta, distilbert, gpt2, not 'bertt'",
     ),
+    "a column without a role": (
+        ["text-classification", *LSTM, "--data", "good.csv", "--columns", "text"],
+        "--columns 'text' does not say what a column is; write ROLE=NAME, as in text=text",
+    ),
+    "a file of names that there is not": (
+        ["text-classification", *LSTM, "--data", "good.csv", "--labels", "names.txt"],
+        "labels: there is no file 'names.txt'; give one with a name on each line, or negative,positive",
+    ),
+    "a class without a name": (
+        ["text-classification", *LSTM, "--data", "good.csv", "--labels", "no,yes"],
+        "label 'bad' has no name: --labels says 0=no, 1=yes; add bad=NAME",
+    ),
+    "one name for two classes": (
+        ["text-classification", *LSTM, "--data", "good.csv", "--labels", "bad=no,good=no"],
+        "labels: two names or more, all different, are wanted, as negative,positive, not 'bad=no, good=no'",
+    ),
     "a kind of model that cannot": (
         ["question-answering", "--arch", "lstm", "--data", "microworld", "--set", "limit=9"],
-        "has no head 'question-answering'",
+        "arch 'lstm' cannot do question-answering; what can: transformer, bert, roberta, distilbert",
     ),
     "a setting that there is not": (
         ["text-classification", *LSTM, "--data", "good.csv", "--set", "batchsize=3"],
@@ -215,8 +231,23 @@ def test_a_model_of_another_architecture(glassformer, files, trained):
     words = ["train", "question-answering", *FEW, "--data", "microworld", "--set", "limit=9", "--out", "run"]
     code, _, err = glassformer(*words, "--model", trained("text-classification/gru"))
     assert code == 1
-    assert err.startswith("error: glassformer-rnn has no head 'question-answering'; it has: ")
+    assert "is a glassformer-rnn, which cannot do question-answering; what can: bert, roberta, xlm-roberta, " in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["train", "predict", "eval"])
+def test_a_language_model_given_to_a_classifier(glassformer, files, trained, command):
+    gpt = trained("text-generation/gpt2")
+    words = {
+        "train": ["train", "text-classification", "--model", gpt, "--data", "good.csv", "--out", "run"],
+        "predict": ["predict", gpt, "a text", "--task", "text-classification"],
+        "eval": ["eval", gpt, "--data", "good.csv", "--task", "text-classification"],
+    }
+    code, _, err = glassformer(*words[command])
+    assert code == 1
+    can = "bert, roberta, xlm-roberta, distilbert, glassformer-rnn"
+    assert err == f"error: {gpt} is a gpt2, which cannot do text-classification; what can: {can}\n"
+    assert not (files / "run").exists()
 
 
 def test_two_ways_to_say_how_long(glassformer, files):

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .output import Columns, Device, Json, Name, print_json, print_table
+from .output import Columns, Device, Json, Name, echo, echo_line, print_json, print_table
 
 if TYPE_CHECKING:
     from glassformer.inspect.heads import Cut, Head
@@ -28,12 +28,12 @@ def heads(
     """
     from glassformer.jobs.heads import measure
     from glassformer.jobs.predict import pipeline, task_of
-    from glassformer.jobs.recipe import parsed
+    from glassformer.jobs.recipe import parsed_columns
 
     pipe = pipeline(task or task_of(name), name, device=device)
-    read = pipe.read(data, columns=dict(parsed(one) for one in columns) if columns else None)
+    read = pipe.read(data, columns=parsed_columns(columns))
     for line in read.report.lines():
-        typer.echo(line, err=True)
+        echo_line(line, err=True)
     found = measure(pipe, read.examples, limit=limit)
     looks = {(one.attention, one.number): one for one in found.looks}
     if json:
@@ -41,7 +41,7 @@ def heads(
         cuts = [vars(cut) for cut in found.cuts]
         print_json({"model": name, "examples": found.examples, "loss": found.loss, "heads": rows, "pruning": cuts})
         return
-    typer.echo(f"{name}: loss {found.loss:.4f} on {found.examples} examples\n")
+    echo(f"{name}: loss {found.loss:.4f} on {found.examples} examples\n")
     _print_heads(found.heads, looks)
     _print_cuts(found.cuts, found.loss, found.heads)
 
@@ -64,11 +64,11 @@ def _looks(one: "Statistics") -> dict[str, float]:
 
 def _print_cuts(cuts: "list[Cut]", base: float, ranked: "list[Head]") -> None:
     """The pruning report: how far one can go."""
-    typer.echo("\nwithout the least important heads, all at once:")
+    echo("\nwithout the least important heads, all at once:")
     print_table(
         ("heads out", "of", "parameters", "loss", "Δ loss"),
         [(cut.heads, len(ranked), f"{cut.parameters:,}", f"{cut.loss:.4f}", f"{cut.loss - base:+.4f}") for cut in cuts],
     )
     for share in (0.01, 0.05):
         best = max((cut for cut in cuts if cut.loss <= base * (1 + share)), key=lambda cut: cut.heads, default=cuts[0])
-        typer.echo(f"{best.heads} of {len(ranked)} heads can go for at most {share:.0%} more loss, as measured")
+        echo(f"{best.heads} of {len(ranked)} heads can go for at most {share:.0%} more loss, as measured")

@@ -21,7 +21,7 @@ from glassformer.text.files import read_json
 from glassformer.text.tokenizer import Tokenizer
 
 from .data import read_examples
-from .models import check_fit
+from .models import check_fit, check_model
 from .progress import shown
 from .recipe import RECIPE, read_toml, task_options
 from .tasks import TASKS, taken, task_class
@@ -40,6 +40,9 @@ class Pipeline:
         """One result for one input, a list of results for a list of inputs; each as if it came alone."""
         if inputs is None and {"question", "context"} <= set(options):
             inputs = {name: options.pop(name) for name in ("question", "context")}
+        known = self.task.predict_options()
+        if known is not None and (wrong := [name for name in options if name not in known]):
+            raise ValueError(f"{self.task.name} has no option {wrong[0]!r}; a call can be told {', '.join(known)}")
         if isinstance(inputs, list):
             return self.task.predict(self.model, inputs, **options)
         (found,) = self.task.predict(self.model, [inputs], **options)
@@ -55,7 +58,10 @@ class Pipeline:
         **options: Any,
     ) -> Read[Any]:
         """Examples for this task, read as those it was trained on, and how they were come by."""
-        options = {**self.made, **self.task.settings(), **options, "require_target": require_target}
+        settings = {
+            name: value for name, value in self.task.settings().items() if name != "labels"
+        }  # the data has its own
+        options = {**self.made, **settings, **options, "require_target": require_target}
         if require_target:
             columns = columns or self.made.get("columns")
         with shown("reading"):
@@ -89,6 +95,7 @@ def pipeline(
         return Pipeline(model.eval(), cls.for_model(tokenizer, model, **taken(cls, options)))
     if model is None:
         raise ValueError(f'there is no built-in model for {task} yet; name a folder: pipeline("{task}", "folder")')
+    check_model(model, cls)
     found = load(model, head=_head(cls, model), device=device, dtype=dtype, quant=quant)
     report: Any = getattr(found, "load_report", None)
     if report is not None and report.new:
@@ -143,7 +150,7 @@ def inputs_of(
             yield from map(_unanswered, read.examples)
         else:
             report = Report()
-            yield from (_line(text.rstrip("\r\n")) for _, text in source.lines(report))
+            yield from (as_input(text.rstrip("\r\n")) for _, text in source.lines(report))
         for line in report.lines()[1:]:
             say(line)
 
@@ -153,8 +160,9 @@ def _unanswered(example: Any) -> Any:
     return replace(example, **{name: blank for name, blank in UNANSWERED.items() if hasattr(example, name)})
 
 
-def _line(text: str) -> Any:
+def as_input(text: str) -> Any:
+    """A text as it is typed; a JSON object is taken as one, for what has two parts."""
     if text.startswith("{"):
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             return json.loads(text)
     return text

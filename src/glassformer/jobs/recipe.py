@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from glassformer.train.lora import QUERIES_AND_VALUES
 from glassformer.train.plan import Plan
+from glassformer.view.labels import escaped_json
 
 from .tasks import task_class
 
@@ -60,8 +61,9 @@ class Recipe:
         options = task_options(given["task"])
         for name in given:
             if name not in own | PLAN | options:
-                near = ", ".join(get_close_matches(name, [*own, *PLAN, *options], n=3)) or "nothing"
-                raise ValueError(f"{given['task']} has no setting {name!r}; near it: {near}")
+                near, known = get_close_matches(name, [*own, *PLAN, *options], n=3), sorted(own | PLAN | options)
+                listed = f"near it: {', '.join(near)}" if near else f"it has: {', '.join(known)}"
+                raise ValueError(f"{given['task']} has no setting {name!r}; {listed}")
         if ("model" in given) == ("arch" in given):
             raise ValueError("say what to train: model (a folder or name) or arch (a fresh one), one of the two")
         run: dict[str, Any] = {
@@ -110,8 +112,9 @@ def expanded(names: Sequence[str]) -> list[str]:
 def task_options(name: str) -> set[str]:
     """What a task's constructor and reader can be told."""
     cls = task_class(name)
-    known = {*inspect.signature(cls.__init__).parameters, *inspect.signature(cls.read).parameters}
-    return known - {"self", "cls", "tokenizer", "labels", "sources", "columns", "options", "_", "require_target"}
+    built = inspect.signature(cls.__init__).parameters.keys() - {"labels"}  # the data's, unless the reader takes names
+    known = {*built, *inspect.signature(cls.read).parameters}
+    return known - {"self", "cls", "tokenizer", "sources", "columns", "options", "_", "require_target"}
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -149,6 +152,17 @@ def parsed(assignment: str) -> tuple[str, Any]:
         return name.strip(), text.strip()
 
 
+def parsed_columns(assignments: Sequence[str] | None) -> dict[str, str] | None:
+    """ "text=review" as a role and its column, for each; None where none is given."""
+    found = {}
+    for one in assignments or ():
+        role, equals, column = (part.strip() for part in one.partition("="))
+        if not (role and equals and column):
+            raise ValueError(f"--columns {one!r} does not say what a column is; write ROLE=NAME, as in text={one}")
+        found[role] = column
+    return found or None
+
+
 def write_toml(values: Mapping[str, Any]) -> str:
     """Plain values first, then one table after the other."""
     lines = [f"{_key(name)} = {_written(value)}" for name, value in values.items() if not isinstance(value, Mapping)]
@@ -169,7 +183,7 @@ def _key(name: str) -> str:
 def _written(value: Any) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return f"[{', '.join(map(_written, value))}]"
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool) else repr(value)
+    return escaped_json(json.dumps(value, ensure_ascii=False)) if isinstance(value, str | bool) else repr(value)
 
 
 def _many(value: Any) -> tuple[str, ...]:
