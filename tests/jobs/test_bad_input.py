@@ -35,6 +35,9 @@ def files(tmp_path, monkeypatch):
         "other-label.csv": "text,label\na text,neither\n",
         "columns.csv": CSV.replace("text,label", "size,weight"),
         "nan.csv": "sentence1,sentence2,score\n" + "".join(f"a {n},b,nan\n" for n in range(9)),
+        "pairs.tsv": "".join(f"a first text {n}\tand a second {n}\t{n % 5}.5\n" for n in range(30)),
+        "lines.txt": "".join(f"{'yes' if n % 2 else 'no'} it is number {n}\n" for n in range(30)),
+        "asked.csv": "ask,passage,reply\n" + "".join(f"Who?,King {n} reads.,King {n}\n" for n in range(30)),
         "a.en": "one\ntwo\nthree\n",
         "a.de": "eins\nzwei\n",
         "tags.conll": "Paul B-PER\nis O\n\n" * 9,
@@ -89,6 +92,14 @@ CASES = {
     "a file that there is not": (
         ["text-classification", *LSTM, "--data", "nowhere.csv"],
         "there is no file 'nowhere.csv'",
+    ),
+    "a text without its pair": (
+        ["sentence-similarity", *LSTM, "--data", "pairs.tsv", "--columns", "text=0", "--columns", "label=2"],
+        "is learnt from pairs, and the training data has no second text: give --columns pair=NAME",
+    ),
+    "a task that is like none": (
+        ["qqq", *LSTM, "--data", "good.csv"],
+        "there is no task 'qqq'; there are: text-classification, token-classification, ",
     ),
     "a task that there is not": (
         ["text-clasification", *LSTM, "--data", "good.csv"],
@@ -180,6 +191,64 @@ CASES = {
         "has no mask token: take a BERT vocabulary",
     ),
 }
+
+
+HINTS = {  # what is tried first, the hint that it is answered with, and what must come of it
+    "first words": (
+        ["text-classification", *LSTM, "--data", "lines.txt"],
+        ["--set", "file_format=first-word"],
+    ),
+    "a pair": (
+        ["sentence-similarity", *LSTM, "--data", "pairs.tsv"],
+        ["--columns", "text=0", "--columns", "pair=1", "--columns", "label=2"],
+    ),
+    "a score of pairs": (
+        ["text-classification", *LSTM, "--set", "problem_type=regression", "--data", "pairs.tsv"],
+        ["--columns", "text=0", "--columns", "pair=1", "--columns", "label=2"],
+    ),
+    "names of columns": (
+        ["text-classification", *LSTM, "--data", "columns.csv"],
+        ["--columns", "text=size", "--columns", "label=weight"],
+    ),
+    "a file": (["text-classification", *LSTM, "--data", "god.csv"], ["good.csv"]),
+}
+
+
+@pytest.mark.parametrize("what", HINTS)
+def test_a_hint_leads_somewhere(glassformer, files, what):
+    words, hint = HINTS[what]
+    code, _, err = glassformer("train", *words, *FEW, "--out", "run")
+    assert code == 1
+    assert " ".join(hint) in err
+    words = [*words[:-1], *hint] if what == "a file" else [*words, *hint]
+    code, _, err = glassformer("train", *words, *FEW, "--out", "run")
+    assert code == 0, err
+
+
+def test_the_columns_of_questions_can_be_named(glassformer, files):
+    words = ["train", "question-answering", *BERT, *FEW, "--data", "asked.csv", "--out", "run"]
+    code, _, err = glassformer(*words)
+    assert code == 1
+    assert "give --columns question=NAME, one of 'ask', 'passage', 'reply'" in err
+    roles = {"question": "ask", "context": "passage", "answers": "reply"}
+    named = [word for role, column in roles.items() for word in ("--columns", f"{role}={column}")]
+    code, out, err = glassformer(*words, *named)
+    assert code == 0, err
+    assert "30 questions have an answer" in out
+    code, out, err = glassformer("predict", "run", "--file", "asked.csv", *named, "--json")
+    assert code == 0, err
+    assert len(out.splitlines()) == 30
+
+
+@pytest.mark.parametrize("command", ["predict", "eval", "heads"])
+def test_a_hint_about_reading_holds_for_every_command_that_reads(glassformer, files, trained, command):
+    (files / "bare.csv").write_text("".join(f"{'positive' if n % 2 else 'negative'},some text {n}\n" for n in range(9)))
+    words = [command, trained("text-classification/bert"), "--file" if command == "predict" else "--data", "bare.csv"]
+    code, _, err = glassformer(*words, "--set", "header=true", "--json")
+    assert code == 1
+    assert "if its first row is no header, --set header=false" in err
+    code, _, err = glassformer(*words, "--set", "header=false", "--json")
+    assert code == 0, err
 
 
 @pytest.mark.parametrize("what", CASES)

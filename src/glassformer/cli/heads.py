@@ -1,6 +1,6 @@
 """`glassformer heads`: what every attention head is worth on a data file, how many can go, and what each looks at."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,9 @@ def heads(
     data: Annotated[list[str], typer.Option(metavar="FILE", help="Files, globs, - for stdin, or microworld.")],
     task: Annotated[str | None, typer.Option(help="The task; by default what the model's head is for.")] = None,
     columns: Columns = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the task.")
+    ] = None,
     limit: Annotated[int, typer.Option(help="Examples read; every head costs one reading of them.", min=1)] = 200,
     device: Device = None,
     json: Json = False,
@@ -28,10 +31,11 @@ def heads(
     """
     from glassformer.jobs.heads import measure
     from glassformer.jobs.predict import pipeline, task_of
-    from glassformer.jobs.recipe import parsed_columns
+    from glassformer.jobs.recipe import parsed, parsed_columns
 
-    pipe = pipeline(task or task_of(name), name, device=device)
-    read = pipe.read(data, columns=parsed_columns(columns))
+    options: dict[str, Any] = dict(parsed(one) for one in settings or [])
+    pipe = pipeline(task or task_of(name), name, device=device, **options)
+    read = pipe.read(data, columns=parsed_columns(columns), **options)
     for line in read.report.lines():
         echo_line(line, err=True)
     found = measure(pipe, read.examples, limit=limit)

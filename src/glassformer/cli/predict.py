@@ -44,7 +44,10 @@ def predict(
     form: Annotated[Format, typer.Option("--format", help="How to write results.")] = Format.text,
     guard: Annotated[bool, typer.Option(help="csv: put ' before a text that a spreadsheet would run, as =1+1.")] = True,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option of the pipeline: top_k=3.")
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="An option of the pipeline, top_k=3, or of reading, header=false."
+        ),
     ] = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -58,7 +61,7 @@ def predict(
     A question: glassformer predict runs/qa --question "Who reads?" --context "The king reads." (or --file FILE,
     SQuAD's json or a table with the columns question and context)
     """
-    from glassformer.jobs.predict import inputs_of, pipeline, task_of
+    from glassformer.jobs.predict import inputs_of, pipeline, reader_options, task_of
     from glassformer.jobs.recipe import parsed, parsed_columns
 
     pipe = pipeline(task or task_of(name), name, device=device, dtype=dtype, quant=quant)
@@ -66,8 +69,10 @@ def predict(
     asked = (question or options.pop("question", None), context or options.pop("context", None))
     write = _Writer(Format.jsonl if json else form, beside=pipe.task.name in BESIDE, guard=guard)
     inputs = _typed(pipe, name, texts or [], *asked)
+    reading = reader_options(pipe, options)
     if inputs is None:
-        inputs = inputs_of(pipe, file or ["-"], parsed_columns(columns), lambda text: echo_line(text, err=True))
+        named = parsed_columns(columns)
+        inputs = inputs_of(pipe, file or ["-"], named, lambda text: echo_line(text, err=True), **reading)
     while some := list(islice(inputs, CHUNK)):
         for given, found in zip(some, pipe(some, **options), strict=True):
             write(given, _as_written(given, found))

@@ -1,19 +1,22 @@
 """A row's label out of its cells: a class, several classes, or a score."""
 
-import ast
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from glassformer.data.examples import Label, Labelled
-from glassformer.data.rows import Table
+from glassformer.data.rows import Table, json_value
 
 Kind = Literal["classes", "multi-label", "regression"]
 Reader = Callable[[Mapping[str, Any]], Label | None]  # None where there is no label that can be used
 
 SEPARATORS = ("|", ";", ",")  # between the labels of a text; the first that occurs is meant
+ITEM = re.compile(  # of a list in Python's spelling: in quotes of either kind, a number, or nothing before the end
+    r"""\s*(?:'([^'\\]*+(?:\\.[^'\\]*+)*+)'|"([^"\\]*+(?:\\.[^"\\]*+)*+)"|(-?\d+)|(?=\]$))\s*(?:,|\]$)"""
+)
 FLAGS = {"0": False, "0.0": False, "False": False, "false": False, "1": True, "1.0": True, "True": True, "true": True}
 
 
@@ -126,14 +129,19 @@ def as_classes(cell: Any, separator: str) -> tuple[str, ...] | None:
 
 
 def written_list(cell: str) -> list[Any] | None:
-    """The list that a cell spells out, as "['joy', 'fear']"; None where it does not."""
-    if not cell.strip().startswith("["):
+    """The list that a cell spells out, as JSON or as "['joy', 'fear']"; None where it does not."""
+    text = cell.strip()
+    if not (text.startswith("[") and text.endswith("]")):
         return None
     try:
-        value = ast.literal_eval(cell.strip())
-    except (ValueError, SyntaxError):
-        return None
-    return value if isinstance(value, list) else None
+        return list(json_value(text))
+    except ValueError:
+        found: list[Any] = []
+        place = 1
+        while (item := ITEM.match(text, place)) is not None:
+            found += [re.sub(r"\\(.)", r"\1", part) for part in item.groups() if part is not None]
+            place = item.end()
+        return found if place == len(text) else [None] if text.startswith("[[") else None
 
 
 def flagged(cells: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...] | None:

@@ -1,6 +1,5 @@
 """gf.pipeline, eval and predict: a folder used for its task, with Hugging Face's names and result shapes."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,6 +10,7 @@ from torch import nn
 
 from glassformer.data.batches import Budget
 from glassformer.data.report import Read, Report
+from glassformer.data.rows import json_value
 from glassformer.data.source import resolve
 from glassformer.hub.fetch import config_folder
 from glassformer.hub.folder import CONFIG
@@ -20,7 +20,7 @@ from glassformer.tasks.task import Metrics, Task, evaluate
 from glassformer.text.files import read_json
 from glassformer.text.tokenizer import Tokenizer
 
-from .data import read_examples
+from .data import read_examples, reading
 from .models import check_fit, check_model
 from .progress import shown
 from .recipe import RECIPE, read_toml, task_options
@@ -137,15 +137,20 @@ def task_of(model: str) -> str:
 
 
 def inputs_of(
-    pipe: Pipeline, sources: Sequence[str], columns: Mapping[str, str] | None, say: Callable[[str], None]
+    pipe: Pipeline,
+    sources: Sequence[str],
+    columns: Mapping[str, str] | None,
+    say: Callable[[str], None],
+    **options: Any,
 ) -> Iterator[Any]:
     """What is to be predicted, one for one: the rows of tables, with or without labels; the lines of anything else.
 
-    A line that is a JSON object is taken as one, so that questions with their contexts can be piped.
+    A line that is a JSON object is taken as one, so that questions with their contexts can be piped. The options are
+    those of the task's reader; with file_format, a file of any name is a table.
     """
     for source in resolve(sources):
-        if source.extension in TABLES:
-            read = pipe.read([source.name], columns=columns, require_target=False)
+        if source.extension in TABLES or "file_format" in options:
+            read = pipe.read([source.name], columns=columns, require_target=False, **options)
             report = read.report
             yield from map(_unanswered, read.examples)
         else:
@@ -160,9 +165,15 @@ def _unanswered(example: Any) -> Any:
     return replace(example, **{name: blank for name, blank in UNANSWERED.items() if hasattr(example, name)})
 
 
+def reader_options(pipe: Pipeline, options: dict[str, Any]) -> dict[str, Any]:
+    """Taken out of some options, those of the task's reader that are none of its call."""
+    own = pipe.task.predict_options() or ()
+    return {name: options.pop(name) for name in reading(type(pipe.task), options) if name not in own}
+
+
 def as_input(text: str) -> Any:
     """A text as it is typed; a JSON object is taken as one, for what has two parts."""
     if text.startswith("{"):
-        with suppress(ValueError, RecursionError):
-            return json.loads(text)
+        with suppress(ValueError):
+            return json_value(text)
     return text

@@ -56,7 +56,7 @@ class Recipe:
         """From flat names: each goes to the run, to the loop, or to the task, whichever knows it."""
         given = {name: value for name, value in values.items() if value is not None}
         if missing := [name for name in ("task", "out") if name not in given]:
-            raise ValueError(f"a run needs {' and '.join(missing)}")
+            raise ValueError(f"a run needs {' and '.join(missing)}: give --out FOLDER, and the name of a task")
         own = {one.name for one in fields(cls)} - {"options", "plan"}
         options = task_options(given["task"])
         for name in given:

@@ -80,9 +80,7 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
         require_target: bool = True,
         **_: Any,
     ) -> Read[Asked]:
-        if columns:
-            raise ValueError("questions are read from the columns question, context and answers: leave columns out")
-        return read_asked(sources, require_target=require_target)
+        return read_asked(sources, columns, require_target=require_target)
 
     @classmethod
     def texts(cls, examples: Iterable[Asked]) -> Iterator[str]:

@@ -120,6 +120,10 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
     @classmethod
     def for_data(cls, tokenizer: Tokenizer, examples: Sequence[Labelled], **options: Any) -> Self:
         """Scores are scaled by the least and the highest in the data, unless score_range is given."""
+        if not any(one.pair is not None for one in examples):
+            raise ValueError(
+                f"{cls.name} is learnt from pairs, and the training data has no second text: give --columns pair=NAME"
+            )
         scores = [float(one.label) for one in examples if isinstance(one.label, (int, float))]
         if options.get("loss", "cosine") == "cosine" and "score_range" not in options:
             if len(set(scores)) < 2:
