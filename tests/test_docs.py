@@ -59,6 +59,34 @@ def test_the_map_has_every_file_in_its_own_words():
     assert dict(rows) == wanted
 
 
+def test_the_table_of_what_can_do_what_is_the_registrys():
+    from glassformer.jobs.models import able
+    from glassformer.jobs.tasks import TASKS, task_class
+
+    half = {"bert": " (`bert`)", "gpt2": " (`gpt2`)"}
+    wanted = {
+        task: ", ".join(
+            f"`{arch}`{half.get(kind, '') if arch == 'transformer' else ''}" for arch, kind in kinds.items()
+        )
+        for task in TASKS
+        if (kinds := able(task_class(task)))
+    }
+    _, table = (ROOT / "docs" / "training.md").read_text("utf-8").split("| task | `--arch` |\n|---|---|\n")
+    assert dict(re.findall(r"^\| `([\w-]+)` \| (.*) \|$", table.split("\n\n")[0], re.MULTILINE)) == wanted
+
+
+def test_the_table_of_heads_is_the_registrys():
+    from glassformer.hub.registry import ARCHITECTURES
+
+    page = (ROOT / "docs" / "loading.md").read_text("utf-8")
+    rows = re.findall(r"^\| (`.*`) \| (`.*`) \|$", page.split("\n\n")[4], re.MULTILINE)
+    told = {kind: heads for kinds, heads in rows for kind in kinds.split(", ")}
+    assert told == {
+        f"`{kind}`": ", ".join(f"`{head}`" for head in architecture.heads if head is not None)
+        for kind, architecture in ARCHITECTURES.items()
+    }
+
+
 def test_the_readme_names_every_room():
     rooms = {path.parent.name for path in (ROOT / "src" / "glassformer").glob("*/__init__.py")}
     assert set(re.findall(r"^\| `(\w+)/` \|", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)) == rooms

@@ -66,6 +66,17 @@ def test_a_room_imports_only_what_lies_below_it(room):
         assert not wrong, f"{path.relative_to(PACKAGE)} imports {sorted(wrong)}"
 
 
+def test_commands_say_what_they_say_in_one_place():
+    """cli/output.py lets no control character of the data through; nothing may be said past it."""
+    files = [path for path in (PACKAGE / "cli").glob("*.py") if path.name != "output.py"]
+    assert files
+    calls = [
+        call for path in files for call in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(call, ast.Call)
+    ]
+    said = {ast.unparse(call) for call in calls if ast.unparse(call.func) in ("print", "typer.echo", "typer.secho")}
+    assert said == {"print(line, file=file)"}  # translate's own file, which holds what the model wrote
+
+
 def test_blocks_import_only_torch_and_the_standard_library():
     for path in (PACKAGE / "blocks").rglob("*.py"):
         third_party = {name.split(".")[0] for name in imports(ast.parse(path.read_text()), "glassformer.blocks")} & {

@@ -12,6 +12,7 @@ from glassformer.cli.main import main
 from glassformer.data.examples import Document
 from glassformer.tasks.text_generation import TextGeneration
 from glassformer.text.train import train
+from glassformer.view.labels import escaped
 from tasks.language import learn, small_gpt, tokenizer_of
 
 
@@ -126,7 +127,8 @@ def test_generate_has_every_strategy(glassformer, speaker, strategy):
     code, out, _ = glassformer("generate", speaker, "the cat", "--strategy", strategy, *words, "--max-new-tokens", 8)
     model, tokenizer = gf.load(speaker), gf.load_tokenizer(speaker)
     assert code == 0
-    assert out == gf.generate(model, tokenizer, "the cat", max_new_tokens=8, **request) + "\n"
+    written = gf.generate(model, tokenizer, "the cat", max_new_tokens=8, **request)
+    assert out == escaped(written, keep="\n\t") + "\n"
 
 
 def test_generate_writes_the_words_it_must(glassformer, speaker):

@@ -1,6 +1,7 @@
 """Names on a hub: a real server on 127.0.0.1, the cache, mirrors, revisions, and no call home."""
 
 import hashlib
+import os
 import socket
 import subprocess
 import sys
@@ -167,6 +168,64 @@ def test_names_that_lead_nowhere_are_explained(hub, tmp_path):
         gf.load("lab/half")
     with pytest.raises(ValueError, match="no hub name looks like that"):
         gf.load("what is this?")
+
+
+@pytest.mark.parametrize("name", ["lab/tinny", "./tinny", "lab/some/tiny", "/nowhere/tiny", "~/no-such-folder-here"])
+def test_a_mistyped_folder_is_not_asked_for_on_the_hub(hub, tmp_path, monkeypatch, name):
+    (tmp_path / "lab" / "tiny").mkdir(parents=True)
+    (tmp_path / "tiny").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=f"there is no folder {name!r}") as error:
+        gf.load(name)
+    near = {"lab/tinny": "near it: lab/tiny (a folder 'lab' is here", "./tinny": "near it: tiny"}
+    assert near.get(name, "") in str(error.value)
+    assert hub.requests == []
+
+
+def test_a_name_that_no_hub_knows_is_answered_with_folders_like_it(hub, tmp_path, monkeypatch):
+    (tmp_path / "runs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="there is no folder 'rnus/tiny'; near it: runs, and .* has no such"):
+        gf.load("rnus/tiny")
+    assert hub.requests
+
+
+def test_without_a_network_there_is_one_line_and_no_trying_again(tmp_path):
+    """A port that was free a moment ago takes no connection; huggingface_hub would warn of each attempt on stderr."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    code = "from glassformer.hub.fetch import config_folder\ntry: config_folder('lab/tiny')\n"
+    code += "except ValueError as error: print(error)"
+    env = {**os.environ, "HF_ENDPOINT": f"http://127.0.0.1:{port}", "HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": ""}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    assert f"http://127.0.0.1:{port} cannot be reached (connection refused); or is the path mistyped?" in done.stdout
+    assert len(done.stdout.splitlines()) == 1
+    assert done.stderr == ""
+
+
+def test_a_network_that_swallows_everything_is_not_waited_for(monkeypatch):
+    over = threading.Event()
+
+    def silent(*_args, **_kwargs):
+        over.wait(60)
+        raise TimeoutError
+
+    monkeypatch.setattr(socket, "create_connection", silent)
+    assert "no answer in 0.01 s" in str(fetch.knock("huggingface.co", 443, wait=0.01))
+    over.set()
+
+
+def test_a_proxy_is_who_must_answer(monkeypatch):
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    assert fetch.host_and_port("https://huggingface.co") == ("huggingface.co", 443)
+    assert fetch.host_and_port("http://mirror:8080/hf") == ("mirror", 8080)
+    monkeypatch.setenv("https_proxy", "http://me:secret@proxy.lab:3128")
+    assert fetch.host_and_port("https://huggingface.co") == ("proxy.lab", 3128)
+    assert fetch.host_and_port("http://mirror") == ("mirror", 80)
+    monkeypatch.setenv("no_proxy", "huggingface.co")
+    assert fetch.host_and_port("https://huggingface.co") == ("huggingface.co", 443)
 
 
 def test_a_local_folder_needs_no_network_at_all(tmp_path):

@@ -393,7 +393,7 @@ def test_one_attention_alone_equals_itself_in_the_whole_pass(model_type, name):
     for step in part.names:
         assert_close(part.scratch[step], whole.scratch[step], rtol=1e-4, atol=1e-5)
     one, other = (explained(found, f"{name}.head.0", (1, 1)) for found in (part, whole))
-    assert one.seen == other.seen
+    assert_close(one.seen, other.seen, rtol=1e-4, atol=1e-5)  # of a part by itself, and of a whole pass
     assert not hooked(model)
     with pytest.raises(ValueError, match=r"there is no attention 'layers.9.attention'; near it: .*attention"):
         recompute_attention(model, inputs, "layers.9.attention")

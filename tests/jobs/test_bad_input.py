@@ -35,6 +35,9 @@ def files(tmp_path, monkeypatch):
         "other-label.csv": "text,label\na text,neither\n",
         "columns.csv": CSV.replace("text,label", "size,weight"),
         "nan.csv": "sentence1,sentence2,score\n" + "".join(f"a {n},b,nan\n" for n in range(9)),
+        "pairs.tsv": "".join(f"a first text {n}\tand a second {n}\t{n % 5}.5\n" for n in range(30)),
+        "lines.txt": "".join(f"{'yes' if n % 2 else 'no'} it is number {n}\n" for n in range(30)),
+        "asked.csv": "ask,passage,reply\n" + "".join(f"Who?,King {n} reads.,King {n}\n" for n in range(30)),
         "a.en": "one\ntwo\nthree\n",
         "a.de": "eins\nzwei\n",
         "tags.conll": "Paul B-PER\nis O\n\n" * 9,
@@ -90,6 +93,14 @@ CASES = {
         ["text-classification", *LSTM, "--data", "nowhere.csv"],
         "there is no file 'nowhere.csv'",
     ),
+    "a text without its pair": (
+        ["sentence-similarity", *LSTM, "--data", "pairs.tsv", "--columns", "text=0", "--columns", "label=2"],
+        "is learnt from pairs, and the training data has no second text: give --columns pair=NAME",
+    ),
+    "a task that is like none": (
+        ["qqq", *LSTM, "--data", "good.csv"],
+        "there is no task 'qqq'; there are: text-classification, token-classification, ",
+    ),
     "a task that there is not": (
         ["text-clasification", *LSTM, "--data", "good.csv"],
         "there is no task 'text-clasification'; did you mean 'text-classification'?",
@@ -103,9 +114,25 @@ CASES = {
         ["text-classification", "--arch", "bertt", "--data", "good.csv"],
         "arch must be one of rnn, gru, lstm, seq2seq, transformer, bert, roberta, distilbert, gpt2, not 'bertt'",
     ),
+    "a column without a role": (
+        ["text-classification", *LSTM, "--data", "good.csv", "--columns", "text"],
+        "--columns 'text' does not say what a column is; write ROLE=NAME, as in text=text",
+    ),
+    "a file of names that there is not": (
+        ["text-classification", *LSTM, "--data", "good.csv", "--labels", "names.txt"],
+        "labels: there is no file 'names.txt'; give one with a name on each line, or negative,positive",
+    ),
+    "a class without a name": (
+        ["text-classification", *LSTM, "--data", "good.csv", "--labels", "no,yes"],
+        "label 'bad' has no name: --labels says 0=no, 1=yes; add bad=NAME",
+    ),
+    "one name for two classes": (
+        ["text-classification", *LSTM, "--data", "good.csv", "--labels", "bad=no,good=no"],
+        "labels: two names or more, all different, are wanted, as negative,positive, not 'bad=no, good=no'",
+    ),
     "a kind of model that cannot": (
         ["question-answering", "--arch", "lstm", "--data", "microworld", "--set", "limit=9"],
-        "has no head 'question-answering'",
+        "arch 'lstm' cannot do question-answering; what can: transformer, bert, roberta, distilbert",
     ),
     "a setting that there is not": (
         ["text-classification", *LSTM, "--data", "good.csv", "--set", "batchsize=3"],
@@ -182,6 +209,64 @@ CASES = {
 }
 
 
+HINTS = {  # what is tried first, the hint that it is answered with, and what must come of it
+    "first words": (
+        ["text-classification", *LSTM, "--data", "lines.txt"],
+        ["--set", "file_format=first-word"],
+    ),
+    "a pair": (
+        ["sentence-similarity", *LSTM, "--data", "pairs.tsv"],
+        ["--columns", "text=0", "--columns", "pair=1", "--columns", "label=2"],
+    ),
+    "a score of pairs": (
+        ["text-classification", *LSTM, "--set", "problem_type=regression", "--data", "pairs.tsv"],
+        ["--columns", "text=0", "--columns", "pair=1", "--columns", "label=2"],
+    ),
+    "names of columns": (
+        ["text-classification", *LSTM, "--data", "columns.csv"],
+        ["--columns", "text=size", "--columns", "label=weight"],
+    ),
+    "a file": (["text-classification", *LSTM, "--data", "god.csv"], ["good.csv"]),
+}
+
+
+@pytest.mark.parametrize("what", HINTS)
+def test_a_hint_leads_somewhere(glassformer, files, what):
+    words, hint = HINTS[what]
+    code, _, err = glassformer("train", *words, *FEW, "--out", "run")
+    assert code == 1
+    assert " ".join(hint) in err
+    words = [*words[:-1], *hint] if what == "a file" else [*words, *hint]
+    code, _, err = glassformer("train", *words, *FEW, "--out", "run")
+    assert code == 0, err
+
+
+def test_the_columns_of_questions_can_be_named(glassformer, files):
+    words = ["train", "question-answering", *BERT, *FEW, "--data", "asked.csv", "--out", "run"]
+    code, _, err = glassformer(*words)
+    assert code == 1
+    assert "give --columns question=NAME, one of 'ask', 'passage', 'reply'" in err
+    roles = {"question": "ask", "context": "passage", "answers": "reply"}
+    named = [word for role, column in roles.items() for word in ("--columns", f"{role}={column}")]
+    code, out, err = glassformer(*words, *named)
+    assert code == 0, err
+    assert "30 questions have an answer" in out
+    code, out, err = glassformer("predict", "run", "--file", "asked.csv", *named, "--json")
+    assert code == 0, err
+    assert len(out.splitlines()) == 30
+
+
+@pytest.mark.parametrize("command", ["predict", "eval", "heads"])
+def test_a_hint_about_reading_holds_for_every_command_that_reads(glassformer, files, trained, command):
+    (files / "bare.csv").write_text("".join(f"{'positive' if n % 2 else 'negative'},some text {n}\n" for n in range(9)))
+    words = [command, trained("text-classification/bert"), "--file" if command == "predict" else "--data", "bare.csv"]
+    code, _, err = glassformer(*words, "--set", "header=true", "--json")
+    assert code == 1
+    assert "if its first row is no header, --set header=false" in err
+    code, _, err = glassformer(*words, "--set", "header=false", "--json")
+    assert code == 0, err
+
+
 @pytest.mark.parametrize("what", CASES)
 def test_one_line_says_what_is_wrong(glassformer, files, what):
     words, message = CASES[what]
@@ -231,8 +316,23 @@ def test_a_model_of_another_architecture(glassformer, files, trained):
     words = ["train", "question-answering", *FEW, "--data", "microworld", "--set", "limit=9", "--out", "run"]
     code, _, err = glassformer(*words, "--model", trained("text-classification/gru"))
     assert code == 1
-    assert err.startswith("error: glassformer-rnn has no head 'question-answering'; it has: ")
+    assert "is a glassformer-rnn, which cannot do question-answering; what can: bert, roberta, xlm-roberta, " in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["train", "predict", "eval"])
+def test_a_language_model_given_to_a_classifier(glassformer, files, trained, command):
+    gpt = trained("text-generation/gpt2")
+    words = {
+        "train": ["train", "text-classification", "--model", gpt, "--data", "good.csv", "--out", "run"],
+        "predict": ["predict", gpt, "a text", "--task", "text-classification"],
+        "eval": ["eval", gpt, "--data", "good.csv", "--task", "text-classification"],
+    }
+    code, _, err = glassformer(*words[command])
+    assert code == 1
+    can = "bert, roberta, xlm-roberta, distilbert, glassformer-rnn"
+    assert err == f"error: {gpt} is a gpt2, which cannot do text-classification; what can: {can}\n"
+    assert not (files / "run").exists()
 
 
 def test_two_ways_to_say_how_long(glassformer, files):

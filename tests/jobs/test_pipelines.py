@@ -51,6 +51,26 @@ def test_results_have_the_shapes_of_hugging_face(trained, what):
     assert all(has_shape(one, shape) for one in found)
 
 
+@pytest.mark.parametrize("what", CASES)
+def test_the_size_of_a_batch_changes_nothing(trained, what):
+    name, inputs, options, _ = CASES[what]
+    pipe = gf.pipeline(name.split("/")[0], trained(name))
+    assert same(pipe(inputs, batch_size=1, **options), pipe(inputs, **options))
+    with pytest.raises(ValueError, match="batch_size must be at least 1, not 0"):
+        pipe(inputs, batch_size=0, **options)
+
+
+@pytest.mark.parametrize("what", CASES)
+def test_an_option_that_there_is_not_is_answered_with_those_that_there_are(trained, what):
+    name, inputs, options, _ = CASES[what]
+    pipe = gf.pipeline(name.split("/")[0], trained(name))
+    with pytest.raises(
+        ValueError, match=r"has no (option|setting) 'qqq'; (a call can be told|it has:?) .*\w+, \w+"
+    ) as error:
+        pipe(inputs, qqq=1, **options)
+    assert "\n" not in str(error.value)
+
+
 def test_every_task_is_among_them():
     from glassformer.jobs.tasks import TASKS
 
@@ -95,7 +115,8 @@ def test_one_input_is_answered_as_hugging_face_answers_one(trained):
     (one,) = gf.pipeline("text-classification", trained("text-classification/gru"))(TEXTS[0])
     assert has_shape(one, SCORED)
     pipe = gf.pipeline("question-answering", trained("question-answering/bert"))
-    assert pipe(**ASKED[0]) == pipe(ASKED[0]) == pipe(ASKED)[0]
+    assert pipe(**ASKED[0]) == pipe(ASKED[0])
+    assert same(pipe(ASKED[0]), pipe(ASKED)[0])
 
 
 def test_a_model_in_hand_needs_its_tokenizer():

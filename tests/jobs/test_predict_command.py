@@ -3,13 +3,14 @@
 import csv
 import io
 import json
+import re
 import sys
 
 import pytest
 
 import glassformer as gf
 from glassformer.data import microworld
-from tasks.cases import case, recipe_of
+from tasks.cases import SMALL, case, recipe_of
 
 CLASSIFIER = "text-classification/gru"
 TEXTS = ["Paul is glad.", 'She said: "no, thanks"', "naïve Straße 北京"]
@@ -81,9 +82,150 @@ def test_results_as_a_table(glassformer, trained, classes):
 def test_results_as_text(glassformer, trained, classes):
     code, out, _ = glassformer("predict", trained(CLASSIFIER), *TEXTS)
     assert code == 0
-    assert out.splitlines() == [f"{found['label']}  {found['score']:.4f}" for found in classes]
+    wanted = [f"{found['label']}  {found['score']:.4f}  | {text}" for found, text in zip(classes, TEXTS, strict=True)]
+    assert out.splitlines() == wanted
     _, out, _ = glassformer("predict", trained(CLASSIFIER), TEXTS[0], "--set", "top_k=2")
     assert out.count(";") == 1
+
+
+def test_a_long_text_is_shortened_beside_its_label(glassformer, trained):
+    _, out, _ = glassformer("predict", trained(CLASSIFIER), "word\nand  word " * 30)
+    shown = out.rstrip("\n").partition("  | ")[2]
+    assert shown.startswith("word and word word and word")
+    assert shown.endswith("…")
+    assert len(shown) == 60
+
+
+def test_one_label_for_everything_is_remarked_on(glassformer, trained):
+    folder = trained(CLASSIFIER)
+    _, _, err = glassformer("predict", folder, *["the same text"] * 10)
+    assert err.startswith("mind: all 10 texts were given the label '")
+    _, _, err = glassformer("predict", folder, *["the same text"] * 9)  # too few to say so
+    assert err == ""
+
+
+def test_entities_are_in_the_words_of_the_text(glassformer, tmp_path):
+    settings = recipe_of("token-classification/bert", out=str(tmp_path / "run"), lowercase=True)
+    gf.train(**settings, steps=1, say=lambda _: None)
+    text = "PAUL met Anna-Maria."
+    assert gf.pipeline("token-classification", tmp_path / "run")(text, ignore_labels=[])[0]["word"].islower()
+    code, out, _ = glassformer("predict", tmp_path / "run", text, "--set", "ignore_labels=[]", "--json")
+    assert code == 0
+    for entity in json.loads(out)["output"]:
+        assert entity["word"] == text[entity["start"] : entity["end"]]
+    _, out, _ = glassformer("predict", tmp_path / "run", "", text)
+    assert out.splitlines()[0] == "no entities  | "
+
+
+# Questions.
+
+
+def test_a_question_is_typed_with_its_context(glassformer, trained):
+    folder, context = trained("question-answering/bert"), "Paul is glad. Anna is sad."
+    code, out, _ = glassformer("predict", folder, "--question", "Who is glad?", "--context", context, "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert found["input"] == {"question": "Who is glad?", "context": context}
+    assert found["output"]["answer"] in context
+    _, again, _ = glassformer(
+        "predict", folder, "--set", "question=Who is glad?", "--set", f"context={context}", "--json"
+    )
+    assert again == out
+    _, out, _ = glassformer("predict", folder, json.dumps(found["input"]))
+    assert out.endswith("  | Who is glad?\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "message"),
+    [
+        (
+            "question-answering/bert",
+            ["a text"],
+            "answers questions: give --question and --context, not the text 'a text'",
+        ),
+        (
+            "question-answering/bert",
+            ["--question", "Who?"],
+            "a question is asked about a context: give --context as well",
+        ),
+        ("question-answering/bert", ["--context", "Paul."], "give --question as well"),
+        (
+            "question-answering/bert",
+            ["x", "--question", "Who?", "--context", "Paul."],
+            "not both: there is 'x' as well",
+        ),
+        (CLASSIFIER, ["--question", "Who?", "--context", "Paul."], "does text-classification"),
+        (
+            CLASSIFIER,
+            ["a text", "--set", "qqq=1"],
+            "no option 'qqq'; a call can be told top_k, batch_size, batch_tokens",
+        ),
+    ],
+)
+def test_what_cannot_be_asked_is_said_in_one_line(glassformer, trained, name, words, message):
+    code, out, err = glassformer("predict", trained(name), *words)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert message in err
+
+
+# What data does to a terminal and to a spreadsheet.
+
+NASTY = "\x1b[31mred\x07\r\n\x9b2J\u202eevil\x7f"
+
+
+@pytest.fixture
+def nasty(tmp_path):
+    """A run whose classes have names that a terminal would obey, and the file that it was trained on."""
+    rows = [(f"{NASTY} number {number}", ("yes" + NASTY, "no|<b>`no`</b>\n# no")[number % 2]) for number in range(30)]
+    with (tmp_path / "nasty.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("text", "label"), *rows])
+    settings = recipe_of(CLASSIFIER, out=str(tmp_path / "run"), data=str(tmp_path / "nasty.csv"))
+    gf.train(**settings, steps=1, say=lambda _: None)
+    return tmp_path
+
+
+def is_tame(text: str) -> bool:
+    return not any(char in text for char in set(NASTY) - set("[31mred\n2Jevil")) and "no\n# no" not in text
+
+
+def test_no_control_character_of_the_data_reaches_the_terminal(glassformer, nasty):
+    folder, file = nasty / "run", nasty / "nasty.csv"
+    train = ["train", "text-classification", "--arch", "gru", "--data", file, "--out", nasty / "other", "--check"]
+    said = [
+        glassformer("predict", folder, NASTY, f"{NASTY} again"),
+        glassformer("predict", folder, "--file", file),
+        glassformer("predict", folder, "--file", file, "--json"),
+        glassformer("eval", folder, "--data", file),
+        glassformer(*train, *[f"--set=config.{name}={size}" for name, size in SMALL["glassformer-rnn"].items()]),
+        glassformer("predict", folder, "a", "--set", f"{NASTY}=1"),
+        glassformer("predict", folder, "--file", nasty / NASTY),
+        glassformer("tokenizer", "encode", folder, NASTY),
+        glassformer("tokenizer", "encode", folder, NASTY, "--json"),
+        glassformer("show", nasty / NASTY),
+    ]
+    assert [code for code, _, _ in said] == [0, 0, 0, 0, 0, 1, 1, 0, 0, 1]
+    assert all(is_tame(out) and is_tame(err) for _, out, err in said)
+    assert len(said[0][1].splitlines()) == 2  # a result a line, whatever is in it
+    assert "\\x1b[31mred" in said[0][1]
+    assert json.loads(said[2][1].splitlines()[0])["input"] == f"{NASTY} number 0"  # and a machine gets all of it
+
+
+def test_the_card_of_a_run_is_no_markup_of_the_datas_making(nasty):
+    card = (nasty / "run" / "README.md").read_text(encoding="utf-8")
+    assert is_tame(card)
+    assert "| no\\|\\<b\\>\\`no\\`\\</b\\>\\\\n# no |" in card
+    rows = [line for line in card.splitlines() if line.startswith("| ") and "number" not in line]
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {4, 6}
+
+
+def test_a_spreadsheet_runs_nothing_of_a_table(glassformer, trained):
+    texts = ["=1+1", "+cmd", "-great film", "@SUM(A1)", "\tx", "-0.5", "plain", "'quoted"]
+    words = ("predict", trained(CLASSIFIER), "--format", "csv", "--", *texts)
+    _, out, _ = glassformer(*words)
+    cells = [row["input"] for row in csv.DictReader(io.StringIO(out))]
+    assert cells == ["'=1+1", "'+cmd", "'-great film", "'@SUM(A1)", "'\tx", "-0.5", "plain", "'quoted"]
+    _, out, _ = glassformer(*words[:2], "--no-guard", *words[2:])
+    assert [row["input"] for row in csv.DictReader(io.StringIO(out))] == texts
 
 
 def test_deep_results_are_cells_of_json(glassformer, trained):

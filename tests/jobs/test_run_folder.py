@@ -148,7 +148,7 @@ def test_a_model_without_the_head_is_refused_by_the_pipeline(trained):
 
 
 def test_a_model_of_an_architecture_without_such_a_head_is_refused(trained):
-    with pytest.raises(ValueError, match="glassformer-rnn has no head 'question-answering'; it has: "):
+    with pytest.raises(ValueError, match="is a glassformer-rnn, which cannot do question-answering; what can: "):
         gf.pipeline("question-answering", trained("text-classification/gru"))
 
 

@@ -101,6 +101,58 @@ def test_globs_stdin_and_labels_by_file(glassformer, here, monkeypatch):
     assert code == 0, err
 
 
+@pytest.mark.parametrize("how", ["names", "pairs", "file"])
+def test_classes_that_are_numbers_are_given_names(glassformer, here, how):
+    """In training, in the folder, and wherever the folder is used with the same kind of file."""
+    rows = [f"text {number},{number % 2 + (how == 'pairs')}" for number in range(30)]
+    (here / "data.csv").write_text("\n".join(["text,label", *rows]))
+    (here / "names.txt").write_text("zero\nanother\n")
+    names = {"names": "zero,another", "pairs": "1=zero,2=another", "file": "names.txt"}[how]
+    words = ["train", "text-classification", *GRU, *FEW, "--data", "data.csv", "--labels", names]
+    code, out, err = glassformer(*words, "--out", "run")
+    assert code == 0, err
+    assert re.search(r"^train: \d+ examples; (zero|another) \d+, (zero|another) \d+$", out, re.MULTILINE)
+    assert json.loads(Path("run/config.json").read_text())["id2label"] == {"0": "zero", "1": "another"}
+    (here / "names.txt").unlink()  # the run folder needs it no more
+    code, out, err = glassformer("eval", "run", "--data", "data.csv")
+    assert code == 0, err
+    assert re.search(r"^zero .* 15$", out, re.MULTILINE)
+    _, out, _ = glassformer("predict", "run", "text 1")
+    assert out.split()[0] in ("zero", "another")
+
+
+def test_one_class_for_everything_is_remarked_on(glassformer, here):
+    rows = [f"the same text,{'ab'[number % 2]}" for number in range(40)]
+    (here / "data.csv").write_text("\n".join(["text,label", *rows]))
+    words = ["train", "text-classification", *GRU, *FEW, "--data", "data.csv", "--dev", "data.csv", "--out", "run"]
+    code, out, err = glassformer(*words)
+    assert code == 0, err
+    assert re.search(r"^mind: dev: every example was given the class '[ab]'", out, re.MULTILINE)
+    assert "Mind: every example was given the class" in Path("run/README.md").read_text()
+    _, _, err = glassformer("eval", "run", "--data", "data.csv")
+    assert "mind: every example was given the class" in err
+    (here / "data.csv").write_text("\n".join(["text,label", *rows[0 if "'a'" in err else 1 :: 2]]))
+    _, _, err = glassformer("eval", "run", "--data", "data.csv")  # where the data has one class only, it is right
+    assert "mind" not in err
+
+
+@pytest.mark.parametrize(
+    ("task", "kind", "said"),
+    [
+        ("text-classification", "bert", "takes its encoder alone, as BERT arranges it; the model is a bert"),
+        ("text-generation", "gpt2", "takes its decoder alone, as GPT-2 arranges it; the model is a gpt2"),
+        ("translation", "glassformer-transformer", None),
+    ],
+)
+def test_half_a_transformer_is_said_to_be_one(glassformer, here, task, kind, said):
+    words = ["train", task, "--arch", "transformer", *SIZES[kind], *FEW, "--data", "microworld", "--set", "limit=20"]
+    code, out, err = glassformer(*words, "--out", "run")
+    assert code == 0, err
+    assert ("arch transformer: " in out) == (said is not None)
+    assert said is None or f"arch transformer: {task} {said}\n" in out
+    assert said is None or json.loads(Path("run/config.json").read_text())["model_type"] == kind
+
+
 @pytest.mark.parametrize("language", ["de", "zh"])
 def test_other_languages_of_the_micro_world(glassformer, here, language):
     words = ["train", "text-classification", *GRU, *FEW, "--set", "limit=20", "--out", "run"]

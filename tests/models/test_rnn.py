@@ -95,7 +95,7 @@ def test_a_later_token_never_changes_an_earlier_position(kind):
     for cut in range(1, 6):
         other = ids.clone()
         other[:, cut:] = (other[:, cut:] + 1) % V
-        assert_close(model(other).logits[:, :cut], model(ids).logits[:, :cut], atol=0, rtol=0)
+        assert_close(model(other).logits[:, :cut], model(ids).logits[:, :cut], atol=1e-6, rtol=1e-5)
         assert (model(other).logits[:, cut] - model(ids).logits[:, cut]).abs().max() > 1e-4
 
 

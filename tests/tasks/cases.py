@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -105,8 +104,7 @@ def recipe_of(name: str, **changes: Any) -> dict[str, Any]:
         settings["data"] = str(_file(kind))
     settings |= changes
     cls, arch = task_class(settings["task"]), settings["arch"]
-    head = SimpleNamespace(head=head_for(arch, cls.name) if cls.built_in else cls.head)
-    settings["config"] = {**SMALL[model_type(arch, head)], **settings.get("config", {})}
+    settings["config"] = {**SMALL[model_type(arch, head_for(arch, cls))], **settings.get("config", {})}
     settings.setdefault("vocab_size", VOCABULARY[settings.get("tokenizer", cls.vocabulary)])
     return settings
 

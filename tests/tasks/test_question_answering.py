@@ -233,7 +233,10 @@ def _task(**options):
         (lambda: _task(max_length=4).encode(asked(0)), "max_length=4 has no room"),
         (lambda: QuestionAnswering.for_data(None, asked(0, without=1.0)), "no question of the training data"),
         (lambda: QuestionAnswering.for_model(small_tokenizer("wordpiece"), small_model(head="fill-mask")), "fill-mask"),
-        (lambda: QuestionAnswering.read(["x.json"], columns={"question": "q"}), "leave columns out"),
+        (
+            lambda: QuestionAnswering.read(["x.json"], columns={"query": "q"}),
+            "no role .query.: use question, context, answers",
+        ),
         (lambda: _task().predict(small_model(), ["Who?"]), "'question' and 'context'"),
         (lambda: _task().predict(small_model(), [("Who?", "Anna")], top_k=0), "top_k=0"),
     ],

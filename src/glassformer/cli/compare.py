@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .lines import lines_of
-from .output import Device, Dtype, Json, Name, Quant, made_ready, print_json, print_table
+from .output import Device, Dtype, Json, Name, Quant, echo, echo_line, made_ready, print_json, print_table
 
 if TYPE_CHECKING:
     from glassformer.compare.decoding import Comparison
@@ -72,7 +72,7 @@ def decoding(
     else:
         _print(found)
         if out is not None:
-            typer.echo(f"\nthe page is in {out}")
+            echo(f"\nthe page is in {out}")
 
 
 def _written(name: str, value: float | None) -> str:
@@ -91,12 +91,13 @@ def _print(found: "Comparison") -> None:
     """The table, an example of each strategy, and what was left out."""
     rows = [(one.strategy, *(_written(name, value) for name, value in one.scores.items())) for one in found.results]
     print_table(("strategy", *map(_title, MEASURES)), rows)
-    typer.echo(f"\n{found.prompts[found.shown]}")
+    echo()
+    echo_line(found.prompts[found.shown])
     examples = [" ".join(one.texts[found.shown].split()) for one in found.results]
     short = [text if len(text) <= SHOWN else text[: SHOWN - 1] + "…" for text in examples]
     print_table(("", ""), [(f"  {one.strategy}", text) for one, text in zip(found.results, short, strict=True)])
     for name, why in found.left_out.items():
-        typer.echo(f"left out: {name}: {why}")
+        echo_line(f"left out: {name}: {why}")
 
 
 def _told(found: "Comparison") -> dict[str, Any]:

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .output import Columns, Device, Dtype, Json, Name, Quant, print_json, print_table
+from .output import Columns, Device, Dtype, Json, Name, Quant, echo, echo_line, print_json, print_table
 
 
 def evaluate(
@@ -25,15 +25,18 @@ def evaluate(
     Example: glassformer eval runs/reviews --data test.csv
     """
     from glassformer.jobs.predict import pipeline, task_of
-    from glassformer.jobs.recipe import parsed
+    from glassformer.jobs.recipe import parsed, parsed_columns
+    from glassformer.tasks.task import remark
 
     options: dict[str, Any] = dict(parsed(one) for one in settings or [])
     pipe = pipeline(task or task_of(name), name, device=device, dtype=dtype, quant=quant, **options)
-    read = pipe.read(data, columns=dict(parsed(one) for one in columns) if columns else None, **options)
+    read = pipe.read(data, columns=parsed_columns(columns), **options)
     for line in read.report.lines():
-        typer.echo(line, err=True)
+        echo_line(line, err=True)
     sheet = pipe.score(read.examples)
     scores, intervals, report = sheet.compute(), sheet.intervals(), sheet.report()
+    if (mind := remark(report)) is not None:
+        echo_line(f"mind: {mind}", err=True)
     if json:
         print_json(scores)
         return
@@ -41,10 +44,10 @@ def evaluate(
     rows = [(metric, f"{value:.4f}", spans.get(metric, "")) for metric, value in scores.items()]
     print_table(("metric", "score", "95 % interval"), rows)
     for metric, signature in getattr(sheet, "signatures", dict)().items():
-        typer.echo(f"{metric}: {signature}")
+        echo_line(f"{metric}: {signature}")
     if report:
         names = list(next(iter(report.values())))
-        typer.echo()
+        echo()
         print_table(
             ("class", *names), [(label, *(f"{row[one]:.4g}" for one in names)) for label, row in report.items()]
         )

@@ -10,7 +10,7 @@ import typer
 from glassformer.generate.strategies import STRATEGIES
 
 from .lines import lines_of
-from .output import Device, Dtype, Json, Name, Quant, print_json, print_table
+from .output import Device, Dtype, Json, Name, Quant, echo, print_json, print_table
 
 
 class Strategy(StrEnum):
@@ -159,7 +159,7 @@ def _explain(text: str, found: Any, tokenizer: Any, steps: bool, json: bool) -> 
         print_json({"prompt": text, "texts": found.texts, "scores": scores, **({"steps": told} if steps else {})})
         return
     for whole, rows in zip(found.texts, told, strict=True):
-        typer.echo(whole)
+        echo(whole)
         columns = [
             [repr(row["token"]), f"{row['logprob']:.3f}", _others(row["top"])] for row in rows
         ]  # repr shows spaces
@@ -186,11 +186,11 @@ def _write(model: Any, tokenizer: Any, before: str, text: str, request: dict[str
     n, prompt = request["num_return_sequences"], before + text
     if n > 1 or request["num_beams"] > 1:
         found = gf.generate(model, tokenizer, prompt, **request)
-        typer.echo(found if n == 1 else "\n---\n".join(found))
+        echo(found if n == 1 else "\n---\n".join(found))
         return
     begun, pieces = "" if is_encoder_decoder(model) else text, gf.stream(model, tokenizer, prompt, **request)
     first = next(pieces, "")  # an error comes before anything is said
     for piece in chain([begun + first], pieces):
-        typer.echo(piece, nl=False)
+        echo(piece, nl=False)
         sys.stdout.flush()
-    typer.echo()
+    echo()

@@ -1,10 +1,10 @@
 """`glassformer heads`: what every attention head is worth on a data file, how many can go, and what each looks at."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .output import Columns, Device, Json, Name, print_json, print_table
+from .output import Columns, Device, Json, Name, echo, echo_line, print_json, print_table
 
 if TYPE_CHECKING:
     from glassformer.inspect.heads import Cut, Head
@@ -18,6 +18,9 @@ def heads(
     data: Annotated[list[str], typer.Option(metavar="FILE", help="Files, globs, - for stdin, or microworld.")],
     task: Annotated[str | None, typer.Option(help="The task; by default what the model's head is for.")] = None,
     columns: Columns = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the task.")
+    ] = None,
     limit: Annotated[
         int, typer.Option(help="Examples, or blocks of a long text, to read; each head costs one reading.", min=1)
     ] = 200,
@@ -30,20 +33,21 @@ def heads(
     """
     from glassformer.jobs.heads import measure
     from glassformer.jobs.predict import pipeline, task_of
-    from glassformer.jobs.recipe import parsed
+    from glassformer.jobs.recipe import parsed, parsed_columns
 
-    pipe = pipeline(task or task_of(name), name, device=device)
-    read = pipe.read(data, columns=dict(parsed(one) for one in columns) if columns else None)
+    options: dict[str, Any] = dict(parsed(one) for one in settings or [])
+    pipe = pipeline(task or task_of(name), name, device=device, **options)
+    read = pipe.read(data, columns=parsed_columns(columns), **options)
     for line in read.report.lines():
-        typer.echo(line, err=True)
-    found = measure(pipe, read.examples, limit=limit, say=lambda text: typer.echo(text, err=True))
+        echo_line(line, err=True)
+    found = measure(pipe, read.examples, limit=limit, say=lambda text: echo_line(text, err=True))
     looks = {(one.attention, one.number): one for one in found.looks}
     if json:
         rows = [{**vars(head), **_looks(looks[head.attention, head.number])} for head in found.heads]
         cuts = [vars(cut) for cut in found.cuts]
         print_json({"model": name, "examples": found.examples, "loss": found.loss, "heads": rows, "pruning": cuts})
         return
-    typer.echo(f"{name}: loss {found.loss:.4f} on {found.examples} examples\n")
+    echo(f"{name}: loss {found.loss:.4f} on {found.examples} examples\n")
     _print_heads(found.heads, looks)
     _print_cuts(found.cuts, found.loss, found.heads)
 
@@ -66,11 +70,11 @@ def _looks(one: "Statistics") -> dict[str, float]:
 
 def _print_cuts(cuts: "list[Cut]", base: float, ranked: "list[Head]") -> None:
     """The pruning report: how far one can go."""
-    typer.echo("\nwithout the least important heads, all at once:")
+    echo("\nwithout the least important heads, all at once:")
     print_table(
         ("heads out", "of", "parameters", "loss", "Δ loss"),
         [(cut.heads, len(ranked), f"{cut.parameters:,}", f"{cut.loss:.4f}", f"{cut.loss - base:+.4f}") for cut in cuts],
     )
     for share in (0.01, 0.05):
         best = max((cut for cut in cuts if cut.loss <= base * (1 + share)), key=lambda cut: cut.heads, default=cuts[0])
-        typer.echo(f"{best.heads} of {len(ranked)} heads can go for at most {share:.0%} more loss, as measured")
+        echo(f"{best.heads} of {len(ranked)} heads can go for at most {share:.0%} more loss, as measured")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .output import Device, Json, Name, out_file, print_json, size
+from .output import Device, Json, Name, echo, out_file, print_json, size
 from .typed import tokenizer_of, typed
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def inspect(
         parts = [{"name": board.name, "shape": list(board.values.shape)} for board in found.boards]
         print_json({"file": saved and str(saved), "bytes": saved and saved.stat().st_size, "parts": parts})
     elif saved is not None:
-        typer.echo(f"{saved}: {size(saved.stat().st_size)}")
+        echo(f"{saved}: {size(saved.stat().st_size)}")
 
 
 def _inspection(name: str, text: str, pair: str | None, target: str | None, device: str | None) -> "Inspection":

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 
-import typer
+from .output import echo_line
 
 
 def lines_of(name: str) -> Iterator[str]:
@@ -19,4 +19,4 @@ def lines_of(name: str) -> Iterator[str]:
         for _, line in source.lines(report):
             yield line.rstrip("\r\n")
     for word in report.lines()[1:]:
-        typer.echo(word, err=True)
+        echo_line(word, err=True)

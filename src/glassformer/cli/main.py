@@ -1,5 +1,6 @@
 """The `glassformer` command: its sub-commands, and errors in one line."""
 
+import logging
 import sys
 from typing import Annotated
 
@@ -23,6 +24,7 @@ from . import (
     translate,
     verify,
 )
+from .output import echo, echo_line
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -50,7 +52,7 @@ def version(asked: bool) -> None:
     if asked:
         from glassformer import __version__
 
-        typer.echo(f"glassformer {__version__}")
+        echo(f"glassformer {__version__}")
         raise typer.Exit
 
 
@@ -62,22 +64,34 @@ def options(
     """Options that stand before the command."""
 
 
+class _Warnings(logging.Handler):
+    """What the library warns of, as commands say things."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.WARNING:
+            echo_line(record.getMessage(), err=True)
+
+
+WARNINGS = _Warnings()  # once, however often the command is run in a process
+
+
 def main() -> None:
     """Run the command line; what goes wrong for a user is one line on stderr and exit code 1."""
     debug = "--debug" in sys.argv  # taken anywhere on the line
+    logging.getLogger("glassformer").addHandler(WARNINGS)
     try:
         app(args=[word for word in sys.argv[1:] if word != "--debug"])
     except (ValueError, OSError) as error:
         if debug:
             raise
-        typer.echo(f"error: {error}", err=True)
+        echo_line(f"error: {error}", err=True)
         sys.exit(1)
     except Exception as error:
         if debug:
             raise
         reason = (str(error).splitlines() or [""])[0]
-        typer.echo(f"error: {type(error).__name__}: {reason} (unforeseen; --debug shows where)", err=True)
+        echo_line(f"error: {type(error).__name__}: {reason} (unforeseen; --debug shows where)", err=True)
         sys.exit(1)
     except (KeyboardInterrupt, Terminated) as stop:
-        typer.echo("stopped", err=True)
+        echo("stopped", err=True)
         sys.exit(143 if isinstance(stop, Terminated) else 130)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .output import Json, print_json, print_table, size
+from .output import Json, echo, print_json, print_table, size
 
 
 def models(
@@ -39,7 +39,7 @@ def models(
         ]
         print_table(("name", "type", "class", "size", "where"), rows)
     else:
-        typer.echo(f"no models in {cache_folder()} or in {folder.resolve()}")
+        echo(f"no models in {cache_folder()} or in {folder.resolve()}")
 
 
 def _cached(cache: Path) -> list[Path]:

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.view.labels import escaped, escaped_json
+
 Json = Annotated[bool, typer.Option("--json", help="One json object on stdout, for machines.")]
 Columns = Annotated[list[str] | None, typer.Option(metavar="ROLE=NAME", help="Which column is what: text=review.")]
 Device = Annotated[str | None, typer.Option(help="Where to run: cpu, cuda, mps.")]
@@ -17,8 +19,23 @@ MARK = b"made by glassformer"  # near the beginning of every page and picture
 Name = Annotated[str, typer.Argument(metavar="MODEL", help="A folder, or a name on the hub.")]
 
 
+def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
+    """Everything that a command says goes out here: lines as they are, and no control character but their ends."""
+    typer.echo(escaped(str(text), keep="\n\t"), err=err, nl=nl)
+
+
+def echo_line(text: object, *, err: bool = False) -> None:
+    """What must stay on one line, whatever is in it."""
+    typer.echo(escaped(str(text)), err=err)
+
+
+def as_json(value: Any) -> str:
+    """JSON on one line; what it may hold as it is and a terminal would obey is spelt as JSON spells it."""
+    return escaped_json(json.dumps(value, ensure_ascii=False, default=float))
+
+
 def print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, ensure_ascii=False))
+    typer.echo(as_json(value))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -27,7 +44,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    listed = [[str(cell) for cell in row] for row in rows]
+    listed = [[escaped(str(cell)) for cell in row] for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
         cells = [row[number] for row in listed if row[number] not in ("", "-")]  # what is not known is of any kind

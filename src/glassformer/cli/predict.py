@@ -1,8 +1,9 @@
 """`glassformer predict`: what a model says about texts, from the line, a file or stdin."""
 
 import csv
-import json as jsonlib
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, is_dataclass
 from enum import StrEnum
 from itertools import islice
@@ -10,10 +11,16 @@ from typing import Annotated, Any
 
 import typer
 
-from .output import Columns, Device, Dtype, Name, Quant
+from glassformer.view.labels import escaped, text_width
+
+from .output import Columns, Device, Dtype, Name, Quant, as_json, echo_line, print_json
 
 ANSWERS = ("label", "tags", "answers", "target")  # what is to be predicted is no input
 CHUNK = 1000  # inputs at a time: any file fits, and results come as they are made
+BESIDE = ("text-classification", "token-classification", "question-answering", "sentence-similarity")
+SHOWN = 60  # columns of a text beside its result, for the tasks whose results do not hold it
+MANY = 10  # texts, of which one label for all is worth a remark
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet runs
 
 
 class Format(StrEnum):
@@ -27,14 +34,20 @@ class Format(StrEnum):
 def predict(
     name: Name,
     texts: Annotated[list[str] | None, typer.Argument(help="Texts; without any, each line of --file or stdin.")] = None,
+    question: Annotated[str | None, typer.Option(help="A question, for question-answering.")] = None,
+    context: Annotated[str | None, typer.Option(help="The text that the answer is looked for in.")] = None,
     file: Annotated[
         list[str] | None, typer.Option(help="Tables (csv, tsv, jsonl, …), or texts with an input on each line.")
     ] = None,
     columns: Columns = None,
     task: Annotated[str | None, typer.Option(help="The task; by default what the model's head is for.")] = None,
     form: Annotated[Format, typer.Option("--format", help="How to write results.")] = Format.text,
+    guard: Annotated[bool, typer.Option(help="csv: put ' before a text that a spreadsheet would run, as =1+1.")] = True,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option of the pipeline: top_k=3.")
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="An option of the pipeline, top_k=3, or of reading, header=false."
+        ),
     ] = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -44,53 +57,132 @@ def predict(
     """Say what a model makes of texts: a class, entities, an answer, a filled mask, a translation.
 
     Example: echo "What a film!" | glassformer predict runs/reviews --format jsonl
+
+    A question: glassformer predict runs/qa --question "Who reads?" --context "The king reads." (or --file FILE,
+    SQuAD's json or a table with the columns question and context)
     """
-    from glassformer.jobs.predict import inputs_of, pipeline, task_of
-    from glassformer.jobs.recipe import parsed
+    from glassformer.jobs.predict import inputs_of, pipeline, reader_options, task_of
+    from glassformer.jobs.recipe import parsed, parsed_columns
 
     pipe = pipeline(task or task_of(name), name, device=device, dtype=dtype, quant=quant)
     options: dict[str, Any] = dict(parsed(one) for one in settings or [])
-    write = _Writer(Format.jsonl if json else form)
-    named = dict(parsed(one) for one in columns) if columns else None
-    inputs = iter(texts) if texts else inputs_of(pipe, file or ["-"], named, lambda text: typer.echo(text, err=True))
+    asked = (question or options.pop("question", None), context or options.pop("context", None))
+    write = _Writer(Format.jsonl if json else form, beside=pipe.task.name in BESIDE, guard=guard)
+    inputs = _typed(pipe, name, texts or [], *asked)
+    reading = reader_options(pipe, options)
+    if inputs is None:
+        named = parsed_columns(columns)
+        inputs = inputs_of(pipe, file or ["-"], named, lambda text: echo_line(text, err=True), **reading)
     while some := list(islice(inputs, CHUNK)):
         for given, found in zip(some, pipe(some, **options), strict=True):
-            write(given, found)
+            write(given, _as_written(given, found))
+    if (only := write.only_label()) is not None and len(getattr(pipe.task, "labels", ())) > 1:
+        echo_line(f"mind: all {write.count} texts were given the label {only!r}", err=True)
+
+
+def _typed(pipe: Any, name: str, texts: list[str], question: str | None, context: str | None) -> Iterator[Any] | None:
+    """What was typed on the line; None where inputs come from a file."""
+    from glassformer.jobs.predict import as_input
+
+    answers = pipe.task.name == "question-answering"
+    if question is None and context is None:
+        if answers and (plain := [text for text in texts if isinstance(as_input(text), str)]):
+            raise ValueError(f"{name} answers questions: give --question and --context, not the text {plain[0]!r}")
+        return map(as_input, texts) if texts else None
+    if not answers:
+        raise ValueError(f"--question and --context are for question-answering; {name} does {pipe.task.name}")
+    if texts:
+        raise ValueError(f"give --question and --context or texts, not both: there is {texts[0]!r} as well")
+    if question is None or context is None:
+        missing = "context" if context is None else "question"
+        raise ValueError(f"a question is asked about a context: give --{missing} as well")
+    return iter([{"question": question, "context": context}])
 
 
 class _Writer:
-    """One result after the other, in one format."""
+    """One result after the other, in one format; a result that does not hold its text has it beside it for people."""
 
-    def __init__(self, form: Format) -> None:
-        self.form = form
+    def __init__(self, form: Format, *, beside: bool, guard: bool) -> None:
+        self.form, self.beside, self.guard = form, beside, guard
         self.table: Any = None
+        self.count = 0
+        self.labels: Counter[str] = Counter()
 
     def __call__(self, given: Any, found: Any) -> None:
         given = _plain(given)
+        self.count += 1
+        if isinstance(found, dict) and "label" in found:
+            self.labels[found["label"]] += 1
         if self.form is Format.jsonl:
-            typer.echo(jsonlib.dumps({"input": given, "output": found}, ensure_ascii=False, default=float))
+            print_json({"input": given, "output": found})
         elif self.form is Format.csv:
             self._row(given, found)
         else:
-            typer.echo(_shown(found))
+            echo_line(f"{_shown(found)}  | {_short(given)}" if self.beside else _shown(found))
 
     def _row(self, given: Any, found: Any) -> None:
         """A flat result is a row; anything deeper is one cell of json."""
-        flat = found if isinstance(found, dict) else {"output": jsonlib.dumps(found, ensure_ascii=False, default=float)}
+        flat = found if isinstance(found, dict) else {"output": as_json(found)}
         if self.table is None:
             self.table = csv.DictWriter(sys.stdout, ["input", *flat], lineterminator="\n")
             self.table.writeheader()
-        text = given if isinstance(given, str) else jsonlib.dumps(given, ensure_ascii=False)
-        self.table.writerow({"input": text, **flat})
+        text = given if isinstance(given, str) else as_json(given)
+        self.table.writerow({name: self._cell(cell) for name, cell in {"input": text, **flat}.items()})
+
+    def _cell(self, cell: Any) -> Any:
+        """A cell as it is safe where it goes: a spreadsheet must not run it, nor a terminal."""
+        if not isinstance(cell, str):
+            return cell
+        if self.guard and cell.startswith(FORMULA) and not _is_number(cell):
+            cell = f"'{cell}"
+        return escaped(cell) if sys.stdout.isatty() else cell
+
+    def only_label(self) -> str | None:
+        """The label of all of many texts; None where there are several, or where texts are few."""
+        (only, times), *_ = self.labels.most_common(1) or [("", 0)]
+        return only if self.count == times >= MANY else None
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _as_written(given: Any, found: Any) -> Any:
+    """Entities in the words of their text: a tokenizer may have folded capitals and parted words and marks."""
+    if not (isinstance(given, str) and isinstance(found, list)):
+        return found
+    cut = [isinstance(one, dict) and {"word", "start", "end"} <= one.keys() for one in found]
+    return [
+        {**one, "word": given[one["start"] : one["end"]]} if has else one for one, has in zip(found, cut, strict=True)
+    ]
 
 
 def _shown(found: Any) -> str:
     """A result as a person reads it."""
-    if isinstance(found, list) and found and isinstance(found[0], dict):
+    if found == []:
+        return "no entities"
+    if isinstance(found, list) and isinstance(found[0], dict):
         return "; ".join(map(_shown, found))
     if isinstance(found, dict):
         return "  ".join(f"{value:.4f}" if isinstance(value, float) else str(value) for value in found.values())
     return str(found)
+
+
+def _short(given: Any) -> str:
+    """The text of an input on one line, as much of it as there is room for; of a question its context is left out."""
+    if isinstance(given, dict):
+        given = given.get("question") or " / ".join(str(value) for value in given.values())
+    words = given if isinstance(given, str) else " ".join(map(str, given))
+    text = " ".join(words[: 4 * SHOWN].split())
+    if text_width(text) <= SHOWN and len(words) <= 4 * SHOWN:
+        return text
+    while text_width(text) >= SHOWN:
+        text = text[:-1]
+    return text + "…"
 
 
 def _plain(given: Any) -> Any:

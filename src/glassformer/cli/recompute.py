@@ -8,7 +8,7 @@ import typer
 
 from glassformer.view.labels import visible
 
-from .output import print_json, print_table
+from .output import echo, echo_line, print_json, print_table
 from .typed import labels_of, tokenizer_of, typed
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def verify_text(name: str, model: "nn.Module", asked: Asked, chosen: Shown, *, t
     else:
         _print_rows(name, tokens, rows if chosen.full else folded(rows, keep_heads=chosen.head is not None), found)
     if broken:
-        typer.echo(f"broken: {', '.join(broken[:5])}{' …' if len(broken) > 5 else ''}", err=True)
+        echo(f"broken: {', '.join(broken[:5])}{' …' if len(broken) > 5 else ''}", err=True)
         raise typer.Exit(1)
 
 
@@ -86,11 +86,11 @@ def _of(rows: "list[Row]", what: str, part: str, number: int | None) -> "list[Ro
 
 
 def _print_rows(name: str, tokens: Tokens, rows: "list[Row]", found: "Recomputed") -> None:
-    typer.echo(f"{name}: {len(tokens['read'])} tokens, {len(found.names)} steps recomputed in float64")
+    echo(f"{name}: {len(tokens['read'])} tokens, {len(found.names)} steps recomputed in float64")
     for side, arrow in (("read", ""), ("fed", "-> ")):
         if side in tokens:
-            typer.echo(arrow + " ".join(f"{place}:{token}" for place, token in enumerate(tokens[side])))
-    typer.echo()
+            echo_line(arrow + " ".join(f"{place}:{token}" for place, token in enumerate(tokens[side])))
+    echo()
     print_table(
         ("step", "shape", "formula", "largest error", "verdict"),
         [
@@ -105,7 +105,7 @@ def _print_rows(name: str, tokens: Tokens, rows: "list[Row]", found: "Recomputed
         ],
     )
     if found.unused:
-        typer.echo(f"\nidle weights, used by no step: {', '.join(found.unused)}")
+        echo(f"\nidle weights, used by no step: {', '.join(found.unused)}")
 
 
 def _show_step(name: str, found: "Recomputed", tokens: Tokens, step: str, cell: str | None, json: bool) -> None:
@@ -115,7 +115,7 @@ def _show_step(name: str, found: "Recomputed", tokens: Tokens, step: str, cell: 
     if json:
         print_json({"model": name, **_as_dict(explanation)})
         return
-    typer.echo(f"{explanation.step}{_spoken(explanation.step, tokens)}\n")
+    echo(f"{explanation.step}{_spoken(explanation.step, tokens)}\n")
     rows = [("formula", explanation.formula), ("LaTeX", explanation.latex)]
     for symbol, value in explanation.operands.items():
         called = explanation.names.get(symbol)
@@ -125,7 +125,7 @@ def _show_step(name: str, found: "Recomputed", tokens: Tokens, step: str, cell: 
         rows += [("the model's", _numbers(explanation.seen, 9)), ("error", f"{explanation.error:.1e}")]
     width = max(len(symbol) for symbol, _ in rows)
     for symbol, told in rows:
-        typer.echo(f"{symbol.ljust(width)}  {told}")
+        echo(f"{symbol.ljust(width)}  {told}")
 
 
 def _position(cell: str | None) -> tuple[int, int] | None:

@@ -2,9 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from .output import Json, Name, print_json, print_table
+from .output import Json, Name, echo, print_json, print_table
 
 if TYPE_CHECKING:
     from torch import nn
@@ -24,10 +22,10 @@ def show(name: Name, json: Json = False) -> None:
         print_json({"model_type": model.config.model_type, "head": model.head_name, **total, "components": shares})  # type: ignore[union-attr]
         return
     head = model.head_name or "no head"
-    typer.echo(f"{name}: {model.config.model_type}, {head}\n")  # type: ignore[union-attr]
+    echo(f"{name}: {model.config.model_type}, {head}\n")  # type: ignore[union-attr]
     for line in tree(model):
-        typer.echo(line)
-    typer.echo()
+        echo(line)
+    echo()
     print_table(
         ("component", "module", "parameters", "share"),
         [
@@ -35,7 +33,7 @@ def show(name: Name, json: Json = False) -> None:
             ("all", "", f"{total['parameters']:,}", "100.00%"),
         ],
     )
-    typer.echo(f"\ntrainable: {total['trainable']:,} ({total['trainable'] / max(total['parameters'], 1):.0%})")
+    echo(f"\ntrainable: {total['trainable']:,} ({total['trainable'] / max(total['parameters'], 1):.0%})")
 
 
 def tree(model: "nn.Module", indent: int = 0) -> list[str]:

@@ -13,7 +13,7 @@ import typer
 
 from glassformer.studio import LOOPBACK
 
-from .output import Device, Json, print_json
+from .output import Device, Json, echo, print_json
 
 UNITS = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 
@@ -52,7 +52,7 @@ def studio(
         if json:
             print_json({"address": address, "models": [one["name"] for one in desk.shelf.entries]})
         else:
-            typer.echo(f"the studio is at {address} (Ctrl-C stops it)")
+            echo(f"the studio is at {address} (Ctrl-C stops it)")
         if open_:
             typer.launch(address)
         with suppress(KeyboardInterrupt):  # which is how it is meant to end

@@ -1,11 +1,14 @@
 """`glassformer tokenizer train`, `encode` and `decode`."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from glassformer.view.labels import escaped
+
+from .output import echo, echo_line, print_json
 
 if TYPE_CHECKING:
     from glassformer.text import Tokenizer
@@ -57,10 +60,10 @@ def train(
         tokenizer = learn(files, kind=kinds, vocab_size=vocab_size, lowercase=lowercase, special=roles, progress=show)
         tokenizer.save(folder)
     if as_json:
-        print(json.dumps({"out": str(out), "kind": kind, "vocab_size": len(tokenizer)}))
+        print_json({"out": str(out), "kind": kind, "vocab_size": len(tokenizer)})
     else:
         fewer = "" if len(tokenizer) == vocab_size else f", not {vocab_size}: the text holds no more"
-        print(f"{out}: {kind} with {len(tokenizer)} tokens{fewer}")
+        echo_line(f"{out}: {kind} with {len(tokenizer)} tokens{fewer}")
 
 
 def new_folder(out: str) -> Path:
@@ -102,7 +105,7 @@ def encode(
     for one in texts:
         found = encoded(tokenizer, one, pair)
         if as_json:
-            print(json.dumps(found, ensure_ascii=False))
+            print_json(found)
         else:
             show_table(found)
 
@@ -121,10 +124,11 @@ def encoded(tokenizer: "Tokenizer", text: str, pair: str | None) -> dict[str, An
 def show_table(found: dict[str, Any]) -> None:
     """One line a token: token, id, first and last character."""
     offsets = found.get("offsets") or [("", "")] * len(found["ids"])
-    width = max(map(len, found["tokens"]), default=0)
-    for token, index, (start, stop) in zip(found["tokens"], found["ids"], offsets, strict=True):
+    tokens = [escaped(token) for token in found["tokens"]]
+    width = max(map(len, tokens), default=0)
+    for token, index, (start, stop) in zip(tokens, found["ids"], offsets, strict=True):
         span = f"{start}:{stop}" if start != stop else ""
-        print(f"{token:<{width}}  {index:>7}  {span}".rstrip())
+        echo(f"{token:<{width}}  {index:>7}  {span}".rstrip())
 
 
 @app.command()
@@ -145,7 +149,10 @@ def decode(
 
     numbers = [whole_number(word) for item in ids for word in item.replace(",", " ").split()]
     text = Tokenizer.from_folder(tokenizer_folder(name)).decode(numbers, skip_special_tokens=skip_special_tokens)
-    print(json.dumps({"text": text}, ensure_ascii=False) if as_json else text)
+    if as_json:
+        print_json({"text": text})
+    else:
+        echo(text)
 
 
 def whole_number(word: str) -> int:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .output import Columns, Json, print_json
+from .output import Columns, Json, echo_line, print_json
 
 PRECISIONS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}  # as gf.load and torch spell them
 Files = Annotated[list[str] | None, typer.Option(metavar="FILE", help="Files, globs, - for stdin, or microworld.")]
@@ -22,6 +22,10 @@ def train(
     test: Files = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="The run folder; it will load as a model.")] = None,
     columns: Columns = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(help="Names for the classes 0, 1, …: negative,positive; for others 1=bad,2=good; or a file."),
+    ] = None,
     epochs: Annotated[float | None, typer.Option(help="How often to go through the data.")] = None,
     steps: Annotated[int | None, typer.Option(help="Or how many updates.")] = None,
     lr: Annotated[float | None, typer.Option(help="The highest learning rate.")] = None,
@@ -46,7 +50,8 @@ def train(
 
     Example: glassformer train text-classification --model ./minilm --data reviews.csv --out runs/reviews
     """
-    from glassformer.jobs.recipe import Recipe, changed, parsed, read_recipe
+    from glassformer.data.labels import listed_names
+    from glassformer.jobs.recipe import Recipe, changed, parsed, parsed_columns, read_recipe
     from glassformer.jobs.train import look, run
 
     given: dict[str, Any] = {"model": model, "arch": arch, "data": data, "dev": dev, "test": test}
@@ -56,7 +61,8 @@ def train(
     if epochs is not None and steps is not None:
         raise ValueError("--epochs and --steps say the same thing: give one of the two")
     given |= {"precision": PRECISIONS.get(dtype or "", dtype), "tensorboard": tensorboard or None}
-    given |= {"columns": dict(parsed(one) for one in columns) if columns else None}
+    given |= {"columns": parsed_columns(columns)}
+    given |= {"labels": None if labels is None else listed_names(labels)}
     changes = {name: value for name, value in given.items() if value is not None}
     changes |= dict(parsed(one) for one in settings or [])
     values = read_recipe(Path(what)) if what.endswith(".toml") else {"task": what}
@@ -65,7 +71,7 @@ def train(
     recipe = Recipe.of(changed(values, changes))
 
     def say(text: str) -> None:
-        typer.echo(text, err=json)
+        echo_line(text, err=json)
 
     if check:
         found = look(recipe, say=say)

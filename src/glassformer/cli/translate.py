@@ -1,6 +1,5 @@
 """`glassformer translate`: texts, a file or stdin through an encoder-decoder, line by line."""
 
-import json as jsonlib
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .lines import lines_of
-from .output import Device, Dtype, Name, Quant, made_ready
+from .output import Device, Dtype, Name, Quant, as_json, echo, made_ready
 
 if TYPE_CHECKING:
     from glassformer.jobs.align import Aligned
@@ -76,7 +75,7 @@ def translate(
             seconds += time.perf_counter() - begun
     if text is None:
         speed = f"{sentences:,} sentences in {seconds:,.1f} s: {sentences / max(seconds, 1e-9):,.1f} sentences/s"
-        typer.echo(speed, err=True)
+        echo(speed, err=True)
 
 
 def _check(text: str | None, file: str | None) -> None:
@@ -157,7 +156,7 @@ def _shown_as_json(line: Line, align: bool) -> str:
     told["scores"] = [round(score, 6) for score in line.scores]
     if align:
         told["alignments"] = [_alignment(one) for one in line.alignments]
-    return jsonlib.dumps(told, ensure_ascii=False)
+    return as_json(told)
 
 
 def _alignment(aligned: "Aligned") -> dict[str, Any]:
@@ -172,6 +171,6 @@ def _alignment(aligned: "Aligned") -> dict[str, Any]:
 def _writer(stack: ExitStack, out: str | None) -> Any:
     """Where lines go: to stdout, or to a file as they come."""
     if out is None:
-        return typer.echo
+        return echo
     file = stack.enter_context(made_ready(out).open("w", encoding="utf-8"))
     return lambda line: print(line, file=file)

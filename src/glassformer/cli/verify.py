@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .output import Device, Json, Name, print_json, print_table
+from .output import Device, Json, Name, echo, print_json, print_table
 from .recompute import Asked, Shown, verify_text
 from .typed import tokenizer_of
 
@@ -82,13 +82,13 @@ def _verify_laws(name: str, model: "nn.Module", tolerance: float, json: bool) ->
     if json:
         print_json({"model": name, "tolerance": tolerance, "laws": rows, "holds": not broken})
     else:
-        typer.echo(f"{name}: {spoken}\n")
+        echo(f"{name}: {spoken}\n")
         print_table(
             ("law", "largest error", "verdict"),
             [(row["law"], "-" if row["error"] is None else f"{row['error']:.1e}", row["verdict"]) for row in rows],
         )
     if broken:
-        typer.echo(f"broken: {', '.join(broken)}", err=True)
+        echo(f"broken: {', '.join(broken)}", err=True)
         raise typer.Exit(1)
 
 

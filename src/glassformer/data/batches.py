@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,11 @@ class Budget:
         for name, value in (("batch_size", self.rows), ("batch_tokens", self.tokens)):
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
+
+    @classmethod
+    def of(cls, batch_size: int | None, batch_tokens: int) -> Self:
+        """So many rows where they are asked for, else so many tokens."""
+        return cls(tokens=batch_tokens) if batch_size is None else cls(rows=batch_size)
 
     def cut(self, ordered: Indices, lengths: NDArray[np.int64]) -> list[Indices]:
         """Neighbours put together; an example beyond the budget goes alone."""

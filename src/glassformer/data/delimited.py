@@ -16,7 +16,7 @@ Record = tuple[int, list[str]]  # the number of its first line, and its fields
 
 DELIMITERS = (",", ";", "\t", "|")
 MOST_LINES = 10_000  # in one record; a quote left open would otherwise take the rest of the file
-QUOTED = re.compile(r'"(?:[^"]|"")*"')
+QUOTED = re.compile(r'"[^"]*"')  # two quotes within a cell end one such part and begin the next
 NAME = re.compile(r"[^\W\d][\w #/-]{0,40}")  # what a column may be called
 
 
@@ -132,8 +132,12 @@ def is_number(cell: object) -> bool:
 
 def column_names(header: Sequence[str]) -> list[str]:
     """The names in a header; a column without one of its own goes by its number, from 0."""
-    names: list[str] = []
+    names: dict[str, None] = {}
     for at, cell in enumerate(header):
         name = cell.strip()
-        names.append(name if name and name not in names else str(at))
-    return names
+        if not name or name in names:
+            name = str(at)
+        while name in names:  # another column is called by this number
+            name += "_"
+        names[name] = None
+    return list(names)

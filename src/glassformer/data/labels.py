@@ -1,17 +1,22 @@
 """A row's label out of its cells: a class, several classes, or a score."""
 
-import ast
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
-from glassformer.data.examples import Label
-from glassformer.data.rows import Table
+from glassformer.data.examples import Label, Labelled
+from glassformer.data.rows import Table, json_value
 
 Kind = Literal["classes", "multi-label", "regression"]
 Reader = Callable[[Mapping[str, Any]], Label | None]  # None where there is no label that can be used
 
 SEPARATORS = ("|", ";", ",")  # between the labels of a text; the first that occurs is meant
+ITEM = re.compile(  # of a list in Python's spelling: in quotes of either kind, a number, or nothing before the end
+    r"""\s*(?:'([^'\\]*+(?:\\.[^'\\]*+)*+)'|"([^"\\]*+(?:\\.[^"\\]*+)*+)"|(-?\d+)|(?=\]$))\s*(?:,|\]$)"""
+)
 FLAGS = {"0": False, "0.0": False, "False": False, "false": False, "1": True, "1.0": True, "True": True, "true": True}
 
 
@@ -33,6 +38,54 @@ def label_reader(table: Table, columns: Sequence[str], kind: Kind) -> tuple[Read
     separator = next((one for one in SEPARATORS if any(one in cell for cell in written)), ",")
     said = f"label: column {column!r}, labels separated by {separator!r} if not listed; an empty cell is none of them"
     return lambda cells: as_classes(cells.get(column), separator), said
+
+
+def listed_names(given: str) -> list[str]:
+    """What "negative,positive" lists, or a file with a name on each line."""
+    path = Path(given).expanduser()
+    if path.is_file():
+        return path.read_text(encoding="utf-8").rstrip().splitlines()
+    if "," not in given:
+        raise ValueError(f"labels: there is no file {given!r}; give one with a name on each line, or negative,positive")
+    return given.split(",")
+
+
+def class_names(given: str | Sequence[str]) -> dict[str, str]:
+    """The names of classes, each by what the data calls it: 0, 1, …, or as the user says, "1=bad,2=good"."""
+    parts = [part.strip() for part in (listed_names(given) if isinstance(given, str) else map(str, given))]
+    pairs = [part.partition("=")[::2] for part in parts]
+    if any("=" not in part for part in parts):
+        pairs = [(str(number), part) for number, part in enumerate(parts)]
+    names = {called.strip(): name.strip() for called, name in pairs}
+    if len(parts) < 2 or not all(names.values()) or len(set(names.values())) < len(parts) or len(names) < len(parts):
+        raise ValueError(
+            f"labels: two names or more, all different, are wanted, as negative,positive, not {', '.join(parts[:20])!r}"
+        )
+    return names
+
+
+def with_names(examples: Sequence[Labelled], names: Mapping[str, str]) -> list[Labelled]:
+    """Examples whose classes are called by their names; data that calls them so already is left as it is."""
+    found = {one for example in examples for one in classes_of(example)}
+    if found <= set(names.values()):
+        return list(examples)
+    if strange := sorted(found - names.keys()):
+        listed = ", ".join(f"{called}={name}" for called, name in list(names.items())[:20])
+        raise ValueError(f"label {strange[0]!r} has no name: --labels says {listed}; add {strange[0]}=NAME")
+    return [replace(one, label=_named(one.label, names)) for one in examples]
+
+
+def _named(label: Label | None, names: Mapping[str, str]) -> Label | None:
+    if isinstance(label, tuple):
+        return tuple(names[one] for one in label)
+    return None if label is None else names[str(label)]
+
+
+def classes_of(example: Labelled) -> tuple[str, ...]:
+    """The classes of an example, of which it has one, several, or none."""
+    if example.label is None:
+        return ()
+    return example.label if isinstance(example.label, tuple) else (str(example.label),)
 
 
 def fixed_label(label: str, kind: Kind) -> Label:
@@ -76,14 +129,19 @@ def as_classes(cell: Any, separator: str) -> tuple[str, ...] | None:
 
 
 def written_list(cell: str) -> list[Any] | None:
-    """The list that a cell spells out, as "['joy', 'fear']"; None where it does not."""
-    if not cell.strip().startswith("["):
+    """The list that a cell spells out, as JSON or as "['joy', 'fear']"; None where it does not."""
+    text = cell.strip()
+    if not (text.startswith("[") and text.endswith("]")):
         return None
     try:
-        value = ast.literal_eval(cell.strip())
-    except (ValueError, SyntaxError):
-        return None
-    return value if isinstance(value, list) else None
+        return list(json_value(text))
+    except ValueError:
+        found: list[Any] = []
+        place = 1
+        while (item := ITEM.match(text, place)) is not None:
+            found += [re.sub(r"\\(.)", r"\1", part) for part in item.groups() if part is not None]
+            place = item.end()
+        return found if place == len(text) else [None] if text.startswith("[[") else None
 
 
 def flagged(cells: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...] | None:

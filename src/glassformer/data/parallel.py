@@ -12,7 +12,18 @@ from typing import Any
 
 from glassformer.data.examples import Parallel
 from glassformer.data.report import Place, Read, Report
-from glassformer.data.roles import LANGUAGES, SOURCES, TARGETS, Columns, are_numbers, asked, check_roles, find, missing
+from glassformer.data.roles import (
+    LANGUAGES,
+    SOURCES,
+    TARGETS,
+    Columns,
+    are_numbers,
+    asked,
+    check_roles,
+    find,
+    missing,
+    names_given,
+)
 from glassformer.data.rows import EXTENSIONS, Format, Reading, Table, json_format, open_table, sniff
 from glassformer.data.source import Line, Source, Sources, peeked, resolve
 
@@ -32,7 +43,11 @@ def read_parallel(
     named = check_roles(columns, ("source", "target"))
     by_position = are_numbers(named)
     reading = Reading(
-        file_format=file_format, header=header, known=KNOWN, known_together=LANGUAGES, by_position=by_position
+        file_format=file_format,
+        header=header,
+        known=KNOWN | names_given(named),
+        known_together=LANGUAGES,
+        by_position=by_position,
     )
     report = Report()
     examples: list[Parallel] = []

@@ -34,6 +34,7 @@ class Report:
     taken: dict[str, list[str]] = field(default_factory=dict)
     skipped: dict[str, Tally] = field(default_factory=dict)
     noted: dict[str, Tally] = field(default_factory=dict)
+    _seen: set[tuple[str, str]] = field(default_factory=set, repr=False, compare=False)
 
     def count(self, file: str) -> None:
         """One more row was read, whatever becomes of it."""
@@ -41,9 +42,9 @@ class Report:
 
     def take(self, file: str, what: str) -> None:
         """A choice that was made for a file: its columns, its encoding, its scheme."""
-        files = self.taken.setdefault(what, [])
-        if file not in files:
-            files.append(file)
+        if (what, file) not in self._seen:
+            self._seen.add((what, file))
+            self.taken.setdefault(what, []).append(file)
 
     def skip(self, reason: str, place: Place) -> None:
         """A row was left out."""

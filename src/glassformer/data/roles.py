@@ -1,6 +1,7 @@
 """Which column is the text, which the label: by its name, or as the user says."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from shlex import quote
 
 from glassformer.data.delimited import is_number
@@ -37,6 +38,7 @@ LANGUAGES = (
     *("en", "de", "fr", "es", "it", "pt", "nl", "sv", "da", "no", "fi", "is", "pl", "cs", "sk", "hu", "ro", "bg"),
     *("ru", "uk", "el", "tr", "ar", "he", "fa", "hi", "ja", "ko", "zh", "vi", "th", "english", "german", "french"),
 )
+NAMED = 20  # columns that an error lists
 TAGS = ("ner_tags", "tags", "labels", "ner", "pos_tags", "tag", "label")
 WORDS = ("tokens", "words")
 
@@ -60,19 +62,22 @@ def names_given(columns: Mapping[str, str]) -> frozenset[str]:
     return frozenset(name for name in names if not name.isdecimal())
 
 
-def find(table: Table, names: Iterable[str], *, but: Sequence[str] = ()) -> str | None:
+def by_name(table: Table, but: Collection[str]) -> dict[str, str]:
+    """The columns that are not taken already by their names in lower case, the first of those with the same."""
+    taken = frozenset(but)
+    return {column.casefold(): column for column in reversed(table.columns) if column not in taken}
+
+
+def find(table: Table, names: Iterable[str], *, but: Collection[str] = ()) -> str | None:
     """The first of these names that a column has, whatever its case, of columns that are not taken already."""
-    there = {column.casefold(): column for column in reversed(table.columns) if column not in but}
+    there = by_name(table, but)
     return next((there[name] for name in names if name in there), None)
 
 
-def find_pair(table: Table, *, but: Sequence[str] = ()) -> tuple[str, str] | None:
+def find_pair(table: Table, *, but: Collection[str] = ()) -> tuple[str, str] | None:
     """Two columns whose names go together."""
-    for first, second in PAIRS:
-        one, other = find(table, [first], but=but), find(table, [second], but=but)
-        if one is not None and other is not None:
-            return one, other
-    return None
+    there = by_name(table, but)
+    return next(((there[one], there[other]) for one, other in PAIRS if one in there and other in there), None)
 
 
 def asked(table: Table, columns: Mapping[str, str], role: str) -> str | None:
@@ -93,12 +98,15 @@ def missing(table: Table, role: str, *, hint: str = "") -> ValueError:
     """The error for a column that is needed and was not found; without a header the first row shows what there is."""
     message = f"{table.source.name}: no column is known to be the {role}: give --columns {role}=NAME, {listed(table)}"
     if not table.headed:
-        message += f"; the first row is {list(table.sample[0].values())}"
+        first = [str(cell)[:60] for cell in islice(table.sample[0].values(), NAMED)]
+        message += f"; the first row is {first}"
     return ValueError((message if len(message) < 400 else message[:400] + "…") + hint)
 
 
 def listed(table: Table) -> str:
-    return f"one of {', '.join(map(repr, table.columns))}"
+    """The names of the columns, the first of many."""
+    more = f" and {len(table.columns) - NAMED} more" if len(table.columns) > NAMED else ""
+    return f"one of {', '.join(map(repr, table.columns[:NAMED]))}{more}"
 
 
 def longest(table: Table) -> str:
@@ -114,12 +122,30 @@ def could_be_label(table: Table, column: str, *, score: bool) -> bool:
     return all(cells) and len(set(cells)) <= max(10, len(cells) // 2)
 
 
-def suggestion(table: Table, *, score: bool) -> str:
-    """What the columns of a file might be, to be offered and not taken."""
-    text = longest(table)
-    labels = [one for one in table.columns if one != text and could_be_label(table, one, score=score)]
+def suggestion(table: Table, text: str | None = None, pair: str | None = None, *, score: bool) -> str:
+    """What the columns of a file might be, as far as they are not known, to be offered and not taken."""
+    known = [text, pair]
+    first = text or longest(table)
+    labels = [one for one in table.columns if one not in (first, pair) and could_be_label(table, one, score=score)]
     label = min(labels, key=lambda one: len({str(row.get(one)) for row in table.sample}), default=None)
-    labelled = f" --columns label={quote(label)}" if label is not None else ""
+    second = pair if text is not None else like(table, first, but=label)
+    if second is not None and text is None:
+        first, second = sorted((first, second), key=table.columns.index)
+    found = {"text": first, "pair": second, "label": label}
+    offered = [f"--columns {role}={quote(one)}" for role, one in found.items() if one is not None and one not in known]
     delimited = EXTENSIONS.get(table.source.extension) in ("csv", "tsv")
     denied = "; if its first row is no header, --set header=false" if table.headed and delimited else ""
-    return f"; perhaps --columns text={quote(text)}{labelled}{denied}"
+    return (f"; perhaps {' '.join(offered)}" if offered else "") + denied
+
+
+def like(table: Table, text: str, *, but: str | None) -> str | None:
+    """A column with cells of several words, nearly as long as those of a text; None where there is none."""
+
+    def size(column: str) -> int:
+        return sum(len(str(row.get(column))) for row in table.sample)
+
+    others = [one for one in table.columns if one not in (text, but)]
+    second = max(others, key=size, default=None)
+    if second is None or 2 * size(second) < size(text):
+        return None
+    return second if all(" " in str(row.get(second)).strip() for row in table.sample) else None

@@ -38,6 +38,7 @@ EXTENSIONS: dict[str, Format] = {
     "parquet": "parquet",
     "pq": "parquet",
 }
+DEEPEST = 100  # levels of JSON; data has few, and repr and comparison of more can end the process
 ARRAYS = ("data", "rows", "examples")  # what an object calls the array of its rows
 
 
@@ -53,7 +54,7 @@ class Reading:
 
     def __post_init__(self) -> None:
         if self.file_format is not None and self.file_format not in get_args(Format):
-            raise ValueError(f"format {self.file_format!r} is not known: use one of {', '.join(get_args(Format))}")
+            raise ValueError(f"file_format={self.file_format!r} is not known: use one of {', '.join(get_args(Format))}")
 
 
 @dataclass(frozen=True)
@@ -132,9 +133,28 @@ def json_format(texts: Sequence[str], extension: str) -> Format | None:
 def is_object(text: str) -> bool:
     """Whether a line is a JSON object by itself."""
     try:
-        return text.startswith("{") and isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
+        return text.startswith("{") and isinstance(json_value(text), dict)
+    except ValueError:
         return False
+
+
+def json_value(text: str) -> Any:
+    """The value that JSON spells; a ValueError where it spells none, or one nested so deep that others would break."""
+    too_deep = ValueError(f"nested more than {DEEPEST} deep")
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise too_deep from None
+    if text.count("[") + text.count("{") > DEEPEST:
+        level = [value]
+        for _ in range(DEEPEST):
+            inner = [
+                list(one.values()) if isinstance(one, dict) else one for one in level if isinstance(one, (dict, list))
+            ]
+            level = list(chain.from_iterable(inner))
+        if level:
+            raise too_deep
+    return value
 
 
 def sniff(texts: Sequence[str], known: Collection[str]) -> Format:
@@ -209,8 +229,8 @@ def read_jsonl(opened: Opened) -> Table:
             place = Place(file, number)
             report.count(file)
             try:
-                cells = json.loads(text) if text.strip() else None
-            except (ValueError, RecursionError):
+                cells = json_value(text) if text.strip() else None
+            except ValueError:
                 report.skip("not valid JSON", place)
                 continue
             if isinstance(cells, dict):
@@ -226,8 +246,8 @@ def read_jsonl(opened: Opened) -> Table:
 def parse_json(source: Source, text: str) -> Any:
     """The value of a whole JSON file."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return json_value(text)
+    except ValueError as error:
         raise ValueError(f"{source.name} is not valid JSON ({error}): mend it or write it again") from None
 
 

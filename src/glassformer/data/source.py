@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
@@ -219,7 +220,11 @@ def resolve_name(name: str, folder: str | None) -> list[Source]:
     if path.is_dir():
         found = [source for source in found if source.extension == folder]
     if not found:
-        raise ValueError(f"there is no file {name!r}" if not path.is_dir() else f"{name} has no .{folder} files in it")
+        if path.is_dir():
+            raise ValueError(f"{name} has no .{folder} files in it")
+        there = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = [str(path.with_name(one)) for one in get_close_matches(path.name, there)]
+        raise ValueError(f"there is no file {name!r}" + (f"; near it: {', '.join(near)}" if near else ""))
     return found
 
 
@@ -232,13 +237,22 @@ def hub_name(name: str) -> HubName:
     return HubName(parts[0], rest[0] or None, rest[1] or "train")
 
 
+def row_size(row: Any) -> int:
+    """About how many characters a row holds, whatever it is: a line, a record, or cells."""
+    if isinstance(row, str):
+        return len(row)
+    if isinstance(row, dict):
+        return sum(map(row_size, row.values()))
+    return sum(map(row_size, row)) if isinstance(row, (list, tuple)) else 1
+
+
 def peeked(rows: Iterator[T], most: int = SAMPLE) -> tuple[list[T], Iterator[T]]:
     """The first rows, not too much of them, and an iterator that gives all."""
     sample: list[T] = []
     size = 0
     for row in rows:
         sample.append(row)
-        size += len(str(row))
+        size += row_size(row)
         if len(sample) >= most or size > SAMPLE_SIZE:
             break
     return sample, chain(sample, rows)

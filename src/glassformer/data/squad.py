@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Required, TypedDict
 
 from glassformer.data.examples import Answer, Asked
 from glassformer.data.report import Place, Read, Report
-from glassformer.data.roles import missing
+from glassformer.data.roles import Columns, are_numbers, asked, check_roles, find, missing, names_given
 from glassformer.data.rows import EXTENSIONS, Reading, Table, json_format, open_table, parse_json
 from glassformer.data.source import Source, Sources, peeked, resolve
 from glassformer.files import conform
@@ -29,22 +29,29 @@ class Article(TypedDict):
     paragraphs: Required[list[Paragraph]]
 
 
+ROLES = ("question", "context", "answers")
+
+
 class Question(NamedTuple):
     """A question as it is written; `answers` is None where the file does not speak of any."""
 
     place: Place
     fields: Mapping[str, Any]
     context: Any
-    answers: list[Any] | None
+    answers: Any
 
 
-def read_asked(sources: Sources, *, require_target: bool = True) -> Read[Asked]:
-    """Questions with their contexts and answers; without `require_target`, questions of any kind are kept."""
+def read_asked(sources: Sources, columns: Columns | None = None, *, require_target: bool = True) -> Read[Asked]:
+    """Questions with their contexts and answers; without `require_target`, questions of any kind are kept.
+
+    `columns` are those of tables; SQuAD's json calls things by names of its own.
+    """
+    named = check_roles(columns, ROLES)
     report = Report()
     examples: list[Asked] = []
     for source in resolve(sources):
         report.rows.setdefault(source.name, 0)
-        found = [checked(question, report, required=require_target) for question in questions(source, report)]
+        found = [checked(question, report, required=require_target) for question in questions(source, named, report)]
         asked = [example for example in found if example is not None]
         answered = sum(bool(example.answers) for example in asked)
         report.take(source.name, f"{answered} questions have an answer, {len(asked) - answered} have none")
@@ -52,20 +59,22 @@ def read_asked(sources: Sources, *, require_target: bool = True) -> Read[Asked]:
     return report.finished(examples)
 
 
-def questions(source: Source, report: Report) -> Iterator[Question]:
+def questions(source: Source, named: Mapping[str, str], report: Report) -> Iterator[Question]:
     """Every question of a source."""
-    named = EXTENSIONS.get(source.extension)
-    if source.hub or named in ("parquet", "csv", "tsv"):
-        return row_questions(open_table(source, report, Reading()))
+    extension = EXTENSIONS.get(source.extension)
+    if source.hub or extension in ("parquet", "csv", "tsv"):
+        known = frozenset(ROLES) | names_given(named)
+        reading = Reading(known=known, by_position=are_numbers(named))
+        return row_questions(open_table(source, report, reading), named)
     sample, lines = peeked(source.lines(report))
-    found = json_format([text for _, text in sample], named or "json")
+    found = json_format([text for _, text in sample], extension or "json")
     if found == "json":
         text = list(lines)
         value = parse_json(source, "".join(part for _, part in text))
         if isinstance(value, dict) and is_squad(value.get("data")):
             return squad_questions(source, value["data"], report)
         lines = iter(text)
-    return row_questions(open_table(source, report, Reading(file_format=found), lines))
+    return row_questions(open_table(source, report, Reading(file_format=found), lines), named)
 
 
 def is_squad(articles: Any) -> bool:
@@ -84,23 +93,27 @@ def squad_questions(source: Source, articles: list[Article], report: Report) -> 
         yield Question(Place(source.name, number, "question"), one, context, answers)
 
 
-def row_questions(table: Table) -> Iterator[Question]:
-    """The questions of rows, whose answers are lists of texts and of starts."""
+def row_questions(table: Table, named: Mapping[str, str]) -> Iterator[Question]:
+    """The questions of rows, whose answers are lists of texts and of starts, or one text."""
+    columns = {role: asked(table, named, role) or find(table, [role]) for role in ROLES}
     for role in ("question", "context"):
-        if role not in table.columns:
+        if columns[role] is None:
             raise missing(table, role)
-    for place, cells in table.rows:
-        answers = [] if cells.get("is_impossible") else listed(cells.get("answers"))
-        yield Question(place, cells, cells["context"], answers)
+    for place, row in table.rows:
+        cells = {role: row.get(column) for role, column in columns.items() if column is not None}
+        answers = [] if row.get("is_impossible") else listed(cells.get("answers"))
+        yield Question(place, {**row, **cells}, cells["context"], answers)
 
 
 def listed(answers: Any) -> list[Any] | None:
-    """Answers one by one: a list of them, or a list of texts beside a list of starts; None where there are none."""
+    """Answers one by one: a list of them, a list of texts beside a list of starts, or one text; None: not told."""
     if isinstance(answers, dict):
         texts, starts = answers.get("text"), answers.get("answer_start")
         if not isinstance(texts, list) or not isinstance(starts, list):
             return [answers]
         return [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=False)]
+    if isinstance(answers, str):
+        return [{"text": answers.strip()}] if answers.strip() else []
     return answers if answers is None or isinstance(answers, list) else [answers]
 
 
@@ -111,10 +124,11 @@ def checked(question: Question, report: Report, *, required: bool) -> Asked | No
     if not isinstance(text, str) or not text.strip() or not isinstance(context, str) or not context.strip():
         report.skip("no question, or no context", place)
         return None
-    if question.answers is None and required:
+    if not isinstance(question.answers, list) and required:
         report.skip("a question with neither answers nor an empty list of them", place)
         return None
-    answers = [holding(answer, context, place, report) for answer in question.answers or ()]
+    given = question.answers if isinstance(question.answers, list) else []
+    answers = [holding(answer, context, place, report) for answer in given]
     found = tuple(answer for answer in answers if answer is not None)
     if answers and not found and required:
         report.skip("no answer is in the context", place)
@@ -134,5 +148,6 @@ def holding(answer: Any, context: str, place: Place, report: Report) -> Answer |
     first = context.find(text)
     if first < 0 or context.find(text, first + 1) >= 0:
         return None
-    report.note("an answer that begins elsewhere in its context: put right", place)
+    if start is not None:
+        report.note("an answer that begins elsewhere in its context: put right", place)
     return Answer(text, first)

@@ -117,9 +117,9 @@ def choose(
         if table.columns == ["text"]:
             raise ValueError(
                 f"{table.source.name} holds texts without labels: give a file for each class as LABEL=FILE, "
-                f"or format first-word if every line begins with its label"
+                f"or --set file_format=first-word if every line begins with its label"
             )
-        raise missing(table, "label")
+        raise missing(table, "label", hint=suggestion(table, text, pair, score=kind == "regression"))
     return text, pair, labels
 
 
@@ -138,7 +138,7 @@ def text_columns(table: Table, named: Mapping[str, str], labels: Sequence[str]) 
     text, pair = asked(table, named, "text"), asked(table, named, "pair")
     if text is None and pair is None and (found := find_pair(table, but=labels)):
         return found
-    taken = [*labels, *([pair] if pair else [])]
+    taken = {*labels, *([pair] if pair else [])}
     if text is None:
         text = find(table, TEXTS, but=taken)
     left = [column for column in table.columns if column not in taken]
@@ -151,8 +151,10 @@ def label_columns(table: Table, named: Mapping[str, str], kind: Kind) -> list[st
         return []
     if "label" in named:
         wanted = named["label"]
-        parts = [wanted] if wanted in table.columns else wanted.split("+")
-        return [column_of(table, part, "label") for part in parts]
+        if wanted in table.columns:
+            return [wanted]
+        known = set(table.columns)  # of many labels, each is looked up once
+        return [part if part in known else column_of(table, part, "label") for part in wanted.split("+")]
     found = find(table, (*SCORES, *LABELS) if kind == "regression" else (*LABELS, *SCORES))
     return [] if found is None else [found]
 

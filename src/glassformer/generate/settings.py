@@ -78,7 +78,8 @@ class Settings:
         for name in given:
             if name not in names:
                 near = get_close_matches(name, names, n=3)
-                raise ValueError(f"generation has no setting {name!r}; near it: {', '.join(near) or 'nothing'}")
+                listed = f"near it: {', '.join(near)}" if near else f"it has: {', '.join(names)}"
+                raise ValueError(f"generation has no setting {name!r}; {listed}")
         known: dict[str, Any] = {}
         for source in (*reversed(defaults), given):
             stated = {name: source[name] for name in names if source.get(name) is not None}

@@ -4,14 +4,21 @@ The environment is read when called, not when imported: HF_ENDPOINT, HF_HUB_OFFL
 """
 
 import os
+import socket
+import threading
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from glassformer.files import read_json
 
 from .folder import CONFIG, GENERATION, INDEX, WEIGHT_FILES
 
 OFFICIAL = "https://huggingface.co"
+PATIENCE = 2.0  # seconds for a first connection; HF_HUB_ETAG_TIMEOUT, if set, is how long a slow network is given
+PORTS = {"https": 443, "socks4": 1080, "socks5": 1080, "socks5h": 1080}
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "source.spm")
 TOKENIZER_EXTRAS = (
     *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt"),
@@ -84,16 +91,38 @@ def cache_folder() -> Path:
 
 
 def _local(name: str | Path) -> Path | None:
-    """The folder of this name, if there is one; an error if the name can only have meant a folder."""
-    path = Path(name).expanduser()
-    if path.is_dir():
-        return path
+    """The folder of this name, if there is one; an error if the name can only have meant a folder.
+
+    That is a name that no hub has (two slashes, a leading dot, slash or tilde), and one whose parent folder is here.
+    """
     text = str(name)
-    if path.is_file():
+    path = Path(os.path.expanduser(text))
+    if os.path.isdir(path):
+        return path
+    if os.path.isfile(path):
         raise ValueError(f"{text} is a file; give the folder that holds it")
-    if isinstance(name, Path) or text.startswith(("/", ".", "~")) or text.count("/") > 1 or not text.strip():
+    if not text.strip():
         raise ValueError(f"there is no folder {text!r}")
+    if isinstance(name, Path) or text.startswith(("/", ".", "~")) or text.count("/") > 1:
+        raise ValueError(f"there is no folder {text!r}{near_folders(path)}")
+    if "/" in text and os.path.isdir(path.parent):
+        raise ValueError(
+            f"there is no folder {text!r}{near_folders(path)} "
+            f"(a folder {str(path.parent)!r} is here, so no hub is asked for it)"
+        )
     return None
+
+
+def near_folders(path: Path) -> str:
+    """What a mistyped folder may have meant, as the end of an error: names like it where it would have to be."""
+    while path != path.parent and not os.path.isdir(path.parent):
+        path = path.parent  # the part that is wrong
+    try:
+        there = [one.name for one in path.parent.iterdir() if one.is_dir()]
+    except OSError:
+        there = []
+    near = [str(path.with_name(one)) for one in get_close_matches(path.name, there)] if path.name else []
+    return f"; near it: {', '.join(near)}" if near else ""
 
 
 def _with_config(folder: Path) -> Path:
@@ -122,6 +151,7 @@ class _Hub:
         self.revision = revision or "main"
         self.endpoint = endpoint()
         self.cache = cache_folder()
+        self.reached = False
 
     def cached(self, files: Sequence[str]) -> Path | None:
         """The cached folder that holds one of these files; no network is used."""
@@ -146,6 +176,7 @@ class _Hub:
         """One file, downloaded into the cache; None where the repository does not have it."""
         if offline():
             raise ValueError(f"{self.name} is neither a folder nor whole in the cache, and HF_HUB_OFFLINE is set")
+        self.reach()
         import huggingface_hub
         from huggingface_hub import errors
 
@@ -160,17 +191,59 @@ class _Hub:
                 token=None if self.endpoint == OFFICIAL else False,  # a token is for the official hub alone
             )
         except errors.LocalEntryNotFoundError:
-            raise ValueError(
-                f"{self.name} is not a folder and not in the cache, and {self.endpoint} cannot be reached"
-            ) from None
+            raise self.unreached("did not answer") from None
         except errors.EntryNotFoundError:
             return None
         except errors.GatedRepoError:
             raise ValueError(f"{self.name} asks for an agreement at {self.endpoint}; then set HF_TOKEN") from None
         except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
             raise ValueError(
-                f"there is no folder {self.name!r}, and {self.endpoint} has no such repository "
-                f"(revision {self.revision}); a private one needs HF_TOKEN"
+                f"there is no folder {self.name!r}{near_folders(Path(self.name))}, and {self.endpoint} has no such "
+                f"repository (revision {self.revision}); a private one needs HF_TOKEN"
             ) from None
         self.revision = Path(path).parent.name  # the commit: the files that follow are of the same one
         return Path(path)
+
+    def reach(self) -> None:
+        """Knock once before the first file: huggingface_hub tries for half a minute where there is no network."""
+        if self.reached:
+            return
+        wait = float(os.environ.get("HF_HUB_ETAG_TIMEOUT") or PATIENCE)
+        if (problem := knock(*host_and_port(self.endpoint), wait=wait)) is not None:
+            raise self.unreached(problem)
+        self.reached = True
+
+    def unreached(self, problem: str) -> ValueError:
+        return ValueError(
+            f"{self.name} is not a folder and not in the cache, and {self.endpoint} cannot be reached ({problem}); "
+            f"or is the path mistyped?{near_folders(Path(self.name)).removeprefix(';')}"
+        )
+
+
+def host_and_port(url: str) -> tuple[str, int]:
+    """Whom to connect to for a URL: its own host, or the proxy that the environment names."""
+    parts = urlsplit(url)
+    proxies = {} if proxy_bypass(parts.hostname or "") else getproxies()
+    if proxy := proxies.get(parts.scheme) or proxies.get("all"):
+        parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    return parts.hostname or "", parts.port or PORTS.get(parts.scheme, 80)
+
+
+def knock(host: str, port: int, *, wait: float) -> str | None:
+    """None if a host takes connections; else what is wrong, found within `wait` seconds, looking up its name included.
+
+    Nothing bounds a look-up but a thread that is not waited for.
+    """
+    problems: list[str | None] = []
+
+    def connect() -> None:
+        try:
+            socket.create_connection((host, port), timeout=wait).close()
+            problems.append(None)
+        except OSError as error:
+            problems.append((error.strerror or str(error)).lower())
+
+    thread = threading.Thread(target=connect, daemon=True)
+    thread.start()
+    thread.join(wait)
+    return problems[0] if problems else f"no answer in {wait:g} s; HF_HUB_ETAG_TIMEOUT=30 waits longer"

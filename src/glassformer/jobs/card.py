@@ -1,6 +1,7 @@
 """What a run leaves for its readers: a model card with data, scores and recipe, and a plot of its curves."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any
 from torch import nn
 
 from glassformer.tasks.metrics import Interval
-from glassformer.tasks.task import Metrics, Task
+from glassformer.tasks.task import Metrics, Task, remark
 from glassformer.train.loop import Outcome, Progress
 from glassformer.train.plan import Plan
 from glassformer.view.curves import panels_of, svg
+from glassformer.view.labels import escaped
 
 from .data import Splits
 from .recipe import Recipe
@@ -49,17 +51,30 @@ def card(
     at = outcome.progress
     parts = [
         _header(recipe, task),
-        f"# {Path(recipe.out).name}\n\nA model for **{task.name}** with {size:,} parameters, from {origin}.\n",
+        f"# {_text(Path(recipe.out).name)}\n\n"
+        f"A model for **{task.name}** with {size:,} parameters, from {_text(origin)}.\n",
         "## Scores\n\n" + "\n\n".join(_scores(name, sheet) for name, sheet in sheets.items()) + "\n",
         "## Data\n\n"
-        + "\n".join(f"- {line}" for line in splits.told or ["made up by the built-in micro-world"])
+        + "\n".join(f"- {_text(line)}" for line in splits.told or ["made up by the built-in micro-world"])
         + "\n",
         f"## Training\n\n{at.step:,} steps, {at.examples:,} examples, {at.tokens:,} tokens, {at.padding:,} of padding; "
         f"{at.seconds / 60:.1f} minutes, {100 * at.waited / max(1e-9, at.seconds):.0f} % of them waiting for data. "
         f"{_kept(at, plan)}\n\n{_settings(plan)}\n\n![curves](curves.svg)\n",
-        f"## Recipe\n\n```toml\n{recipe.toml()}```\n",
+        f"## Recipe\n\n{_fenced(recipe.toml(), 'toml')}\n",
     ]
     return "\n".join(parts)
+
+
+def _text(data: str) -> str:
+    """What comes from data, as text of Markdown: on one line, and no markup, HTML or end of a table's cell."""
+    return re.sub(r"([\\`*<>|&\[\]])", r"\\\1", escaped(data))
+
+
+def _fenced(code: str, language: str) -> str:
+    """A block of code, between more backticks than it holds itself."""
+    longest = max(map(len, re.findall("`+", code)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{code}{fence}"
 
 
 def _kept(at: Progress, plan: Plan) -> str:
@@ -88,9 +103,13 @@ def _scores(split: str, sheet: Metrics) -> str:
     if signatures := getattr(sheet, "signatures", None):
         lines += ["", *(f"`{name}: {text}`  " for name, text in signatures().items())]
     if report := sheet.report():
+        if (mind := remark(report)) is not None:
+            lines += ["", f"Mind: {_text(mind)}."]
         names = list(next(iter(report.values())))
         lines += ["", f"| class | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
-        lines += [f"| {label} | {' | '.join(f'{row[name]:.4g}' for name in names)} |" for label, row in report.items()]
+        lines += [
+            f"| {_text(label)} | {' | '.join(f'{row[name]:.4g}' for name in names)} |" for label, row in report.items()
+        ]
     return "\n".join(lines)
 
 

@@ -1,8 +1,9 @@
 """The model of a run: loaded with a head for the task, or fresh with sizes that suit it."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import nn
 from glassformer.hub.fetch import config_folder
 from glassformer.hub.folder import read_config
 from glassformer.hub.load import load
-from glassformer.hub.registry import architecture_for, build, check_known, skeleton
+from glassformer.hub.registry import ARCHITECTURES, architecture_for, build, check_known, skeleton
 from glassformer.models.config import labels as read_labels
 from glassformer.tasks.task import Task
 from glassformer.text.tokenizer import Tokenizer
@@ -33,6 +34,7 @@ SMALL: dict[str, dict[str, Any]] = {  # sizes of a fresh model that a laptop tra
     "glassformer-transformer": {"d_model": 256, "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.1}
     | {"encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 1024, "decoder_ffn_dim": 1024},
 }
+ARCHS = (*RNNS, "seq2seq", "transformer", *(name for name in SMALL if "-" not in name))
 READS_BOTH_WAYS = ("text-classification", "token-classification")
 
 
@@ -41,31 +43,61 @@ def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: None if value == NONE else value for name, value in config.items()}
 
 
-def head_for(arch: str | None, task: str) -> str:
-    """How a kind of model takes a lesson that can be put in several ways."""
-    if task == "parity" and arch in (*RNNS, "bert"):
+def head_for(arch: str | None, task: type[Task[Any, Any]]) -> str | None:
+    """The head that a task asks for; a lesson can be put in several ways, and takes one that the kind of model has."""
+    if not task.built_in:
+        return task.head
+    if task.name == "parity" and (arch in RNNS or (arch in SMALL and "text-classification" in _heads(arch))):
         return "text-classification"
     return "text-generation" if arch == "gpt2" else "text2text-generation"
 
 
-def model_type(arch: str, task: Task[Any, Any]) -> str:
-    """What an everyday name means for a task: a Transformer that classifies is an encoder."""
-    writes = task.head == "text2text-generation"
+def model_type(arch: str, head: str | None) -> str:
+    """What an everyday name means for a head: a Transformer that only reads, or only writes, is half of one."""
+    writes = head == "text2text-generation"
     if arch in RNNS:
         return "glassformer-seq2seq" if writes else "glassformer-rnn"
     if arch == "transformer":
-        return "glassformer-transformer" if writes else "gpt2" if task.head == "text-generation" else "bert"
+        return "glassformer-transformer" if writes else "gpt2" if head == "text-generation" else "bert"
     if arch == "seq2seq":
         return "glassformer-seq2seq"
-    if arch not in SMALL:
-        known = ", ".join([*RNNS, "seq2seq", "transformer", *(name for name in SMALL if "-" not in name)])
-        raise ValueError(f"arch must be one of {known}, not {arch!r}")
+    if arch not in ARCHS:
+        raise ValueError(f"arch must be one of {', '.join(ARCHS)}, not {arch!r}")
     return arch
+
+
+def able(task: type[Task[Any, Any]]) -> dict[str, str]:
+    """The kinds of model that can be trained afresh for a task, and the model_type that each is then."""
+    heads = {arch: head_for(arch, task) for arch in ARCHS}
+    kinds = {arch: model_type(arch, head) for arch, head in heads.items()}
+    return {arch: kind for arch, kind in kinds.items() if heads[arch] in _heads(kind)}
+
+
+def check_arch(arch: str, task: type[Task[Any, Any]]) -> str | None:
+    """Refuse a kind of model that cannot do a task; of a Transformer, say in a line which half of it is built."""
+    kind, can = model_type(arch, head_for(arch, task)), able(task)
+    if arch not in can:
+        raise ValueError(f"arch {arch!r} cannot do {task.name}; what can: {', '.join(can)}")
+    half = {"bert": "encoder alone, as BERT arranges it", "gpt2": "decoder alone, as GPT-2 arranges it"}.get(kind)
+    said = f"arch transformer: {task.name} takes its {half}; the model is a {kind}"
+    return said if arch == "transformer" and half is not None else None
+
+
+def check_model(name: str | Path, task: type[Task[Any, Any]]) -> None:
+    """Refuse a folder whose kind of model cannot do a task, whatever is trained on top of it."""
+    kind = read_config(config_folder(name)).get("model_type")
+    if not task.built_in and task.head not in architecture_for(kind).heads:
+        can = [other for other, architecture in ARCHITECTURES.items() if task.head in architecture.heads]
+        raise ValueError(f"{name} is a {kind}, which cannot do {task.name}; what can: {', '.join(can)}")
+
+
+def _heads(kind: str) -> Collection[str | None]:
+    return architecture_for(kind).heads
 
 
 def fresh(arch: str, task: Task[Any, Any], config: Mapping[str, Any]) -> nn.Module:
     """A new model, as large as its vocabulary asks, with the labels of the task."""
-    kind, tokenizer = model_type(arch, task), task.tokenizer
+    kind, tokenizer = model_type(arch, task.head), task.tokenizer
     known = architecture_for(kind).config.__dataclass_fields__
     settings = {**SMALL[kind], "vocab_size": len(tokenizer)}
     if arch in RNNS:

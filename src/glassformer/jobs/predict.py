@@ -1,6 +1,5 @@
 """gf.pipeline, eval and predict: a folder used for its task, with Hugging Face's names and result shapes."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,6 +10,7 @@ from torch import nn
 
 from glassformer.data.batches import Budget
 from glassformer.data.report import Read, Report
+from glassformer.data.rows import json_value
 from glassformer.data.source import resolve
 from glassformer.hub.fetch import config_folder
 from glassformer.hub.folder import read_config
@@ -19,8 +19,8 @@ from glassformer.hub.registry import architecture_for, head_for
 from glassformer.tasks.task import Metrics, Task, evaluate
 from glassformer.text.tokenizer import Tokenizer
 
-from .data import read_examples
-from .models import check_fit
+from .data import read_examples, reading
+from .models import check_fit, check_model
 from .progress import shown
 from .recipe import RECIPE, read_recipe, task_options
 from .tasks import TASKS, taken, task_class
@@ -39,6 +39,9 @@ class Pipeline:
         """One result for one input, a list of results for a list of inputs; each as if it came alone."""
         if inputs is None and {"question", "context"} <= set(options):
             inputs = {name: options.pop(name) for name in ("question", "context")}
+        known = self.task.predict_options()
+        if known is not None and (wrong := [name for name in options if name not in known]):
+            raise ValueError(f"{self.task.name} has no option {wrong[0]!r}; a call can be told {', '.join(known)}")
         if isinstance(inputs, list):
             return self.task.predict(self.model, inputs, **options)
         (found,) = self.task.predict(self.model, [inputs], **options)
@@ -54,7 +57,10 @@ class Pipeline:
         **options: Any,
     ) -> Read[Any]:
         """Examples for this task, read as those it was trained on, and how they were come by."""
-        options = {**self.made, **self.task.settings(), **options, "require_target": require_target}
+        settings = {
+            name: value for name, value in self.task.settings().items() if name != "labels"
+        }  # the data has its own
+        options = {**self.made, **settings, **options, "require_target": require_target}
         if require_target:
             columns = columns or self.made.get("columns")
         with shown("reading"):
@@ -88,6 +94,7 @@ def pipeline(
         return Pipeline(model.eval(), cls.for_model(tokenizer, model, **taken(cls, options)))
     if model is None:
         raise ValueError(f'there is no built-in model for {task} yet; name a folder: pipeline("{task}", "folder")')
+    check_model(model, cls)
     found = load(model, head=_head(cls, model), device=device, dtype=dtype, quant=quant)
     report: Any = getattr(found, "load_report", None)
     if report is not None and report.new:
@@ -129,20 +136,25 @@ def task_of(model: str) -> str:
 
 
 def inputs_of(
-    pipe: Pipeline, sources: Sequence[str], columns: Mapping[str, str] | None, say: Callable[[str], None]
+    pipe: Pipeline,
+    sources: Sequence[str],
+    columns: Mapping[str, str] | None,
+    say: Callable[[str], None],
+    **options: Any,
 ) -> Iterator[Any]:
     """What is to be predicted, one for one: the rows of tables, with or without labels; the lines of anything else.
 
-    A line that is a JSON object is taken as one, so that questions with their contexts can be piped.
+    A line that is a JSON object is taken as one, so that questions with their contexts can be piped. The options are
+    those of the task's reader; with file_format, a file of any name is a table.
     """
     for source in resolve(sources):
-        if source.extension in TABLES:
-            read = pipe.read([source.name], columns=columns, require_target=False)
+        if source.extension in TABLES or "file_format" in options:
+            read = pipe.read([source.name], columns=columns, require_target=False, **options)
             report = read.report
             yield from map(_unanswered, read.examples)
         else:
             report = Report()
-            yield from (_line(text.rstrip("\r\n")) for _, text in source.lines(report))
+            yield from (as_input(text.rstrip("\r\n")) for _, text in source.lines(report))
         for line in report.lines()[1:]:
             say(line)
 
@@ -152,8 +164,15 @@ def _unanswered(example: Any) -> Any:
     return replace(example, **{name: blank for name, blank in UNANSWERED.items() if hasattr(example, name)})
 
 
-def _line(text: str) -> Any:
+def reader_options(pipe: Pipeline, options: dict[str, Any]) -> dict[str, Any]:
+    """Taken out of some options, those of the task's reader that are none of its call."""
+    own = pipe.task.predict_options() or ()
+    return {name: options.pop(name) for name in reading(type(pipe.task), options) if name not in own}
+
+
+def as_input(text: str) -> Any:
+    """A text as it is typed; a JSON object is taken as one, for what has two parts."""
     if text.startswith("{"):
         with suppress(ValueError):
-            return json.loads(text)
+            return json_value(text)
     return text

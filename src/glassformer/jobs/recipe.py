@@ -13,6 +13,7 @@ from glassformer.files import conform, read_toml
 from glassformer.files.schema import Count, Size, hints_of
 from glassformer.train.lora import QUERIES_AND_VALUES
 from glassformer.train.plan import Plan
+from glassformer.view.labels import escaped_json
 
 from .tasks import task_class
 
@@ -22,7 +23,7 @@ MANY = ("data", "dev", "test")
 NONE = "none"  # in a model's config, because TOML has no null
 EITHER = (("epochs", "steps"), ("batch_size", "batch_tokens"), ("model", "arch"), ("ema", "average"))
 PLAN = hints_of(Plan)
-NOT_SETTINGS = {"self", "cls", "tokenizer", "labels", "sources", "columns", "options", "_", "require_target", "return"}
+NOT_SETTINGS = {"self", "cls", "tokenizer", "sources", "columns", "options", "_", "require_target", "return"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,7 @@ class Recipe:
         """From flat names: each goes to the run, to the loop, or to the task, whichever knows it."""
         given = {name: str(v) if isinstance(v, Path) else v for name, v in values.items() if v is not None}
         if missing := [name for name in ("task", "out") if name not in given]:
-            raise ValueError(f"a run needs {' and '.join(missing)}")
+            raise ValueError(f"a run needs {' and '.join(missing)}: give --out FOLDER, and the name of a task")
         conform(given["task"], str, "task")
         if not str(given["out"]).strip():
             raise ValueError("out is empty, perhaps a variable that is not set: name the run folder")
@@ -66,8 +67,9 @@ class Recipe:
         known = {**options, **PLAN, **own, **dict.fromkeys(MANY, str | Path | Sequence[str | Path])}
         for name, value in given.items():
             if name not in known:
-                near = ", ".join(get_close_matches(name, known, n=3)) or "nothing"
-                raise ValueError(f"{given['task']} has no setting {name!r}; near it: {near}")
+                near = get_close_matches(name, known, n=3)
+                listed = f"near it: {', '.join(near)}" if near else f"it has: {', '.join(sorted(known))}"
+                raise ValueError(f"{given['task']} has no setting {name!r}; {listed}")
             conform(value, known[name], name)
         if ("model" in given) == ("arch" in given):
             raise ValueError("say what to train: model (a folder or name) or arch (a fresh one), one of the two")
@@ -117,8 +119,12 @@ def expanded(names: Sequence[str]) -> list[str]:
 def task_options(name: str) -> dict[str, Any]:
     """What a task's constructor and reader can be told, and the hints of what each may be."""
     cls = task_class(name)
-    known = {**get_type_hints(cls.read, include_extras=True), **get_type_hints(cls.__init__, include_extras=True)}
-    return {name: hint for name, hint in known.items() if name not in NOT_SETTINGS}
+    built = {
+        **get_type_hints(cls.__init__, include_extras=True),
+        "labels": None,
+    }  # the data's, unless the reader takes names
+    known = {**built, **get_type_hints(cls.read, include_extras=True)}
+    return {name: hint for name, hint in known.items() if hint is not None and name not in NOT_SETTINGS}
 
 
 def read_recipe(path: Path) -> dict[str, Any]:
@@ -158,6 +164,17 @@ def parsed(assignment: str) -> tuple[str, Any]:
         return name.strip(), text.strip()
 
 
+def parsed_columns(assignments: Sequence[str] | None) -> dict[str, str] | None:
+    """ "text=review" as a role and its column, for each; None where none is given."""
+    found = {}
+    for one in assignments or ():
+        role, equals, column = (part.strip() for part in one.partition("="))
+        if not (role and equals and column):
+            raise ValueError(f"--columns {one!r} does not say what a column is; write ROLE=NAME, as in text={one}")
+        found[role] = column
+    return found or None
+
+
 def write_toml(values: Mapping[str, Any]) -> str:
     """Plain values first, then one table after the other."""
     lines = [f"{_key(name)} = {_written(value)}" for name, value in values.items() if not isinstance(value, Mapping)]
@@ -178,7 +195,7 @@ def _key(name: str) -> str:
 def _written(value: Any) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return f"[{', '.join(map(_written, value))}]"
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool) else repr(value)
+    return escaped_json(json.dumps(value, ensure_ascii=False)) if isinstance(value, str | bool) else repr(value)
 
 
 def _many(value: str | Path | Sequence[str | Path]) -> tuple[str, ...]:

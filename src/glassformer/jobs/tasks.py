@@ -34,7 +34,7 @@ def task_class(name: str) -> type[Task[Any, Any]]:
     name = ALIASES.get(name, "translation" if name.startswith("translation_") else name)
     if name not in TASKS:
         near = get_close_matches(name, TASKS, n=1)
-        hint = f"did you mean {near[0]!r}? All: " if near else ""
+        hint = f"did you mean {near[0]!r}? All: " if near else "there are: "
         raise ValueError(f"there is no task {name!r}; {hint}{', '.join(TASKS)}")
     file, cls = TASKS[name]
     return getattr(import_module(f"glassformer.tasks.{file}"), cls)  # type: ignore[no-any-return]

@@ -13,7 +13,7 @@ from torch import nn
 from glassformer.files import write_json, write_text
 from glassformer.hub.fetch import config_folder
 from glassformer.hub.load import load, save, usable
-from glassformer.tasks.task import Metrics, Task, evaluate
+from glassformer.tasks.task import Metrics, Task, evaluate, remark
 from glassformer.train import checkpoint
 from glassformer.train.freeze import freeze, trained
 from glassformer.train.loop import Fit, Outcome
@@ -26,7 +26,7 @@ from glassformer.train.transforms import compiled, recomputing
 from .card import card, curves
 from .data import Splits, examples_with_labels, read_splits, texts_of, tokenise
 from .defaults import defaults
-from .models import fresh, head_for, loaded
+from .models import check_arch, check_model, fresh, head_for, loaded
 from .preflight import Preflight, overfit, preflight
 from .progress import Silent, Teller, shown
 from .recipe import Recipe, changed
@@ -61,6 +61,7 @@ def train(*, resume: bool = False, say: Say = print, **settings: Any) -> Run:
 
 def look(recipe: Recipe, *, say: Say = print) -> dict[str, Any]:
     """The preflight of a recipe, and one batch learnt by heart, without a run."""
+    _check(recipe, say)
     splits, task, model, plan = assemble(recipe, torch.device(_device(recipe.device)))
     items, dev = _encoded(task, splits)
     found = preflight(task, model, plan, splits, train=items, dev=dev)
@@ -78,6 +79,7 @@ def run(recipe: Recipe, *, resume: bool = False, say: Say = print) -> Run:
     with terminable(), joined(device) as processes:
         if not processes.first:
             say = _nothing
+        _check(recipe, say)
         with claimed(folder, recipe, resume=resume, processes=processes):
             splits, task, model, plan = assemble(recipe, device, processes)
             items, dev = _encoded(task, splits)
@@ -108,7 +110,7 @@ def assemble(
     kept = cls.read_extras(config_folder(recipe.model)) if recipe.model else {}
     options = {**kept, **taken(cls, recipe.options)}
     if cls.built_in:
-        options.setdefault("head", head_for(recipe.arch, recipe.task))
+        options.setdefault("head", head_for(recipe.arch, cls))
     task = cls.for_data(tokenizer, examples_with_labels(cls, splits), **options)
     tokenise(splits, task, processes or Processes())
     torch.manual_seed(int(recipe.plan.get("seed", 0)))
@@ -142,6 +144,15 @@ def _encoded(task: Task[Any, Any], splits: Splits) -> tuple[Any, Any]:
 def plan_of(standard: Mapping[str, Any], given: Mapping[str, Any]) -> Plan:
     """The standard plan, with what was asked for in its place."""
     return Plan(**changed(standard, given))
+
+
+def _check(recipe: Recipe, say: Say) -> None:
+    """Refuse a kind of model that cannot do the task, before anything is read or written."""
+    task = task_class(recipe.task)
+    if recipe.model is not None:
+        check_model(recipe.model, task)
+    elif (said := check_arch(str(recipe.arch), task)) is not None:
+        say(said)
 
 
 def _fit(
@@ -214,6 +225,8 @@ def _conclude(
     scores = {name: sheet.compute() for name, sheet in sheets.items()}
     for name, values in scores.items():
         say(f"{name}: " + ", ".join(f"{metric} {value:.4f}" for metric, value in values.items()))
+        if (mind := remark(sheets[name].report())) is not None:
+            say(f"mind: {name}: {mind}")
     progress = asdict(outcome.progress)
     write_json(
         folder / RESULT,

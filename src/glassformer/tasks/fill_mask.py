@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from glassformer.data.batches import Indices
+from glassformer.data.batches import Budget, Indices
 from glassformer.data.blocks import Blocks, Reframed, Tokens, joined, tokenised
 from glassformer.data.examples import Document
 from glassformer.data.masking import Masking, mask_tokens, word_numbers, word_starts
@@ -150,12 +150,19 @@ class FillMask(RunningTextTask[MaskedTexts]):
         return MaskedMetrics(keep_examples=keep_examples, mask_id=self.masking.mask_id)
 
     def predict(
-        self, model: Any, inputs: Sequence[Any], *, top_k: int = 5, targets: Sequence[str] | str | None = None
+        self,
+        model: Any,
+        inputs: Sequence[Any],
+        *,
+        top_k: int = 5,
+        targets: Sequence[str] | str | None = None,
+        batch_size: int | None = None,
     ) -> list[Any]:
         """For each text its likeliest words, as dicts of score, token, token_str and sequence.
 
         A text with several masks has a list of such lists, one for each mask by itself. `targets`: only among these.
         """
+        Budget.of(batch_size, 1)  # refuses what is no size; each text is read by itself
         texts = [as_text(one) for one in inputs]
         return fill_mask(model, self.tokenizer, texts, top_k=top_k, targets=targets)  # type: ignore[no-any-return]
 

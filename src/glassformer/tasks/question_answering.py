@@ -81,9 +81,7 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
         require_target: bool = True,
         **_: Any,
     ) -> Read[Asked]:
-        if columns:
-            raise ValueError("questions are read from the columns question, context and answers: leave columns out")
-        return read_asked(sources, require_target=require_target)
+        return read_asked(sources, columns, require_target=require_target)
 
     @classmethod
     def texts(cls, examples: Iterable[Asked]) -> Iterator[str]:
@@ -174,6 +172,7 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
         max_answer_length: int | None = None,
         handle_impossible_answer: bool = False,
         null_threshold: float | None = None,
+        batch_size: int | None = None,
         batch_tokens: int = 4096,
     ) -> list[Any]:
         """A dict of score, start, end and answer for each question, the likeliest; a list of top_k if more than 1.
@@ -187,7 +186,7 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
         longest = max_answer_length or self.max_answer_length
         threshold = self.null_threshold if null_threshold is None else null_threshold
         found = [Reading(top_k) for _ in inputs]
-        for indices in in_order(items.lengths, Budget(tokens=batch_tokens)):
+        for indices in in_order(items.lengths, Budget.of(batch_size, batch_tokens)):
             scores = self.scores(model, self.batch(items, indices).to(device_of(model)))
             for owner, one in readings(items, indices, *scores, keep=top_k, longest=longest):
                 found[owner].merge(one)

@@ -122,6 +122,10 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
     @classmethod
     def for_data(cls, tokenizer: Tokenizer, examples: Sequence[Labelled], **options: Any) -> Self:
         """Scores are scaled by the least and the highest in the data, unless score_range is given."""
+        if not any(one.pair is not None for one in examples):
+            raise ValueError(
+                f"{cls.name} is learnt from pairs, and the training data has no second text: give --columns pair=NAME"
+            )
         scores = [float(one.label) for one in examples if isinstance(one.label, (int, float))]
         if options.get("loss", "cosine") == "cosine" and "score_range" not in options:
             if len(set(scores)) < 2:
@@ -189,21 +193,26 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
         return SimilarityMetrics(self, keep_examples=keep_examples)
 
     @torch.inference_mode()
-    def embed(self, model: Any, texts: Sequence[str], *, batch_tokens: int = 4096) -> Tensor:
+    def embed(
+        self, model: Any, texts: Sequence[str], *, batch_size: int | None = None, batch_tokens: int = 4096
+    ) -> Tensor:
         """The vector of each text, (N, D), on the CPU."""
         items = self.encode([Labelled(text) for text in texts])
         found: list[Tensor] = [torch.empty(0)] * len(texts)
-        for indices in in_order(items.lengths, Budget(tokens=batch_tokens)):
+        for indices in in_order(items.lengths, Budget.of(batch_size, batch_tokens)):
             vectors = self.vectors(model, self.batch(items, indices).to(device_of(model))).cpu()
             for place, vector in zip(indices.tolist(), vectors, strict=True):
                 found[place] = vector
         return torch.stack(found) if found else torch.empty(0, 0)
 
-    def predict(self, model: Any, inputs: Sequence[Any], *, batch_tokens: int = 4096) -> list[Any]:
+    def predict(
+        self, model: Any, inputs: Sequence[Any], *, batch_size: int | None = None, batch_tokens: int = 4096
+    ) -> list[Any]:
         """The cosine of each pair; a list of them for a dict with source_sentence and sentences."""
         asked = [as_comparison(one) for one in inputs]
         texts = list(dict.fromkeys(text for source, others in asked for text in (source, *others)))
-        rows = dict(zip(texts, F.normalize(self.embed(model, texts, batch_tokens=batch_tokens), dim=-1), strict=True))
+        vectors = self.embed(model, texts, batch_size=batch_size, batch_tokens=batch_tokens)
+        rows = dict(zip(texts, F.normalize(vectors, dim=-1), strict=True))
         found: list[Any] = []
         for given, (source, others) in zip(inputs, asked, strict=True):
             cosines = [float(rows[source] @ rows[other]) for other in others]
@@ -218,15 +227,21 @@ class FeatureExtraction(SentenceSimilarity):
 
     @torch.inference_mode()
     def predict(
-        self, model: Any, inputs: Sequence[Any], *, pooled: bool = False, batch_tokens: int = 4096
+        self,
+        model: Any,
+        inputs: Sequence[Any],
+        *,
+        pooled: bool = False,
+        batch_size: int | None = None,
+        batch_tokens: int = 4096,
     ) -> list[Any]:
         """The D numbers of each text; unpooled those of its tokens, (1, T, D), as transformers' pipeline gives them."""
         texts = [one.text if isinstance(one, Labelled) else one for one in inputs]
         if pooled:
-            return self.embed(model, texts, batch_tokens=batch_tokens).tolist()
+            return self.embed(model, texts, batch_size=batch_size, batch_tokens=batch_tokens).tolist()
         items = self.encode([Labelled(text) for text in texts])
         found: list[Any] = [None] * len(texts)
-        for indices in in_order(items.lengths, Budget(tokens=batch_tokens)):
+        for indices in in_order(items.lengths, Budget.of(batch_size, batch_tokens)):
             batch = self.batch(items, indices).to(device_of(model))
             hidden = model(**batch.inputs).last_hidden_state.cpu()
             for place, row, length in zip(indices.tolist(), hidden, items.lengths[indices].tolist(), strict=True):

@@ -3,6 +3,7 @@
 B batch, T length.
 """
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -206,6 +207,15 @@ class Task(ABC, Generic[E, I]):
         """The sheet for a trained model, with scores too costly to ask for while training."""
         return self.metrics(keep_examples=keep_examples)
 
+    def predict_options(self) -> list[str] | None:
+        """What `predict` can be told; None where the settings of generation, which are checked there, are among it."""
+        known = inspect.signature(self.predict).parameters.values()
+        return (
+            None
+            if any(one.kind is one.VAR_KEYWORD for one in known)
+            else [one.name for one in known if one.kind is one.KEYWORD_ONLY]
+        )
+
     @abstractmethod
     def predict(self, model: Any, inputs: Sequence[Any], *_: Any, **options: Any) -> list[Any]:
         """What the model says, in the shape of Hugging Face's pipelines; each input as if alone."""
@@ -223,6 +233,22 @@ def longest_input(model: Any, tokenizer: Tokenizer) -> int | None:
 
 def device_of(model: nn.Module) -> torch.device:
     return next(model.parameters()).device
+
+
+def remark(report: Mapping[str, Mapping[str, float]]) -> str | None:
+    """What the scores of each class (a sheet's report) show at a glance: one class for everything, or none ever right.
+
+    None where there is nothing to remark on, or where the data itself has one class only.
+    """
+    total = sum(row["support"] for row in report.values())
+    several = sum(row["support"] > 0 for row in report.values()) > 1
+    for label, row in report.items():
+        hits = row["recall"] * row["support"]
+        if several and hits and round(hits / row["precision"]) == total:  # as often as there are examples
+            return f"every example was given the class {label!r}: the model does not tell classes apart"
+    if total and not any(row["f1"] for row in report.values()):
+        return "not one example of any class was found: the model has not learnt them"
+    return None
 
 
 @torch.inference_mode()

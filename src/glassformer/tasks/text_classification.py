@@ -4,7 +4,7 @@ B batch, C classes.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from glassformer.data.batches import Budget, Indices, in_order
 from glassformer.data.examples import Labelled
-from glassformer.data.labels import Kind
+from glassformer.data.labels import Kind, class_names, classes_of, with_names
 from glassformer.data.report import Read
 from glassformer.data.rows import Format
 from glassformer.data.table import read_labelled
@@ -73,10 +73,13 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         problem_type: Problem = "single_label_classification",
         file_format: Format | None = None,
         header: bool | None = None,
+        labels: str | Sequence[str] | None = None,
         require_target: bool = True,
         **_: Any,
     ) -> Read[Labelled]:
-        return read_labelled(
+        if labels is not None and problem_type == "regression":
+            raise ValueError("labels: names are for classes, and regression has a score; leave them out")
+        read = read_labelled(
             sources,
             columns,
             kind=KINDS[problem_type],
@@ -84,6 +87,9 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
             file_format=file_format,
             header=header,
         )
+        if labels is None or not require_target:  # what is to be predicted may have any label, or none
+            return read
+        return replace(read, examples=with_names(read.examples, class_names(labels)))
 
     @classmethod
     def texts(cls, examples: Iterable[Labelled]) -> Iterator[str]:
@@ -98,7 +104,7 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
 
     @classmethod
     def labels_in(cls, example: Labelled) -> Collection[str]:
-        return () if isinstance(example.label, float) else _classes(example)
+        return () if isinstance(example.label, float) else classes_of(example)
 
     @classmethod
     def for_data(
@@ -106,13 +112,21 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         tokenizer: Tokenizer,
         examples: Sequence[Labelled],
         *,
+        labels: str | Sequence[str] | None = None,
         problem_type: Problem = "single_label_classification",
         **options: Any,
     ) -> Self:
-        return cls(tokenizer, cls.labels_of(examples, problem_type), problem_type=problem_type, **options)
+        found = cls.labels_of(examples, problem_type)  # which there must be, whatever they are called
+        return cls(
+            tokenizer,
+            found if labels is None else list(class_names(labels).values()),
+            problem_type=problem_type,
+            **options,
+        )
 
     @classmethod
-    def for_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Self:
+    def for_model(cls, tokenizer: Tokenizer, model: nn.Module, *, labels: Any = None, **options: Any) -> Self:
+        del labels  # those that it was trained with are its own now
         config: Any = model.config
         problem = config.problem_type or ("regression" if len(config.id2label) == 1 else "single_label_classification")
         task = cls(tokenizer, list(config.id2label.values()), **{"problem_type": problem, **options})
@@ -124,7 +138,7 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         """The classes that occur, in the order of their names, numbers by value."""
         if problem_type == "regression":
             return ["score"]
-        found = {label for one in examples for label in _classes(one)}
+        found = {label for one in examples for label in classes_of(one)}
         if len(found) < 2 and problem_type == "single_label_classification":
             only = f"only the label {next(iter(found))!r}" if found else "no label"
             raise ValueError(f"the training data has {only}; a classifier needs two classes or more")
@@ -143,7 +157,7 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         if self.problem == "regression":
             return np.array([one.label for one in examples], np.float32)
         number = {label: place for place, label in enumerate(self.labels)}
-        unknown = sorted({label for one in examples for label in _classes(one)} - set(number))
+        unknown = sorted({label for one in examples for label in classes_of(one)} - set(number))
         if unknown:
             raise ValueError(
                 f"label {unknown[0]!r} is not one of the model's ({', '.join(self.labels[:20])}); "
@@ -153,7 +167,7 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
             return np.array([number[str(one.label)] for one in examples], np.int64)
         table = np.zeros((len(examples), len(self.labels)), np.float32)
         for row, one in enumerate(examples):
-            table[row, [number[label] for label in _classes(one)]] = 1
+            table[row, [number[label] for label in classes_of(one)]] = 1
         return table
 
     def batch(self, items: ClassifiedTexts, indices: Indices, seed: int = 0) -> Batch:
@@ -184,12 +198,18 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
 
     @torch.inference_mode()
     def predict(
-        self, model: Any, inputs: Sequence[Any], *, top_k: int | None = 1, batch_tokens: int = 4096
+        self,
+        model: Any,
+        inputs: Sequence[Any],
+        *,
+        top_k: int | None = 1,
+        batch_size: int | None = None,
+        batch_tokens: int = 4096,
     ) -> list[Any]:
         """A dict of label and score for each text, the likeliest first; a list of them where top_k is not 1."""
         items = self.encode([as_labelled(one) for one in inputs])
         found: list[Any] = [None] * len(inputs)
-        for indices in in_order(items.lengths, Budget(tokens=batch_tokens)):
+        for indices in in_order(items.lengths, Budget.of(batch_size, batch_tokens)):
             batch = self.batch(items, indices).to(device_of(model))
             rows = self.probabilities(model(**batch.inputs).logits).tolist()
             for place, row in zip(indices.tolist(), rows, strict=True):
@@ -254,9 +274,3 @@ def as_labelled(given: Any) -> Labelled:
         case (str(text), str(pair)):
             return Labelled(text, pair)
     raise ValueError(f"a text, a pair of texts or a dict with 'text' is wanted, not {given!r}")
-
-
-def _classes(example: Labelled) -> tuple[str, ...]:
-    if example.label is None:
-        return ()
-    return example.label if isinstance(example.label, tuple) else (str(example.label),)

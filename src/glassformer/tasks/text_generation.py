@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from glassformer.data.batches import Indices
+from glassformer.data.batches import Budget, Indices
 from glassformer.data.blocks import Reframed, Windows, drawn, joined, tokenised
 from glassformer.data.corpus import Corpus, is_labelled
 from glassformer.data.examples import Document
@@ -215,6 +215,7 @@ class TextGeneration(RunningTextTask[Stream | Texts]):
         prompts = [as_text(one) for one in inputs]
         if settings.get("seed") is not None:
             batch_size = 1  # what is drawn depends on what else is in the batch
+        Budget(rows=batch_size)  # refuses what is no size
         found: list[Any] = []
         for start in range(0, len(prompts), batch_size):
             some = prompts[start : start + batch_size]

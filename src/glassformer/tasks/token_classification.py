@@ -214,6 +214,7 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         *,
         aggregation_strategy: Strategy = "first",
         ignore_labels: Collection[str] = (OUTSIDE,),
+        batch_size: int | None = None,
         batch_tokens: int = 4096,
     ) -> list[Any]:
         """For a text its entities with their characters; for a list of words (or Tagged) a dict for every word.
@@ -226,8 +227,9 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         read = [next(pieces) if isinstance(one, str) else None for one in given]
         split = self._sentences([one for one in given if not isinstance(one, str)])
         sentences = [next(split) if one is None else whole(one) for one in read]
+        budget = Budget.of(batch_size, batch_tokens)
         found: list[Any] = []
-        for one, text, scores in zip(given, read, self._scores(model, sentences, batch_tokens), strict=True):
+        for one, text, scores in zip(given, read, self._scores(model, sentences, budget), strict=True):
             if isinstance(one, str):
                 assert text is not None
                 tokens = self._tokens(one, text, scores)
@@ -237,11 +239,11 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
                 found.append([self._tag(*word) for word in zip(range(len(one)), one, scores, strict=True)])
         return found
 
-    def _scores(self, model: Any, sentences: Sequence[Tokens], batch_tokens: int) -> list[NDArray[np.float32]]:
+    def _scores(self, model: Any, sentences: Sequence[Tokens], budget: Budget) -> list[NDArray[np.float32]]:
         """The share of every class, for every target of every sentence."""
         items = self._rows(sentences)
         scores = [np.zeros((size, len(self.labels)), np.float32) for size in items.sizes.tolist()]
-        for indices in in_order(items.lengths, Budget(tokens=batch_tokens)):
+        for indices in in_order(items.lengths, budget):
             batch = self.batch(items, indices).to(device_of(model))
             found = self.logits(model, batch).softmax(-1).cpu().numpy()
             parts = np.split(found, items.places.lengths[indices].cumsum()[:-1])

@@ -301,7 +301,7 @@ class Translation(Task[Parallel, Translated]):
         if items.cut:
             LOG.warning("%s tokens of the texts were cut: the model reads %s a text", items.cut, self.max_length)
         found: list[Any] = [None] * len(inputs)
-        done, budget = 0, Budget(rows=batch_size) if batch_size is not None else Budget(tokens=batch_tokens)
+        done, budget = 0, Budget.of(batch_size, batch_tokens)
         for indices in in_order(items.lengths, budget):
             batch = self.batch(items, indices).to(device_of(model))
             for place, some in zip(indices.tolist(), self.told(model, *self.prompts(batch), **settings), strict=True):
