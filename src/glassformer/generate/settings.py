@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_type_hints
+
+from .kinds import check_kinds
 
 Ids = Sequence[int]
 Strategy = Literal["greedy", "sample", "beam", "diverse", "constrained", "contrastive", "speculative"]
@@ -12,6 +14,7 @@ AT_LEAST_1 = (
     *("max_new_tokens", "max_length", "num_beams", "num_return_sequences", "num_beam_groups", "num_assistant_tokens"),
     *("prompt_lookup_num_tokens", "max_matching_ngram_size"),
 )
+AT_MOST = {"num_beams": 1 << 14}  # far beyond any use, and where every step takes seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +86,7 @@ class Settings:
         one_by_one = any(given.get(name) for name in ("penalty_alpha", "assistant_model", "prompt_lookup_num_tokens"))
         if one_by_one and given.get("num_beams") is None:  # a folder's own wish for beams is not in the way
             known["num_beams"] = 1
+        check_kinds(known, get_type_hints(cls))
         settings = cls(**known)
         if settings.do_sample is None:
             drawn = [name for name in SAMPLING if not (name == "top_k" and settings.penalty_alpha)]
@@ -94,6 +98,9 @@ class Settings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
+        for name, most in AT_MOST.items():
+            if getattr(self, name) > most:
+                raise ValueError(f"{name} must be at most {most}, not {getattr(self, name)}")
         if self.top_logprobs < 0:
             raise ValueError(f"top_logprobs must be at least 0, not {self.top_logprobs}")
         if self.max_time is not None and self.max_time <= 0:
