@@ -42,6 +42,7 @@ ABSURD = [  # what is asked, and what the answer names
     ({"eos_token_id": [[2**80]]}, "eos_token_id must be ids"),
     ({"bad_words_ids": [["word"]]}, "bad_words_ids must be ids"),
     ({"stop_strings": [3]}, "stop_strings must be strings"),
+    ({"stop_strings": 3}, "stop_strings must be strings"),
     ({"constraints": ["word"]}, "constraints must be"),
     ({"seed": 2**64}, "seed must be a whole number"),
 ]
@@ -53,6 +54,8 @@ HARMLESS = [  # a number that only allows more than there is
     {"prompt_lookup_num_tokens": HUGE, "max_matching_ngram_size": HUGE},
     {"return_dict_in_generate": True, "top_logprobs": HUGE},
     {"seed": 2**64 - 1, "do_sample": True},
+    {"temperature": 10**30},
+    {"repetition_penalty": 10**30},
 ]
 
 

@@ -196,7 +196,7 @@ def test_the_oldest_make_room_and_one_too_large_is_refused(studio_folders):
 def test_a_look_measures_nothing(api, monkeypatch):
     """What a trace holds is measured when it is added: a hover after Lens must not walk through all its numbers."""
     measured = []
-    monkeypatch.setattr(traces, "tensor_bytes", lambda value: measured.append(value) or 7)
+    monkeypatch.setattr(traces, "held_bytes", lambda value: measured.append(value) or 7)
     where = f"/api/v1/traces/{traced_by(api, model='bert')['trace_id']}"
     before = len(measured)
     api.get(f"{where}/lens")

@@ -27,6 +27,7 @@ def studio(
     runs: Annotated[Path, typer.Option(help="Where runs are, for the screen Train.")] = Path("runs"),
     memory: Annotated[str, typer.Option(help="How much is kept of what was looked at.")] = "2GB",
     keep: Annotated[float, typer.Option(min=0.1, help="Minutes it is kept after the last look.")] = 30,
+    deadline: Annotated[float, typer.Option(min=1, help="Seconds that one request may take.")] = 120,
     key: Annotated[str | None, typer.Option(help=f"Who opens the page must know it; also ${KEY}.")] = None,
     key_file: Annotated[Path | None, typer.Option(help="A file that holds the key: `ps` shows --key to all.")] = None,
     device: Device = None,
@@ -48,11 +49,12 @@ def studio(
     _check_extra()
     with _listening(host, port) as listener:
         from glassformer.studio.app import create_app
-        from glassformer.studio.desk import Studio
+        from glassformer.studio.desk import Studio, Turns
         from glassformer.studio.server import server_of
         from glassformer.studio.traces import Traces
 
-        desk = Studio(_shelf(models, device, quiet=json), Traces(budget=budget, seconds=60 * keep), runs=runs)
+        shelf, traces = _shelf(models, device, quiet=json), Traces(budget=budget, seconds=60 * keep)
+        desk = Studio(shelf, traces, runs=runs, work=Turns(seconds=deadline))
         server = server_of(create_app(desk, key=key))
         address = address_of(host, listener.getsockname()[1], key)
         if json:

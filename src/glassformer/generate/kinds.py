@@ -2,7 +2,7 @@
 
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 MOST = 2**63 - 1  # what a tensor can hold
@@ -13,12 +13,13 @@ IDS = {
 }
 
 
-def check_kinds(values: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
-    """Refuse a value that its setting cannot have, wherever it was written: a call, a command or a folder's files."""
+def checked_kinds(values: Mapping[str, Any], hints: Mapping[str, Any]) -> dict[str, Any]:
+    """The same values, once no setting has one that it cannot have, wherever it was written: a call or a folder's file.
+
+    A number is then a float: tensors are not divided by whole numbers of any size.
+    """
     for name, value in values.items():
         hint = hints[name]
-        if value is None:
-            continue
         if name in IDS and not _are_ids(value):
             raise ValueError(f"{name} must be ids, whole numbers up to {MOST}, not {value!r}")
         if hint in (int, int | None) and not _is_whole(value, SEEDS if name == "seed" else range(-MOST, MOST + 1)):
@@ -27,10 +28,16 @@ def check_kinds(values: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} must be a number, not {value!r}")
         if hint in (bool, bool | None) and not isinstance(value, bool):
             raise ValueError(f"{name} must be True or False, not {value!r}")
-        if name == "stop_strings" and not all(isinstance(one, str) for one in value):
+        if name == "stop_strings" and not _all(value, lambda one: isinstance(one, str)):
             raise ValueError(f"stop_strings must be strings, not {value!r}")
-        if name == "constraints" and not all(hasattr(one, "options") for one in value):
+        if name == "constraints" and not _all(value, lambda one: hasattr(one, "options")):
             raise ValueError(f"constraints must be PhrasalConstraint or DisjunctiveConstraint, not {value!r}")
+    numbers = {name: float(value) for name, value in values.items() if hints[name] in (float, float | None)}
+    return {**values, **numbers}
+
+
+def _all(values: Any, rule: Callable[[Any], bool]) -> bool:
+    return isinstance(values, Iterable) and all(map(rule, values))
 
 
 def _is_whole(value: Any, allowed: range) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any, Literal, Self, get_type_hints
 
-from .kinds import check_kinds
+from .kinds import checked_kinds
 
 Ids = Sequence[int]
 Strategy = Literal["greedy", "sample", "beam", "diverse", "constrained", "contrastive", "speculative"]
@@ -86,8 +86,7 @@ class Settings:
         one_by_one = any(given.get(name) for name in ("penalty_alpha", "assistant_model", "prompt_lookup_num_tokens"))
         if one_by_one and given.get("num_beams") is None:  # a folder's own wish for beams is not in the way
             known["num_beams"] = 1
-        check_kinds(known, get_type_hints(cls))
-        settings = cls(**known)
+        settings = cls(**checked_kinds(known, get_type_hints(cls)))
         if settings.do_sample is None:
             drawn = [name for name in SAMPLING if not (name == "top_k" and settings.penalty_alpha)]
             settings = replace(settings, do_sample=any(given.get(name) is not None for name in drawn))

@@ -9,13 +9,13 @@ from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlencode
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
 
 from glassformer.view.colours import ramp, variables
 
 from . import LOOPBACK, edits, explain, lens, results, runs, states, tensors, traces
 from .desk import Busy, Gone, Missing, Studio
+from .safe import Answer, one_line
 
 PARTS = (traces, tensors, results, explain, states, lens, edits, runs)
 API = "/api/v1"
@@ -56,7 +56,7 @@ def create_app(studio: Studio, *, key: str | None = None) -> FastAPI:
 def _answer(status: int) -> Any:
     def handler(_: Request, error: Exception) -> Response:
         headers = {"Retry-After": "1"} if status == 429 else None
-        return JSONResponse({"detail": str(error)}, status_code=status, headers=headers)
+        return Answer({"detail": one_line(error)}, status_code=status, headers=headers)
 
     return handler
 
@@ -64,7 +64,7 @@ def _answer(status: int) -> Any:
 def _misread(_: Request, error: Any) -> Response:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"] if part != "body")
-    return JSONResponse({"detail": f"{where}: {first['msg']}"}, status_code=422)
+    return Answer({"detail": one_line(f"{where}: {first['msg']}")}, status_code=422)
 
 
 def _add_page(app: FastAPI) -> None:
@@ -167,4 +167,4 @@ def _cookies(request: Request) -> Iterator[bytes]:
 
 
 def _refused(status: int, detail: str) -> Response:
-    return JSONResponse({"detail": detail}, status_code=status)
+    return Answer({"detail": one_line(detail)}, status_code=status)
