@@ -18,7 +18,7 @@ from glassformer.blocks.linear import Eight, Int8Linear, Packed, Plain, over_lar
 from glassformer.blocks.packing import Dense
 
 pytestmark = pytest.mark.skipif(native.kernels() is None, reason="there is no C compiler")
-KERNELS = native.kernels
+KERNELS, OPENED = native.kernels.__wrapped__, native.opened.__wrapped__
 BUILDS = ["cc", "cc -mno-avx512f", "cc -mno-avx512f -mno-avx2 -mno-avx"]
 
 
@@ -28,8 +28,8 @@ def build(request, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CC", request.param)
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("native")))
-        found = KERNELS.__wrapped__()
-        assert found is not None
+        found = OPENED()
+        assert isinstance(found, native.Kernels)
         patch.setattr(native, "kernels", lambda: found)
         yield
 
@@ -167,10 +167,12 @@ def test_without_a_compiler_everything_is_as_before(compiler, tmp_path, monkeypa
     expected = gf.generate(model, None, torch.tensor([[5, 6]]), max_new_tokens=8)
     monkeypatch.setenv("CC", str(tmp_path / "broken") if compiler == "broken" else compiler)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(native, "opened", OPENED)
     with caplog.at_level("INFO", logger="glassformer"):
-        assert KERNELS.__wrapped__() is None
+        assert KERNELS() is None
     assert "without kernels of our own" in caplog.text
     assert not list(tmp_path.rglob("*.so"))
+    assert "\n" not in (native.why_not() or "\n")
     monkeypatch.setattr(native, "kernels", lambda: None)
     again = random_model("gpt2", "text-generation", SMALL_GPT)
     again.load_state_dict(model.state_dict())

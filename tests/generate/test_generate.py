@@ -156,7 +156,7 @@ def test_a_model_gone_wrong_is_stopped():
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        ({"max_new_tokens": 0}, "max_new_tokens must be at least 1, not 0"),
+        ({"max_new_tokens": 0}, "max_new_tokens is 0; it must be a whole number from 1"),
         ({"max_new_token": 3}, "no setting 'max_new_token'; near it: max_new_tokens"),
         ({"temperature": 0.0}, "temperature must be above 0"),
         ({"top_p": 1.5}, "top_p must be above 0 and at most 1"),

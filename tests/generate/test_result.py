@@ -14,6 +14,9 @@ import glassformer as gf
 from families import SMALL_GPT, random_model, sequences, settings_of
 from generators import GENERATING, begun, logits, padded_left, unforced
 from glassformer.generate import memory
+from glassformer.generate.job import Prompt
+from glassformer.generate.needs import search_bytes
+from glassformer.generate.prompts import request_of
 from glassformer.text.train import train
 
 NEW = 6
@@ -186,12 +189,15 @@ def test_the_size_of_a_state_is_told_before(model_type, head, data):
 def test_a_cache_that_does_not_fit_is_refused_before_the_start(request_, monkeypatch):
     model = random_model("gpt2", "text-generation", SMALL_GPT)
     prompt = torch.tensor([[5, 6]])
-    needed = model.state_bytes(request_.get("num_beams", 1), 2 + 9 - 1, prompt.shape)
+    needed = search_bytes(model, Prompt(prompt), request_of(model, {"max_new_tokens": 9, **request_}))
+    assert needed > model.state_bytes(request_.get("num_beams", 1), 2 + 9 - 1, prompt.shape)
     monkeypatch.setattr(memory, "free_bytes", lambda _device: needed)
     assert gf.generate(model, None, prompt, max_new_tokens=9, **request_).shape == (1, 11)
     monkeypatch.setattr(memory, "free_bytes", lambda _device: needed - 1)
     monkeypatch.setattr(model, "start", None)
-    with pytest.raises(ValueError, match=f"needs {needed:,} bytes and cpu has {needed - 1:,} free; give fewer"):
+    with pytest.raises(
+        ValueError, match="max_new_tokens=9 after 2 tokens: the search needs about .* GB free; give fewer"
+    ):
         gf.generate(model, None, prompt, max_new_tokens=9, **request_)
 
 
@@ -238,8 +244,8 @@ def test_a_long_source_is_cut_at_its_end(caplog):
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        ({"top_logprobs": -1}, "top_logprobs must be at least 0, not -1"),
-        ({"max_time": 0}, "max_time must be above 0 seconds"),
+        ({"top_logprobs": -1}, "top_logprobs is -1; it must be a whole number from 0"),
+        ({"max_time": 0}, "max_time is .*; it must be a number above 0"),
         ({"stop_strings": ["a", ""]}, "a stop string is empty"),
         ({"stop_strings": "a"}, "stop_strings need a tokenizer"),
     ],

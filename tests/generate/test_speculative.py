@@ -145,7 +145,7 @@ def test_draws_follow_the_model_and_not_the_guesses(model_type, guessed):
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        ({"prompt_lookup_num_tokens": 0}, "prompt_lookup_num_tokens must be at least 1"),
+        ({"prompt_lookup_num_tokens": 0}, "prompt_lookup_num_tokens is 0; it must be a whole number from 1"),
         ({"prompt_lookup_num_tokens": 3, "num_beams": 2}, "follows one text, not 2 beams"),
     ],
 )

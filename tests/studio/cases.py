@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import uvicorn
 
 import glassformer as gf
 from glassformer.data import microworld
+from glassformer.studio.server import server_of
 from glassformer.text.train import train
 
 SIZE = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 20}
@@ -63,7 +63,7 @@ def made(where: Path) -> dict[str, Path]:
 @contextmanager
 def serving(app: Any) -> Iterator[str]:
     """A real server in a thread; its address."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off"))
+    server = server_of(app, port=0, log_level="error")
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

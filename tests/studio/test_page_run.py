@@ -8,6 +8,7 @@ import httpx
 import numpy as np
 import pytest
 
+from glassformer.studio.limits import MOST
 from studio.cases import MODELS, TEXT
 
 TITLES = "all => all.map((one) => one.title)"
@@ -178,7 +179,8 @@ def test_faults_show_a_message_and_a_retry_that_works(visit, page):
         assert page.locator(".problem").count() == 0, what
 
 
-def test_a_stream_can_be_stopped(page):
+def test_a_stream_can_be_stopped(page, monkeypatch):
+    monkeypatch.setitem(MOST, "max_new_tokens", 10**6)
     page.goto(
         "/?" + urlencode({"screen": "run", "lang": "en", "model": "gru-lm", "text": TEXT, "max_new_tokens": 10**6})
     )

@@ -13,6 +13,7 @@ import glassformer as gf
 from families import SMALL_BERT, SMALL_GPT
 from glassformer.studio.app import create_app
 from glassformer.studio.desk import Shelf, Studio, Turns
+from glassformer.studio.limits import MOST
 from glassformer.studio.safe import dump
 from glassformer.studio.traces import Traces
 from studio.cases import serving
@@ -243,7 +244,8 @@ class Counted(Turns):
         return super().__call__()
 
 
-def test_a_reader_that_goes_away_stops_the_work(studio):
+def test_a_reader_that_goes_away_stops_the_work(studio, monkeypatch):
+    monkeypatch.setitem(MOST, "max_new_tokens", 10**6)
     turns, seen = Counted(), -1
     body = {"model": "text-generation-gru", "inputs": TEXT, "options": {"max_new_tokens": 10**6}}
     with serving(create_app(replace(studio, work=turns))) as url:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -17,9 +18,9 @@ from glassformer.cli.studio import address_of, size_of
 
 
 @contextmanager
-def started(*words, cwd):
+def started(*words, cwd, **more):
     """The command in a process of its own, once it has said its address."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1", **more}
     command = [sys.executable, "-m", "glassformer", "studio", *map(str, words), "--port", "0"]
     running = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=cwd
@@ -60,6 +61,23 @@ def test_a_key_is_asked_for(studio_folders, tmp_path):
         assert len(json.loads(asked(models, Authorization="Bearer open sesame"))) == 1
 
 
+@pytest.mark.parametrize("way", ["file", "environment"])
+def test_a_key_need_not_stand_in_the_list_of_processes(studio_folders, tmp_path, way):
+    (tmp_path / "key").write_text("open sesame\n")
+    words = ["--key-file", "key"] if way == "file" else []
+    with started(
+        studio_folders["bert"], *words, cwd=tmp_path, GLASSFORMER_STUDIO_KEY="" if words else "open sesame"
+    ) as (running, address):
+        assert address.endswith("/?key=open%20sesame")
+        models = address.split("?")[0] + "api/v1/models"
+        with pytest.raises(HTTPError, match="401") as caught:
+            asked(models)
+        caught.value.close()
+        assert len(json.loads(asked(models, Authorization="Bearer open sesame"))) == 1
+        if Path("/proc/self/cmdline").is_file():
+            assert b"sesame" not in Path(f"/proc/{running.pid}/cmdline").read_bytes()
+
+
 def test_a_port_in_use_is_one_line_with_the_fix(glassformer, studio_folders):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -71,8 +89,12 @@ def test_a_port_in_use_is_one_line_with_the_fix(glassformer, studio_folders):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--host", "0.0.0.0"], "--host 0.0.0.0 lets other machines in: give a --key"),
+        (["--host", "0.0.0.0"], "--host 0.0.0.0 lets other machines in: give a --key-file"),
         (["--host", "no.such.host.invalid", "--key", "k"], "'no.such.host.invalid' is no address of this machine"),
+        (["--key", ""], "--key is empty: write a long secret into it"),
+        (["--key", "a", "--key-file", "b"], "give --key or --key-file, not both"),
+        (["--key-file", "no-such-file"], "--key-file no-such-file cannot be read"),
+        (["--key-file", os.devnull], f"--key-file {os.devnull} is empty"),
         (["--memory", "lots"], "--memory 'lots' is no size: write it like 500MB or 2GB"),
         (["--memory", "0GB"], "--memory '0GB' is no size"),
         (["./nowhere", "--port", "0"], "there is no folder './nowhere'"),

@@ -196,7 +196,7 @@ def test_the_oldest_make_room_and_one_too_large_is_refused(studio_folders):
 def test_a_look_measures_nothing(api, monkeypatch):
     """What a trace holds is measured when it is added: a hover after Lens must not walk through all its numbers."""
     measured = []
-    monkeypatch.setattr(traces, "tensor_bytes", lambda value: measured.append(value) or 7)
+    monkeypatch.setattr(traces, "held_bytes", lambda value: measured.append(value) or 7)
     where = f"/api/v1/traces/{traced_by(api, model='bert')['trace_id']}"
     before = len(measured)
     api.get(f"{where}/lens")
@@ -237,11 +237,29 @@ def test_too_many_at_once_are_sent_away(studio_folders):
         ({"sec-fetch-site": "cross-site"}, 403),
         ({"sec-fetch-site": "same-origin"}, 200),
         ({"content-length": "99999999"}, 413),
+        ({"content-length": "9" * 5000}, 413),
+        ({"content-length": "-1"}, 400),
+        ({"content-length": "\u00b2"}, 400),
+        ({"host": "LOCALHOST:8421"}, 200),
+        ({"host": "["}, 400),
+        ({"host": "[::1"}, 400),
+        ({"host": "[::1].evil.example"}, 400),
+        ({"host": "[::1]evil.example:80"}, 400),
+        ({"host": "[::ffff:10.0.0.1]"}, 403),
+        ({"host": "127.0.0.1@evil.example"}, 400),
+        ({"host": "evil.example/127.0.0.1"}, 400),
+        ({"host": "127.0.0.1:8421:80"}, 400),
+        ({"host": "::1"}, 400),
+        ({"origin": "http://["}, 403),
+        ({"origin": "http://[::1].evil.example"}, 403),
+        ({"origin": "http://127.0.0.1:8421@evil.example"}, 403),
+        ({"origin": "HTTP://127.0.0.1:8421"}, 200),
     ],
 )
 def test_only_this_machine_and_its_own_pages_are_answered(headers, status, api):
-    answer = api.get("/api/v1/models", headers=headers)
-    assert answer.status_code == status
+    sent = {name.encode(): value.encode("latin-1") for name, value in headers.items()}
+    answer = api.get("/api/v1/models", headers=sent)
+    assert answer.status_code == status, answer.text
     assert "access-control-allow-origin" not in answer.headers
     assert "default-src 'none'" in answer.headers["content-security-policy"]
 
@@ -266,6 +284,24 @@ def test_a_key_may_be_of_any_letters(studio):
     assert api.get("/api/v1/models").status_code == 401
     bearer = "Bearer 钥匙; é 1".encode()
     assert api.get("/api/v1/models", headers={b"authorization": bearer}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "cookie",
+    [
+        "studio_key=open%20sesame",
+        "a[b]=1; studio_key=open%20sesame",
+        '{"json": "x, y"}; studio_key=open%20sesame; z',
+        "studio_key=of-another-studio; studio_key=open%20sesame",
+        '=; ;;"; \u00e9=\u00fc; studio_key=open%20sesame',
+    ],
+)
+def test_other_programs_cookies_are_not_in_the_way(studio, cookie):
+    """Cookies of all ports of a host come together, in whatever form they were set."""
+    api = client(studio, key="open sesame")
+    assert api.get("/api/v1/models", headers={b"cookie": cookie.encode("latin-1")}).status_code == 200
+    wrong = cookie.replace("open", "closed")
+    assert api.get("/api/v1/models", headers={b"cookie": wrong.encode("latin-1")}).status_code == 401
 
 
 def test_chunks_that_grow_too_large_are_refused(api):

@@ -5,14 +5,8 @@ has a C compiler, and run on torch's own threads. Each has a plain version elsew
 """
 
 import ctypes
-import hashlib
 import logging
-import os
-import platform
-import shlex
 import subprocess
-import sys
-import tempfile
 from collections.abc import Callable
 from ctypes import c_float, c_long, c_uint, c_void_p
 from functools import cache
@@ -22,12 +16,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .compiled import library
+
 LOG = logging.getLogger("glassformer")
 STEPS = 63  # of rounded inputs on either side of zero: with 8-bit weights, 7 bits never overflow in any CPU's kernel
 FEW = 8  # rows: the products of more are left to the libraries
-SOURCE = Path(__file__).with_name("native.c")
-SAFE = ("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math")  # sums in any order
-WIDE = {"x86_64": ["-mprefer-vector-width=512"]}
 Fields = list[tuple[str, "type[ctypes._SimpleCData[Any]]"]]
 
 
@@ -69,48 +62,36 @@ class Kernels(NamedTuple):
 
 @cache
 def kernels() -> Kernels | None:
-    """None where there is no compiler, or torch has other threads than OpenMP's."""
+    """None where there is no compiler, or torch has other threads than OpenMP's; `why_not` says which."""
+    found = opened()
+    if isinstance(found, Kernels):
+        return found
+    LOG.info("decoding without kernels of our own: %s", found)
+    return None
+
+
+def why_not() -> str | None:
+    """Why torch's kernels do all the work, in one line; None where ours help."""
+    found = opened()
+    return None if isinstance(found, Kernels) else found
+
+
+@cache
+def opened() -> Kernels | str:
+    """The kernels, or why there are none: nothing that goes wrong here may stop a model from running."""
     try:
         torch_library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
         threads = ctypes.cast(torch_library.GOMP_parallel, c_void_p).value
-        library = ctypes.CDLL(str(built()))
-        found = [getattr(library, f"glassformer_{name}") for name in ("linear", "divide", "attend", "trade")]
-    except (OSError, AttributeError, RuntimeError, TypeError, ValueError, subprocess.SubprocessError) as error:
-        LOG.info("decoding without kernels of our own: %s", error)
-        return None
+        loaded = ctypes.CDLL(str(library(STEPS=STEPS)))
+        found = [getattr(loaded, f"glassformer_{name}") for name in ("linear", "divide", "attend", "trade")]
+    except subprocess.CalledProcessError as error:
+        said = (error.stderr or b"").decode(errors="replace").strip().splitlines()
+        return f"{error.cmd[0]} failed ({said[-1] if said else error.returncode})"
+    except Exception as error:
+        return " ".join(str(error).split()) or type(error).__name__
     for kernel, (pointers, numbers) in zip(found, ((5, 1), (3, 2), (1, 0), (1, 0)), strict=True):
         kernel.argtypes, kernel.restype = [c_void_p, c_uint, *[c_void_p] * pointers, *[c_long] * numbers], None
     return Kernels(found[0], found[1], found[2], found[3], threads or 0)
-
-
-def built() -> Path:
-    """The library for this processor, compiled if it is not there yet."""
-    flags = ["-O3", "-march=native", *WIDE.get(platform.machine(), []), *SAFE, f"-DSTEPS={STEPS}", "-shared", "-fPIC"]
-    command = [*shlex.split(os.environ.get("CC") or "cc"), *flags]
-    made_of = repr((SOURCE.read_text(), command, processor(), platform.libc_ver()))
-    name = hashlib.sha256(made_of.encode()).hexdigest()[:24]
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "glassformer" / "native"
-    target = folder / f"{name}.so"
-    if not target.exists():
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.TemporaryDirectory(dir=folder) as made:
-            fresh = f"{made}/native.so"
-            check = [sys.executable, "-ISc", "import ctypes, sys; ctypes.CDLL(sys.argv[1]).glassformer_check()", fresh]
-            for line in ([*command, str(SOURCE), "-o", fresh, "-lm"], check):
-                subprocess.run(line, check=True, capture_output=True, timeout=120)
-            os.replace(fresh, target)
-    if target.stat().st_uid != os.getuid():
-        raise OSError(f"{target} is somebody else's")
-    return target
-
-
-def processor() -> str:
-    """What tells apart the processors that share a folder of libraries."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))}))
 
 
 def takes(*tensors: Tensor | None) -> bool:

@@ -45,7 +45,7 @@ def _devices() -> dict[str, Any]:
         "devices": ", ".join(devices),
         "threads": torch.get_num_threads(),
         "cpu": torch.backends.cpu.get_cpu_capability(),
-        "cpu_kernels": "ours" if native.kernels() else "torch's alone: ours could not be compiled",
+        "cpu_kernels": "ours" if native.why_not() is None else f"torch's alone: {native.why_not()}",
     }
 
 

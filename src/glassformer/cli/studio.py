@@ -1,6 +1,7 @@
 """`glassformer studio`: look inside models in the browser."""
 
 import errno
+import os
 import re
 import socket
 import sys
@@ -15,6 +16,7 @@ from glassformer.studio import LOOPBACK
 
 from .output import Device, Json, echo, print_json
 
+KEY = "GLASSFORMER_STUDIO_KEY"
 UNITS = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 
 
@@ -25,7 +27,9 @@ def studio(
     runs: Annotated[Path, typer.Option(help="Where runs are, for the screen Train.")] = Path("runs"),
     memory: Annotated[str, typer.Option(help="How much is kept of what was looked at.")] = "2GB",
     keep: Annotated[float, typer.Option(min=0.1, help="Minutes it is kept after the last look.")] = 30,
-    key: Annotated[str | None, typer.Option(help="Who opens the page must know it.")] = None,
+    deadline: Annotated[float, typer.Option(min=1, help="Seconds that one request may take.")] = 120,
+    key: Annotated[str | None, typer.Option(help=f"Who opens the page must know it; also ${KEY}.")] = None,
+    key_file: Annotated[Path | None, typer.Option(help="A file that holds the key: `ps` shows --key to all.")] = None,
     device: Device = None,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     json: Json = False,
@@ -36,18 +40,22 @@ def studio(
 
     Example: glassformer studio ./my-bert runs/en-de --open
     """
+    key = key_of(key, key_file)
     if host not in LOOPBACK and not key:
-        raise ValueError(f"--host {host} lets other machines in: give a --key that they must know, or leave --host out")
+        raise ValueError(
+            f"--host {host} lets other machines in: give a --key-file or --key that they must know, or leave --host out"
+        )
     budget = size_of(memory)
-    uvicorn = _uvicorn()
+    _check_extra()
     with _listening(host, port) as listener:
         from glassformer.studio.app import create_app
-        from glassformer.studio.desk import Studio
+        from glassformer.studio.desk import Studio, Turns
+        from glassformer.studio.server import server_of
         from glassformer.studio.traces import Traces
 
-        desk = Studio(_shelf(models, device, quiet=json), Traces(budget=budget, seconds=60 * keep), runs=runs)
-        app = create_app(desk, key=key)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2))
+        shelf, traces = _shelf(models, device, quiet=json), Traces(budget=budget, seconds=60 * keep)
+        desk = Studio(shelf, traces, runs=runs, work=Turns(seconds=deadline))
+        server = server_of(create_app(desk, key=key))
         address = address_of(host, listener.getsockname()[1], key)
         if json:
             print_json({"address": address, "models": [one["name"] for one in desk.shelf.entries]})
@@ -83,13 +91,27 @@ def address_of(host: str, port: int, key: str | None) -> str:
     return f"http://{name}:{port}/" + (f"?key={quote(key, safe='')}" if key else "")
 
 
-def _uvicorn() -> Any:
+def key_of(given: str | None, file: Path | None) -> str | None:
+    """The key: of --key, of a file without the end of its line, or of the environment; None where there is none."""
+    if given is not None and file is not None:
+        raise ValueError("give --key or --key-file, not both")
+    key, source = (os.environ.get(KEY) or None, KEY) if given is None else (given, "--key")
+    if file is not None:
+        try:
+            key, source = file.read_text(encoding="utf-8").rstrip("\r\n"), f"--key-file {file}"
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"--key-file {file} cannot be read ({error}); name a text file with the key") from None
+    if key is not None and not key.strip():
+        raise ValueError(f"{source} is empty: write a long secret into it, or leave it out")
+    return key
+
+
+def _check_extra() -> None:
     try:
         import fastapi  # noqa: F401
-        import uvicorn
+        import uvicorn  # noqa: F401
     except ImportError as error:
         raise ValueError(f"the studio needs {error.name}: pip install 'glassformer[studio]'") from None
-    return uvicorn
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -172,7 +172,7 @@ def _start(value: object, place: Place) -> str:
 def _written(place: Place) -> str:
     root, *keys = place or ("a value",)
     inside = ".".join(keys).replace(".[", "[")
-    return f"{root}: {inside}" if inside else root
+    return root + inside if inside.startswith("[") else f"{root}: {inside}" if inside else root
 
 
 def _shown(value: object) -> str:

@@ -13,6 +13,7 @@ from .contrastive import contrastive
 from .engine import engine
 from .job import Found, Job
 from .likelihood import likelihood
+from .needs import check_needs
 from .prompts import prompt_of, request_of
 from .result import Generated
 from .search import Token, collect, tokens
@@ -76,6 +77,7 @@ def stream(model: Any, tokenizer: Any, prompt: str, **settings: Any) -> Iterator
 def _job(model: Any, tokenizer: Any | None, prompts: Any, mask: Tensor | None, given: dict[str, Any]) -> Job:
     prompt, request = prompt_of(model, tokenizer, prompts, mask, request_of(model, given))
     decode = None if tokenizer is None else partial(tokenizer.decode, skip_special_tokens=True)
+    check_needs(model, prompt, request)  # before each text is there several times over
     if request.num_beams == 1 and request.num_return_sequences > 1:
         prompt = prompt.repeated(request.num_return_sequences)
     return Job.of(prompt, request, decode)

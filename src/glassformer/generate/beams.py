@@ -16,7 +16,7 @@ from glassformer.blocks.state import S, Stepper, Turn, follow, follow_plainly
 
 from .constraints import Phrases
 from .job import Found, Job, check
-from .pick import Filters
+from .pick import Filters, draw
 from .settings import Settings
 from .top import log_softmax, top
 
@@ -284,7 +284,7 @@ class Group:
             best, place = total.topk(wanted)
             return place // size, known.flatten(1).gather(1, place), best
         if words.settings.do_sample:
-            place = torch.multinomial(total.softmax(-1), wanted, generator=words.job.generator)
+            place = draw(total, words.job.generator, wanted)
             best = total.gather(1, place)
         else:
             idle = total <= NEVER / 2  # the first step's idle beams say nothing new

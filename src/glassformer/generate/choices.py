@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .engine import engine
 from .job import Job
+from .needs import check_needs
 from .pick import Filters
 from .search import tokens
 
@@ -38,6 +39,7 @@ def choices(model: Any, job: Job, alternatives: int) -> Iterator[Choice]:
     """One text token by token, as greedy search or sampling finds it."""
     if job.settings.strategy not in ("greedy", "sample") or len(job.prompt.written) > 1:
         raise ValueError(f"the strategy {job.settings.strategy!r} does not take token by token; take greedy or sample")
+    check_needs(model, job.prompt, job.settings)
     scores: dict[str, Tensor] = {}  # of the last step: as the model gave them, and after the filters
     watched = Filters([_seen(scores, "given"), *job.filters.each, _seen(scores, "left")])
     steps = tokens(engine(model, 1), replace(job, filters=watched))

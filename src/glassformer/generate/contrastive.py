@@ -23,10 +23,9 @@ def contrastive(model: Stepper[S], job: Job) -> Iterator[Token]:
     alpha, count = job.settings.penalty_alpha, job.settings.top_k
     assert alpha is not None
     assert count is not None
-    ledger, state = Ledger(job), job.begin(model, count)
-    hidden, state = model.hidden_step(job.prompt.written, state)
+    hidden, state = model.hidden_step(job.prompt.written, job.begin(model))
     logits = model.logits(hidden[:, -1])  # (B, V)
-    count = min(count, logits.shape[-1])
+    ledger, count = Ledger(job), min(count, logits.shape[-1])
     past = normalize(hidden.float(), dim=-1)  # (B, L, D)
     state = state.select(torch.arange(len(hidden), device=hidden.device).repeat_interleave(count))
     while True:

@@ -72,7 +72,7 @@ class Job:
         deadline = float("inf") if settings.max_time is None else time.monotonic() + settings.max_time
         stop = Stop(ends, settings.stops, decode, length, deadline)
         seed = int(torch.randint(2**31, (1,))) if settings.seed is None else settings.seed
-        return Job(prompt, settings, _filters(prompt, settings), stop, torch.Generator(device).manual_seed(seed))
+        return Job(prompt, settings, filters_of(prompt, settings), stop, torch.Generator(device).manual_seed(seed))
 
     def alone(self, row: int) -> "Job":
         """The same for one text, with the same clock and the same luck."""
@@ -98,7 +98,7 @@ class Job:
         """The state before the prompt, once there is memory for `rows` sequences of each text."""
         shape = self.prompt.input_ids.shape
         needed = model.state_bytes(shape[0] * rows, self.length, (shape[0], shape[1]))
-        check_memory(needed, self.prompt.input_ids.device)
+        check_memory(needed, self.prompt.input_ids.device, "the cache")
         return model.start(self.prompt.input_ids, self.prompt.attention_mask, length=self.length)
 
     def choose(self, scores: Tensor) -> Tensor:
@@ -120,7 +120,7 @@ class Found:
         return self.sequences[row, start : start + int(self.lengths[row])].tolist()
 
 
-def _filters(prompt: Prompt, settings: Settings) -> pick.Filters:
+def filters_of(prompt: Prompt, settings: Settings) -> pick.Filters:
     """How scores are changed before a token is taken by them."""
     length = prompt.written.shape[1]
     source = None if prompt.start_ids is None else hide(prompt.input_ids, prompt.attention_mask)

@@ -1,4 +1,4 @@
-"""Memory: how much is free, and whether a cache fits, before anything is started."""
+"""Memory: how much is free, and whether something fits, before anything is started."""
 
 from pathlib import Path
 
@@ -8,13 +8,13 @@ CGROUP = Path("/sys/fs/cgroup")
 MEMINFO = Path("/proc/meminfo")
 
 
-def check_memory(needed: int, device: torch.device) -> None:
+def check_memory(needed: int, device: torch.device, what: str) -> None:
     """Refuse what cannot fit, with both numbers."""
     free = free_bytes(device)
     if free is not None and needed > free:
         raise ValueError(
-            f"the cache needs {needed:,} bytes and {device.type} has {free:,} free; "
-            "give fewer prompts at once, fewer beams or less max_new_tokens"
+            f"{what} needs about {needed / 1e9:,.1f} GB and {device.type} has {free / 1e9:,.1f} GB free; "
+            "give fewer prompts at once, fewer beams or results, or less max_new_tokens"
         )
 
 

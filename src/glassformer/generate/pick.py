@@ -46,11 +46,15 @@ def apply(filters: Sequence[Filter], ids: Tensor, scores: Tensor, keep: Tensor |
     return scores
 
 
-def draw(scores: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """(B,): one id a row, with the probabilities softmax(scores); torch.multinomial would wait for the GPU."""
+def draw(scores: Tensor, generator: torch.Generator | None = None, number: int | None = None) -> Tensor:
+    """(B,): one id a row, with the probabilities softmax(scores); or (B, number) different ones.
+
+    The sums are torch.multinomial's, which would wait for a GPU and refuses more than 2²⁴ ids.
+    """
     chances = scores.float().softmax(-1)
     noise = torch.empty_like(chances).exponential_(generator=generator)  # never 0
-    return (chances / noise).argmax(-1)
+    lots = chances / noise
+    return lots.argmax(-1) if number is None else lots.topk(number).indices
 
 
 def warpers(settings: object, *, min_tokens_to_keep: int = 1) -> list[Filter]:

@@ -53,6 +53,8 @@ def prompt_of(
     first = request.decoder_start_token_id if request.decoder_start_token_id is not None else request.bos_token_id
     if first is None:
         raise ValueError("the model's config has no decoder_start_token_id; give one")
+    if not 0 <= first < vocabulary(model):
+        raise ValueError(f"decoder_start_token_id={first} is not in the vocabulary of {vocabulary(model)}; change it")
     prompts, mask = _cut(prompts, mask, limit, request, last=False)
     start = torch.full((len(prompts), 1), first, device=device)
     return Prompt(prompts, mask, start), _within(request, 1, limit)

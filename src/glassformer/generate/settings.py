@@ -3,47 +3,49 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from glassformer.files import conform
-from glassformer.files.schema import TokenId, hints_of
+from glassformer.files.schema import Bounds, Positive, TokenId, hints_of
+
+from .constraints import DisjunctiveConstraint, PhrasalConstraint
 
 Ids = Sequence[TokenId]
-FLOATS = (float, float | None)  # hints of settings that are floats, however they are written
+Some = Annotated[int, Bounds(1, 10**15)]
+Whole = Annotated[int, Bounds(0, 10**15)]  # 0: off
+Beams = Annotated[int, Bounds(1, 2**14)]  # more is far beyond any use, and every step would take seconds
+Seed = Annotated[int, Bounds(-(2**63), 2**64 - 1)]  # what torch takes
+FLOATS = (float, float | None, Positive | None)  # settings that are floats, however they are written
 Strategy = Literal["greedy", "sample", "beam", "diverse", "constrained", "contrastive", "speculative"]
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
-AT_LEAST_1 = (
-    *("max_new_tokens", "max_length", "num_beams", "num_return_sequences", "num_beam_groups", "num_assistant_tokens"),
-    *("prompt_lookup_num_tokens", "max_matching_ngram_size"),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """One request. None means off, or as the model says."""
 
-    max_new_tokens: int | None = None
-    max_length: int | None = None  # prompt included
-    min_new_tokens: int | None = None
-    min_length: int | None = None
-    max_time: float | None = None  # seconds
+    max_new_tokens: Some | None = None
+    max_length: Some | None = None  # prompt included
+    min_new_tokens: Whole | None = None
+    min_length: Whole | None = None
+    max_time: Positive | None = None  # seconds
     truncation: bool = False  # a prompt that is too long: cut, or an error
     do_sample: bool | None = None  # None: if any of the sampling settings is given
-    num_beams: int = 1
-    num_return_sequences: int = 1
+    num_beams: Beams = 1
+    num_return_sequences: Some = 1
     length_penalty: float = 1.0
     early_stopping: bool | Literal["never"] = False
-    num_beam_groups: int = 1
+    num_beam_groups: Beams = 1
     diversity_penalty: float = 0.0
     force_words_ids: Sequence[Ids | Sequence[Ids]] | None = None
-    constraints: Sequence[Any] | None = None
+    constraints: Sequence[PhrasalConstraint | DisjunctiveConstraint] | None = None
     penalty_alpha: float | None = None
     assistant_model: Any = None
-    num_assistant_tokens: int = 5
-    prompt_lookup_num_tokens: int | None = None
-    max_matching_ngram_size: int = 2
+    num_assistant_tokens: Some = 5
+    prompt_lookup_num_tokens: Some | None = None
+    max_matching_ngram_size: Some = 2
     temperature: float | None = None
-    top_k: int | None = None
+    top_k: Whole | None = None
     top_p: float | None = None
     min_p: float | None = None
     typical_p: float | None = None
@@ -52,8 +54,8 @@ class Settings:
     repetition_penalty: float | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
-    no_repeat_ngram_size: int | None = None
-    encoder_no_repeat_ngram_size: int | None = None
+    no_repeat_ngram_size: Whole | None = None
+    encoder_no_repeat_ngram_size: Whole | None = None
     encoder_repetition_penalty: float | None = None
     bad_words_ids: Sequence[Ids] | None = None
     sequence_bias: Mapping[Any, float] | Sequence[tuple[Ids, float]] | None = None
@@ -67,9 +69,9 @@ class Settings:
     pad_token_id: TokenId | None = None
     bos_token_id: TokenId | None = None
     decoder_start_token_id: TokenId | None = None
-    seed: int | None = None
+    seed: Seed | None = None
     return_dict_in_generate: bool = False
-    top_logprobs: int = 0  # how many alternatives to each token to tell
+    top_logprobs: Whole = 0  # how many alternatives to each token to tell
 
     @classmethod
     def of(cls, given: Mapping[str, Any], *defaults: Mapping[str, Any]) -> Self:
@@ -82,7 +84,7 @@ class Settings:
                 raise ValueError(f"generation has no setting {name!r}; {listed}")
         known: dict[str, Any] = {}
         for source in (*reversed(defaults), given):
-            stated = {name: source[name] for name in names if source.get(name) is not None}
+            stated = {name: _plain(source[name]) for name in names if source.get(name) is not None}
             for name, value in stated.items():
                 hint = hints_of(cls)[name]
                 conform(value, hint, name if source is given else f"{name} of the model's own folder")
@@ -99,14 +101,6 @@ class Settings:
         return settings._checked()
 
     def _checked(self) -> Self:
-        for name in AT_LEAST_1:
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
-        if self.top_logprobs < 0:
-            raise ValueError(f"top_logprobs must be at least 0, not {self.top_logprobs}")
-        if self.max_time is not None and self.max_time <= 0:
-            raise ValueError(f"max_time must be above 0 seconds, not {self.max_time}")
         if "" in self.stops:
             raise ValueError("a stop string is empty, which every text holds; leave it out")
         if self.num_return_sequences > self.num_beams and (self.num_beams > 1 or not self.do_sample):
@@ -171,7 +165,9 @@ class Settings:
     @property
     def phrases(self) -> list[Sequence[Ids]]:
         """What must be written: for each constraint the phrases of which one is enough."""
-        words = [word if word and not isinstance(word[0], int) else [word] for word in self.force_words_ids or ()]
+        words: list[Any] = [
+            word if word and not isinstance(word[0], int) else [word] for word in self.force_words_ids or ()
+        ]
         return [*words, *(constraint.options for constraint in self.constraints or ())]
 
     @property
@@ -204,3 +200,10 @@ class Settings:
         if self.max_length <= prompt:
             raise ValueError(f"the prompt has {prompt} tokens and max_length is {self.max_length}; raise it")
         return self.max_length - prompt
+
+
+def _plain(value: Any) -> Any:
+    """Ids may be a tensor, an array or a set."""
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    return value.tolist() if hasattr(value, "tolist") else value

@@ -5,7 +5,7 @@ L tokens so far, n guesses, V vocabulary. One text at a time.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol
+from typing import Generic, Protocol
 
 import torch
 from torch import Tensor
@@ -124,12 +124,19 @@ class Lookup:
     ends: Tensor
 
     def guess(self, text: Tensor, number: int) -> tuple[Tensor, Tensor | None]:
-        words: Any = text[0]
-        for size in range(min(self.longest, len(words) - 1), 0, -1):
-            places = (words.unfold(0, size, 1)[:-1] == words[-size:]).all(1).nonzero()[:, 0]
-            if len(places) and number > 0:
-                start = int(places[0]) + size
-                found = words[start : start + number]
-                ended = torch.isin(found, self.ends).nonzero()[:, 0]
-                return (found if not len(ended) else found[: int(ended[0])]), None
-        return words[:0], None
+        words = text[0]
+        start = self.match(words)
+        found = words[start : start + number] if start else words[:0]
+        ended = torch.isin(found, self.ends).nonzero()[:, 0]
+        return (found if not len(ended) else found[: int(ended[0])]), None
+
+    def match(self, words: Tensor) -> int:
+        """Behind the first place that has most of the last tokens before it; 0 where none has any."""
+        behind, last = torch.arange(1, len(words), device=words.device), len(words) - 1
+        found = 0
+        for size in range(min(self.longest, last)):
+            behind = behind[(behind > size) & (words[behind - 1 - size] == words[last - size])]
+            if not len(behind):
+                break
+            found = int(behind[0])
+        return found

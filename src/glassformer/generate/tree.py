@@ -8,6 +8,7 @@ import torch
 
 from .beams import NEVER, Group, beam_steps
 from .job import Found, Job
+from .needs import check_needs
 from .prompts import prompt_of, request_of
 
 Fate = Literal["kept", "ended", "dropped"]
@@ -58,6 +59,7 @@ def growing(model: Any, job: Job) -> Generator[list[Node], None, Found]:
     """The steps of a tree as they are taken, and the texts found as what the generator returns."""
     if job.settings.num_beams < 2 or job.settings.num_beam_groups > 1 or len(job.prompt.written) > 1:
         raise ValueError("a tree is of several beams in one group: give num_beams=4, or any number above 1")
+    check_needs(model, job.prompt, job.settings)
     search, live = beam_steps(model, job, tell=True), list[int | None]()  # the nodes that the live beams are
     while True:
         try:

@@ -1,7 +1,7 @@
 """A forward pass recomputed: every step from its textbook formula in float64, beside what the model computed."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
@@ -68,18 +68,25 @@ class Recomputed:
         return Row(step.name, tuple(value.shape), step.formula.text, whole, own, verdict)
 
 
-def recompute(model: nn.Module, inputs: Mapping[str, Any]) -> Recomputed:
-    """Run a model, listened to and not, and recompute what it did; `labels` among the inputs give a loss."""
+def recompute(
+    model: nn.Module, inputs: Mapping[str, Any], *, on_progress: Callable[[], None] | None = None
+) -> Recomputed:
+    """Run a model, listened to and not, and recompute what it did; `labels` among the inputs give a loss.
+
+    `on_progress` is called before every step, and may raise to end the work.
+    """
     _require_textbook(model)
     asked = {name: value for name, value in inputs.items() if name not in LABELS}
     with torch.no_grad():
         outputs = model(**asked)._asdict()
     calls, _ = listen(model, asked)
     walk = walk_model(model, inputs, calls, outputs)
-    return Recomputed(walk, *evaluate(walk), list(unused(walk, model)))
+    return Recomputed(walk, *evaluate(walk, on_progress), list(unused(walk, model)))
 
 
-def recompute_attention(model: nn.Module, inputs: Mapping[str, Any], name: str) -> Recomputed:
+def recompute_attention(
+    model: nn.Module, inputs: Mapping[str, Any], name: str, *, on_progress: Callable[[], None] | None = None
+) -> Recomputed:
     """One attention alone, e.g. "layers.3.attention", with all its heads, from what entered it in the model.
 
     For texts that are too long to be recomputed whole: at 512 tokens a BERT-base takes half a minute and 5 GB.
@@ -90,7 +97,7 @@ def recompute_attention(model: nn.Module, inputs: Mapping[str, Any], name: str) 
         known = [each for each, part in parts.items() if isinstance(part, MultiHeadAttention)]
         raise ValueError(f"there is no attention {name!r}; near it: {', '.join(near(name, known)) or 'none'}")
     walk = walk_attention(model, inputs, listen_to(model, inputs, name), name)
-    return Recomputed(walk, *evaluate(walk), unused=[])
+    return Recomputed(walk, *evaluate(walk, on_progress), unused=[])
 
 
 def _require_textbook(model: nn.Module) -> None:

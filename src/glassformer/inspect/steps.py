@@ -1,7 +1,7 @@
 """Steps: a forward pass as a list of named values, each with its formula and the names of what it is made from."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -126,7 +126,7 @@ class Walk:
         return self.calls[name][call].args[0]  # type: ignore[no-any-return]
 
 
-def evaluate(walk: Walk) -> tuple[Values, Values]:
+def evaluate(walk: Walk, on_progress: Callable[[], None] | None = None) -> tuple[Values, Values]:
     """Every step twice: from scratch, in float64 from the ids on; and alone, from what the model had before it.
 
     The first shows that the whole is right, the second where a fault is: it is not handed on.
@@ -134,6 +134,8 @@ def evaluate(walk: Walk) -> tuple[Values, Values]:
     given = _widened(walk)
     scratch, alone, seen = dict(given), {}, dict(given)
     for step in walk.steps:
+        if on_progress is not None:
+            on_progress()
         scratch[step.name] = compute(step, scratch)
         alone[step.name] = compute(step, seen)
         seen[step.name] = alone[step.name] if step.seen is None else step.seen

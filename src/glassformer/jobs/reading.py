@@ -1,6 +1,6 @@
 """A text, or ids, as a model reads it: its inputs, and the tokens on every side."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,10 +31,13 @@ def reading(
     pair: str | None = None,
     *,
     target: str | Sequence[int] | None = None,
+    check: Callable[[int], None] | None = None,
+    **settings: Any,
 ) -> Reading:
     """One text, or a pair; without a tokenizer, a list of ids.
 
-    An encoder-decoder writes `target`, or else what it wants to itself.
+    An encoder-decoder writes `target`, or else what it wants to itself, by `settings` of generation. `check` is told
+    the tokens of each side before the model reads them, and may refuse them.
     """
     writes = is_encoder_decoder(model)
     if target is not None and not writes:
@@ -42,9 +45,13 @@ def reading(
     if pair is not None and writes:
         raise ValueError("a pair is for a model that only reads; an encoder-decoder has a target: leave the pair out")
     inputs, sides = _read(model, tokenizer, text, pair)
+    if check is not None:
+        check(inputs["input_ids"].shape[1])
     tokens = {"read": _tokens(tokenizer, inputs["input_ids"], sides)}
     if writes:
-        written = _written(model, tokenizer, inputs, target)  # (1, T + 1), from the start token on
+        written = _written(model, tokenizer, inputs, target, settings)  # (1, T + 1), from the start token on
+        if check is not None:
+            check(written.shape[1] - 1)
         inputs["decoder_input_ids"] = written[:, :-1]
         tokens |= {"fed": _tokens(tokenizer, written[:, :-1]), "written": _tokens(tokenizer, written[:, 1:])}
     return Reading(inputs, tokens)
@@ -59,7 +66,9 @@ def _read(
         if isinstance(text, str) or pair is not None:
             raise ValueError("without a tokenizer, give one list of ids instead of texts")
         return {"input_ids": checked_ids(model, text, device)}, []
-    if not str(text).strip():  # though special tokens alone would be some
+    if not isinstance(text, str):
+        raise ValueError("this model has a tokenizer: give a text instead of ids")
+    if not text.strip():  # though special tokens alone would be some
         raise ValueError(EMPTY)
     asked = None if takes_segments(model) else False
     encoding = tokenizer(text, pair, return_token_type_ids=asked, return_tensors="pt")
@@ -79,13 +88,17 @@ def checked_ids(model: Any, ids: Sequence[int], device: torch.device, *, size: i
 
 
 def _written(
-    model: Any, tokenizer: Any | None, inputs: dict[str, Tensor], target: str | Sequence[int] | None
+    model: Any,
+    tokenizer: Any | None,
+    inputs: dict[str, Tensor],
+    target: str | Sequence[int] | None,
+    settings: dict[str, Any],
 ) -> Tensor:
     """What the decoder writes, behind its first token."""
     ids = inputs["input_ids"]
     if target is None:
         try:
-            return generate(model, None, ids, attention_mask=inputs.get("attention_mask"))  # type: ignore[no-any-return]
+            return generate(model, None, ids, attention_mask=inputs.get("attention_mask"), **settings)  # type: ignore[no-any-return]
         except ValueError as error:
             raise ValueError(f"{error}; to look inside all the same, give a target that it is to write") from None
     if (tokenizer is None) is isinstance(target, str):

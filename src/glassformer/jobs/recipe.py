@@ -119,12 +119,10 @@ def expanded(names: Sequence[str]) -> list[str]:
 def task_options(name: str) -> dict[str, Any]:
     """What a task's constructor and reader can be told, and the hints of what each may be."""
     cls = task_class(name)
-    built = {
-        **get_type_hints(cls.__init__, include_extras=True),
-        "labels": None,
-    }  # the data's, unless the reader takes names
+    built = get_type_hints(cls.__init__, include_extras=True)
+    built.pop("labels", None)  # the data's, unless the reader takes names
     known = {**built, **get_type_hints(cls.read, include_extras=True)}
-    return {name: hint for name, hint in known.items() if hint is not None and name not in NOT_SETTINGS}
+    return {name: hint for name, hint in known.items() if name not in NOT_SETTINGS}
 
 
 def read_recipe(path: Path) -> dict[str, Any]:

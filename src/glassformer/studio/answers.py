@@ -3,7 +3,7 @@
 T places, V choices.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.inspect.lens import scores
 from glassformer.jobs.reading import token_text
 
+from .limits import SECONDS, Deadline
 from .traces import Trace
 
 Choices = Literal["words", "classes", "tokens"]
@@ -23,6 +24,7 @@ class Answers:
     """One trace as questions and answers."""
 
     trace: Trace
+    deadline: Deadline = field(default_factory=lambda: Deadline.after(SECONDS))
 
     @cached_property
     def model(self) -> Any:

@@ -1,27 +1,28 @@
 """The studio's web application: its routes, its page, and who may ask."""
 
-from collections.abc import Awaitable, Callable, MutableMapping
+import re
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from hmac import compare_digest
-from http.cookies import SimpleCookie
 from importlib.resources import files
 from typing import Any
-from urllib.parse import parse_qs, quote, unquote_to_bytes, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlencode
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
 
 from glassformer.view.colours import ramp, variables
 
 from . import LOOPBACK, edits, explain, lens, results, runs, states, tensors, traces
 from .desk import Busy, Gone, Missing, Studio
+from .safe import Answer, one_line
 
 PARTS = (traces, tensors, results, explain, states, lens, edits, runs)
 API = "/api/v1"
 LARGEST = 4 << 20  # bytes of a request
 TOO_LARGE = f"a request may hold {LARGEST >> 20} MB"
 COOKIE = "studio_key"
+HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\s\[\]:/?#@]+)(:[0-9]{0,5})?", re.IGNORECASE)  # as a header gives it
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
@@ -55,7 +56,7 @@ def create_app(studio: Studio, *, key: str | None = None) -> FastAPI:
 def _answer(status: int) -> Any:
     def handler(_: Request, error: Exception) -> Response:
         headers = {"Retry-After": "1"} if status == 429 else None
-        return JSONResponse({"detail": str(error)}, status_code=status, headers=headers)
+        return Answer({"detail": one_line(error)}, status_code=status, headers=headers)
 
     return handler
 
@@ -63,7 +64,7 @@ def _answer(status: int) -> Any:
 def _misread(_: Request, error: Any) -> Response:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"] if part != "body")
-    return JSONResponse({"detail": f"{where}: {first['msg']}"}, status_code=422)
+    return Answer({"detail": one_line(f"{where}: {first['msg']}")}, status_code=422)
 
 
 def _add_page(app: FastAPI) -> None:
@@ -127,32 +128,43 @@ class Door:
 
     def _refusal(self, request: Request) -> Response | None:
         host, origin = request.headers.get("host", ""), request.headers.get("origin")
-        if self.key is None and urlsplit(f"//{host}").hostname not in LOOPBACK:
+        known, length = HOST.fullmatch(host), request.headers.get("content-length", "0")
+        if known is None or not length.isdecimal():
+            return _refused(400, f"this is no request: host {host!r}, content-length {length!r}")
+        if self.key is None and known["name"].lower().strip("[]") not in LOOPBACK:
             return _refused(403, f"this studio answers on this machine only, not as {host!r}")
-        if origin is not None and urlsplit(origin).netloc != host:
+        if origin is not None and origin.lower() not in (f"http://{host}".lower(), f"https://{host}".lower()):
             return _refused(403, f"a page of {origin!r} may not use this studio")
-        if request.headers.get("sec-fetch-site") == "cross-site" and request.url.path != "/":
+        if request.headers.get("sec-fetch-site") == "cross-site" and request.scope["path"] != "/":
             return _refused(403, "another site's page may not use this studio")
-        if int(request.headers.get("content-length", 0)) > LARGEST:
+        if len(length) > 18 or int(length) > LARGEST:
             return _refused(413, TOO_LARGE)
         return None if self.key is None else self._keyless(request)
 
     def _keyless(self, request: Request) -> Response | None:
         """The key comes once in the address, and from then on in a cookie; programs send it as a bearer token."""
         assert self.key is not None
-        cookies = SimpleCookie(request.headers.get("cookie", ""))
-        cookie = cookies[COOKIE].value if COOKIE in cookies else ""
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ").encode("latin-1")  # as it was sent
-        asked = request.query_params.get("key", "")
-        if any(compare_digest(one, self.key.encode()) for one in (unquote_to_bytes(cookie), bearer)):
+        if any(compare_digest(one, self.key.encode()) for one in (*_cookies(request), bearer)):
             return None
-        if request.url.path == "/" and compare_digest(asked.encode(), self.key.encode()):
-            rest = {name: values for name, values in parse_qs(request.url.query).items() if name != "key"}
-            answer = Response(status_code=303, headers={"Location": f"/?{urlencode(rest, doseq=True)}"})
+        asked = parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        keys = [value for name, value in asked if name == "key"]
+        if request.scope["path"] == "/" and any(compare_digest(key.encode(), self.key.encode()) for key in keys):
+            rest = urlencode([(name, value) for name, value in asked if name != "key"])
+            answer = Response(status_code=303, headers={"Location": f"/?{rest}"})
             answer.set_cookie(COOKIE, quote(self.key, safe=""), httponly=True, samesite="strict")
             return answer
         return _refused(401, "this studio needs its key: open /?key=…, or send it as a bearer token")
 
 
+def _cookies(request: Request) -> Iterator[bytes]:
+    """What every cookie of our name holds: other programs on this host may have set some, in any form."""
+    for line in request.headers.getlist("cookie"):
+        for pair in line.split(";"):
+            name, _, value = pair.strip().partition("=")
+            if name == COOKIE:
+                yield unquote_to_bytes(value)
+
+
 def _refused(status: int, detail: str) -> Response:
-    return JSONResponse({"detail": detail}, status_code=status)
+    return Answer({"detail": one_line(detail)}, status_code=status)

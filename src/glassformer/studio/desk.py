@@ -19,6 +19,7 @@ from glassformer.jobs.predict import Pipeline, pipeline, task_of
 from glassformer.text.tokenizer import Tokenizer
 
 from .lessons import examples
+from .limits import SECONDS, Deadline
 
 if TYPE_CHECKING:
     from .traces import Traces
@@ -134,25 +135,25 @@ def _task(source: str) -> str | None:
 
 
 class Turns:
-    """One works at a time, for torch takes every core by itself; a few may wait."""
+    """One works at a time, for torch takes every core by itself; a few may wait. A turn ends after some seconds."""
 
-    def __init__(self, waiting: int = WAITING) -> None:
-        self._room, self._turn = BoundedSemaphore(waiting + 1), Lock()
+    def __init__(self, waiting: int = WAITING, *, seconds: float = SECONDS) -> None:
+        self._room, self._turn, self._seconds = BoundedSemaphore(waiting + 1), Lock(), seconds
 
     @contextmanager
-    def __call__(self) -> Iterator[None]:
+    def __call__(self) -> Iterator[Deadline]:
         if not self._room.acquire(blocking=False):
             raise Busy("too many requests are waiting; try again in a moment")
         try:
             with self._turn:
-                yield
+                yield Deadline.after(self._seconds)
         finally:
             self._room.release()
 
 
 @dataclass(frozen=True)
 class Studio:
-    """All that routes share. Anything heavy is done within `with studio.work():`."""
+    """All that routes share. Anything heavy is done within `with studio.work() as deadline:`, and looks at it."""
 
     shelf: Shelf
     traces: "Traces"

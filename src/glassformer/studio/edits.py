@@ -21,8 +21,10 @@ from glassformer.inspect.switches import off, python_of, switches
 
 from .answers import Answers, divergence
 from .desk import Busy, Studio
+from .limits import Late
 from .results import Question, given
-from .safe import Answer, dump
+from .safe import Answer, dump, one_line
+from .sizes import held_bytes
 from .traces import Trace, outputs_of
 from .writing import request
 
@@ -56,7 +58,8 @@ def router(studio: Studio) -> APIRouter:
     @routes.post("/traces/{trace_id}/edits")
     def edits(trace_id: str, order: Order) -> Answer:
         trace = studio.traces[trace_id]
-        with studio.work(), trace.loaded.lock:
+        with studio.work() as deadline, trace.loaded.lock, deadline.watching(trace.loaded.model):
+            studio.traces.reserve(trace, held_bytes(trace.outputs), "an edit")
             return Answer(edited(trace, order))
 
     @routes.post("/traces/{trace_id}/edits/heads")
@@ -193,11 +196,11 @@ def every_head(studio: Studio, trace: Trace, to: Literal["zero", "mean"]) -> Ite
     done = 0
     for done, name in enumerate(heads, 1):
         try:
-            with studio.work(), trace.loaded.lock:
+            with studio.work() as deadline, trace.loaded.lock, deadline.watching(trace.loaded.model):
                 given = run(trace, off(answers.model, [name], to, trace.reading.inputs, seen=trace.seen))
             after = answers.scores_of(given)
-        except Busy as error:  # the answer has begun, so that its status cannot say it
-            yield {"kind": "problem", "status": 429, "detail": str(error)}
+        except (Busy, Late) as error:  # the answer has begun, so that its status cannot say it
+            yield {"kind": "problem", "status": 429 if isinstance(error, Busy) else 422, "detail": one_line(error)}
             return
         yield {"kind": "head", "name": name, "done": done, **effect(answers, before[places], after[places])}
         if monotonic() - start > PATIENCE:

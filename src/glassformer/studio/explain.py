@@ -26,6 +26,7 @@ from .traces import Trace
 
 WORK = 2e9  # weights × tokens, and
 WEIGHTS = 4e6  # numbers in all attention patterns, up to which a whole pass takes seconds and not minutes
+WIDER = 4  # times as large as what was recorded: each value twice, in float64
 NUMBERS = 4096  # shown of an operand
 
 
@@ -60,10 +61,17 @@ def recomputed(studio: Studio, trace: Trace, step: str) -> tuple[Recomputed, str
     name = None if is_small(trace) else attention_of(model, step)
     kept: dict[str | None, Recomputed] = trace.kept.get("recomputed", {})
     if name not in kept:
-        with studio.work(), trace.lock, trace.loaded.lock:
+        with studio.work() as deadline, trace.lock, trace.loaded.lock, deadline.watching(model, inside=True):
             kept = trace.kept.get("recomputed", {})  # another may have been quicker
             if name not in kept:
-                found = recompute(model, inputs) if name is None else recompute_attention(model, inputs, name)
+                parts = 1 if name is None else len(attentions(model))
+                studio.traces.reserve(trace, WIDER * trace.sizes["recorded"] // parts, "the recomputed pass")
+                again: dict[str, Any] = {"on_progress": deadline.check}
+                found = (
+                    recompute(model, inputs, **again)
+                    if name is None
+                    else recompute_attention(model, inputs, name, **again)
+                )
                 kept = trace.keep("recomputed", {name: found})  # one alone: of a long text it is a hundred megabytes
     return kept[name], name
 
@@ -78,7 +86,7 @@ def is_small(trace: Trace) -> bool:
 
 def attention_of(model: nn.Module, step: str) -> str:
     """The attention that a step belongs to; without a step, the first one."""
-    names = [name for name, part in modules_of(model).items() if isinstance(part, MultiHeadAttention)]
+    names = attentions(model)
     found = next((name for name in names if f"{step}.".startswith(f"{name}.")), None)
     if step and found is None:
         raise ValueError(
@@ -86,6 +94,10 @@ def attention_of(model: nn.Module, step: str) -> str:
             f"{names[0]}.head.0, or for a shorter text"
         )
     return found or names[0]
+
+
+def attentions(model: nn.Module) -> list[str]:
+    return [name for name, part in modules_of(model).items() if isinstance(part, MultiHeadAttention)]
 
 
 def place(cell: str | None) -> tuple[int, int] | None:

@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from torch import Tensor
 
+from glassformer.blocks.transformer import Layer
 from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.inspect.lens import Layers, decoder_layers, head_layers, logit_layers, prefix_lens
 from glassformer.inspect.record import modules_of
 
 from .answers import Answers
 from .desk import Studio
+from .limits import Deadline
 from .safe import Answer
 from .traces import Trace
 
@@ -31,6 +33,8 @@ PYTHON = {  # the same in Python, for a model and its inputs
 }
 MOST = 128  # beginnings of a text that are judged, since each is a run of its own
 PLACES = 16  # worked out together
+TOGETHER = 1 << 16  # tokens of such beginnings that are read together
+CELL = 32  # bytes of a number and its id as they are sent
 Rows = list[tuple[str, Callable[[], Tensor]]]  # each row's name, and what gives its (T, V) scores
 
 
@@ -38,19 +42,30 @@ def router(studio: Studio) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/traces/{trace_id}/lens")
-    def lens(trace_id: str, top: int = 5) -> Answer:
+    def lens(trace_id: str, top: int = 5) -> Response:
         if not 1 <= top <= 50:
             raise ValueError(f"top={top}: ask for 1 to 50 predictions")
         trace = studio.traces[trace_id]
-        with studio.work(), trace.loaded.lock:
-            return Answer(trace.once(f"lens {top}", lambda: {"lenses": list(lenses(trace, top))}))
+        with studio.work() as deadline, trace.lock, trace.loaded.lock, deadline.watching(trace.loaded.model):
+            kept: dict[int, bytes] = trace.kept.get("lens", {})
+            if top not in kept:
+                studio.traces.reserve(trace, size_of(trace, top), "the lens")
+                made = Answer({"lenses": list(lenses(trace, top, deadline))})
+                kept = trace.keep("lens", {top: bytes(made.body)})  # one alone, and a fifth of what lists would take
+            return Response(kept[top], media_type="application/json")
 
     return routes
 
 
-def lenses(trace: Trace, top: int) -> Iterator[dict[str, Any]]:
+def size_of(trace: Trace, top: int) -> int:
+    """About how many bytes a lens will hold: numbers for every token and every layer."""
+    layers = 1 + sum(isinstance(part, Layer) for part in trace.loaded.model.modules())
+    return CELL * layers * max(len(side.ids) for side in trace.reading.tokens.values()) * (top + 8)
+
+
+def lenses(trace: Trace, top: int, deadline: Deadline) -> Iterator[dict[str, Any]]:
     """Every lens that suits the model: one, and of an encoder-decoder Transformer two."""
-    answers, inputs = Answers(trace), trace.reading.inputs
+    answers, inputs = Answers(trace, deadline), trace.reading.inputs
     model = answers.model
     names = modules_of(model)
     if "recurrent" in names or "encoder.recurrent" in names:
@@ -74,7 +89,8 @@ def _over_time(answers: Answers, top: int) -> dict[str, Any]:
         return _table(answers, "time", [("head", lambda: answers.scores)], top)
     texts = answers.trace.reading.tokens["read"].texts
     lengths = sorted({math.ceil(len(texts) * part / MOST) for part in range(1, MOST + 1)})
-    found = prefix_lens(answers.model, answers.trace.reading.inputs, lengths).float()  # (T, C)
+    rows = max(1, min(64, TOGETHER // len(texts)))
+    found = prefix_lens(answers.model, answers.trace.reading.inputs, lengths, rows=rows).float()  # (T, C)
     table = _table(answers, "prefix", [("head", lambda: found)], top, final=answers.scores.expand_as(found))
     places = [length - 1 for length in lengths]
     return table | {"side": "read", "columns": [texts[place] for place in places], "asked": list(range(len(found)))}
@@ -130,6 +146,7 @@ class _Sheet:
         return {name: [value for part in parts for value in part[name]] for name in parts[0]}
 
     def _part(self, said: Tensor, start: int) -> dict[str, list[Any]]:
+        self.answers.deadline.check()
         here = slice(start, start + len(said))
         shares = self.answers.shares(said)
         best = shares.topk(min(self.top, shares.shape[-1]), dim=-1)

@@ -1,6 +1,7 @@
 """What a model's task says of a text: the results of gf.pipeline, line by line as they come."""
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from itertools import chain
 from typing import Any
 
@@ -9,6 +10,7 @@ from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from glassformer.generate.prompts import positions
 from glassformer.jobs.predict import Pipeline
 from glassformer.jobs.reading import EMPTY
 from glassformer.tasks.fill_mask import FillMask
@@ -21,7 +23,8 @@ from glassformer.tasks.token_classification import TokenClassification
 from glassformer.tasks.translation import Translation
 
 from .desk import Busy, Loaded, Studio
-from .safe import dump
+from .limits import Deadline, check_length
+from .safe import dump, one_line
 from .writing import Line, request, written, written_ids
 
 ANSWERS, FILLS = 5, 8  # how many are told where nobody says it
@@ -72,7 +75,7 @@ def router(studio: Studio) -> APIRouter:
         """A line {"kind": "begin"}, the results, and {"kind": "end"}: a stream that has no such end was dropped."""
         loaded = studio.shelf[question.model]
         made, words = in_ids(loaded, question) if isinstance(question.inputs, list) else in_words(loaded, question)
-        lines = in_turn(studio, loaded, made)
+        lines = in_turn(studio, loaded, made, writes=isinstance(question.inputs, list) or writes(loaded.pipeline))
         begin = {"kind": "begin", "task": loaded.task, "python": words}
         first = next(lines)  # what is wrong with the question is said before the answer begins
         return Lines(chain([begin, first], _to_the_end(lines)), lines)
@@ -80,21 +83,34 @@ def router(studio: Studio) -> APIRouter:
     return routes
 
 
-def in_turn(studio: Studio, loaded: Loaded, lines: Iterator[Line]) -> Iterator[Line]:
-    """Every line is made in a turn of its own, so that a long text keeps nobody waiting."""
+def in_turn(studio: Studio, loaded: Loaded, lines: Iterator[Line], *, writes: bool) -> Iterator[Line]:
+    """Every line is made in a turn of its own, so that a long text keeps nobody waiting; all have one deadline.
+
+    A model that `writes` has a line for every step, and a hook on it would be in the way of what makes it fast.
+    """
+    deadline: Deadline | None = None
     while True:
-        with studio.work(), loaded.lock:
-            line = next(lines, None)
+        with studio.work() as own, loaded.lock:
+            deadline = deadline or own
+            deadline.check()
+            with nullcontext() if writes else deadline.watching(loaded.model):
+                line = next(lines, None)
         if line is None:
             return
         yield line
+
+
+def writes(pipe: Pipeline) -> bool:
+    """Whether a task writes token by token; a lesson does as the task that it is learnt as."""
+    task = pipe.task.form if isinstance(pipe.task, Teaching) else pipe.task
+    return isinstance(task, TextGeneration | Translation)
 
 
 def _to_the_end(lines: Iterator[Line]) -> Iterator[Line]:
     try:
         yield from lines
     except (ValueError, Busy) as error:  # the answer has begun, so it is too late for a status
-        yield {"kind": "error", "detail": str(error)}
+        yield {"kind": "error", "detail": one_line(error)}
     else:
         yield {"kind": "end"}
 
@@ -137,7 +153,9 @@ def check(task: str, known: dict[str, Any], options: dict[str, Any]) -> None:
 
 def told(pipe: Pipeline, question: Question) -> Iterator[Line]:
     """All lines of a result."""
-    if not isinstance(pipe.task, TextGeneration | Translation):
+    if not writes(pipe):
+        if positions(pipe.model) is None:  # who has some is cut to them, or reads in windows
+            check_length(len(pipe.task.tokenizer(str(question.inputs), question.pair)["input_ids"]))
         yield next(tell for cls, tell in TELLERS.items() if isinstance(pipe.task, cls))(pipe, question)
     elif question.pair is not None:
         raise ValueError(f"{pipe.task.name} reads one text: leave the pair out")

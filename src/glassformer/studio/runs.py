@@ -1,9 +1,7 @@
 """Run folders: a table of them, and the rows of one run's metrics as they are written."""
 
-import json
-import math
 import time
-from functools import lru_cache
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,8 @@ from glassformer.jobs.recipe import RECIPE, read_recipe
 from glassformer.train.checkpoint import BETWEEN, found
 
 from .desk import Missing, Studio
+from .metrics import Metrics, followed
+from .safe import Answer
 
 METRICS, RESULT = "metrics.jsonl", "run.json"
 QUIET = 60.0  # seconds without a line, or as long as five lines usually take: then nobody is training any more
@@ -26,19 +26,19 @@ def router(studio: Studio) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/runs")
-    def table() -> dict[str, Any]:
+    def table() -> Answer:
         entries = [entry(name, folder) for name, folder in run_folders(studio).items()]
-        return {"folder": str(studio.runs), "runs": sorted(entries, key=lambda one: -one["changed"])}
+        return Answer({"folder": str(studio.runs), "runs": sorted(entries, key=lambda one: -one["changed"])})
 
     @routes.get("/runs/{name:path}/metrics")
-    def metrics(name: str, after: int = Query(0, ge=0)) -> dict[str, Any]:
+    def metrics(name: str, after: int = Query(0, ge=0)) -> Answer:
         """The rows from `after` on; all of them where there are fewer, for then the run was begun again."""
         folders = run_folders(studio)
         if name not in folders:
             raise Missing(f"there is no run {name!r} in {studio.runs}; there are: {', '.join(folders) or 'none'}")
-        rows = rows_of(folders[name])
-        first = after if after <= len(rows) else 0
-        return {"first": first, "rows": rows[first:], "state": state_of(folders[name])}
+        found = metrics_of(folders[name])
+        first = after if after <= len(found) else 0
+        return Answer({"first": first, "rows": found.rows(first), "state": state_of(folders[name])})
 
     return routes
 
@@ -58,20 +58,18 @@ def run_folders(studio: Studio) -> dict[str, Path]:
 
 def entry(name: str, folder: Path) -> dict[str, Any]:
     """One run of the table: what it is, how far it is, and how good."""
-    recipe, rows, over = _recipe(folder), rows_of(folder), read_json(folder / RESULT)
-    last: dict[str, Any] = rows[-1] if rows else {}
-    losses = [row["loss"] for row in rows if "loss" in row]
+    recipe, metrics = _recipe(folder), metrics_of(folder)
     return {
         "name": name,
         "task": recipe.get("task"),
         "model": recipe.get("model") or recipe.get("arch"),
-        "step": last.get("step", 0),
-        "steps": over.get("progress", {}).get("step") or recipe.get("steps"),
-        "epoch": last.get("epoch"),
+        "step": metrics.last.get("step", 0),
+        "steps": _steps_done(folder) or recipe.get("steps"),
+        "epoch": metrics.last.get("epoch"),
         "epochs": recipe.get("epochs"),
         "state": state_of(folder),
-        "best": best_of(rows, metric_of(recipe, rows)),
-        "loss": losses[-1] if losses else None,
+        "best": best_of(metrics, metric_of(recipe, metrics)),
+        "loss": metrics.loss,
         "changed": changed(folder),
         "folder": str(folder),
     }
@@ -79,28 +77,37 @@ def entry(name: str, folder: Path) -> dict[str, Any]:
 
 def _recipe(folder: Path) -> dict[str, Any]:
     try:
-        return read_recipe(folder / RECIPE)
+        values = read_recipe(folder / RECIPE)
     except ValueError:  # written by hand, or by some other program: the curves can be shown all the same
         return {}
+    return {name: value for name, value in values.items() if isinstance(value, str | int | float)}
 
 
-def metric_of(recipe: dict[str, Any], rows: list[dict[str, Any]]) -> str | None:
+def _steps_done(folder: Path) -> Any:
+    """How many steps a run has taken that is over; None of a file that somebody else wrote."""
+    with suppress(ValueError):
+        progress = read_json(folder / RESULT).get("progress")
+        return progress.get("step") if isinstance(progress, dict) else None
+    return None
+
+
+def metric_of(recipe: dict[str, Any], metrics: Metrics) -> str | None:
     """The score that a run is judged by, "-" before it where less is better; None before the first one is known."""
-    known = {name.removeprefix("dev_") for row in rows for name in row if name.startswith("dev_")}
-    wanted = (recipe.get("metric"), JUDGED_BY.get(recipe.get("task", "")), "bleu", "exact_match", "-loss")
-    return next((one for one in wanted if one and one.removeprefix("-") in known), None)
+    wanted = (recipe.get("metric"), JUDGED_BY.get(str(recipe.get("task"))), "bleu", "exact_match", "-loss")
+    return next((one for one in wanted if isinstance(one, str) and dev_name(one) in metrics.least), None)
 
 
-def best_of(rows: list[dict[str, Any]], metric: str | None) -> dict[str, Any] | None:
+def best_of(metrics: Metrics, metric: str | None) -> dict[str, Any] | None:
     """The best score of a run so far, and the step it was reached at."""
     if metric is None:
         return None
-    name, less = f"dev_{metric.removeprefix('-')}", metric.startswith("-")
-    scored = [row for row in rows if row.get(name) is not None]
-    if not scored:
-        return None
-    row = min(scored, key=lambda one: one[name] if less else -one[name])
-    return {"metric": name, "value": row[name], "step": row.get("step")}
+    name = dev_name(metric)
+    value, step = (metrics.least if metric.startswith("-") else metrics.greatest)[name]
+    return {"metric": name, "value": value, "step": step}
+
+
+def dev_name(metric: str) -> str:
+    return f"dev_{metric.removeprefix('-')}"
 
 
 def state_of(folder: Path) -> str:
@@ -110,7 +117,7 @@ def state_of(folder: Path) -> str:
         return "done"
     if any(_when(path) >= wrote for path in found(folder, BETWEEN)):
         return "stopped"
-    usual = max(0.0, wrote - begun) / max(1, len(rows_of(folder)))
+    usual = max(0.0, wrote - begun) / max(1, len(metrics_of(folder)))
     return "running" if time.time() - changed(folder) < max(QUIET, 5 * usual) else "stopped"
 
 
@@ -125,31 +132,9 @@ def _when(path: Path) -> float:
 
 def last_step(folder: Path) -> int:
     """How far a run is."""
-    rows = rows_of(folder)
-    return int(rows[-1].get("step", 0)) if rows else 0
+    return int(metrics_of(folder).last.get("step", 0))
 
 
-def rows_of(folder: Path) -> list[dict[str, Any]]:
-    """The rows of a run's metrics; a line that is still being written is not one yet."""
-    path = folder / METRICS
-    if not path.is_file():
-        return []
-    about = path.stat()
-    return _rows(path, about.st_mtime_ns, about.st_size)
-
-
-@lru_cache(maxsize=256)
-def _rows(path: Path, _mtime: int, _size: int) -> list[dict[str, Any]]:
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
-    return [_row(line) for line in lines]
-
-
-def _row(line: str) -> dict[str, Any]:
-    """A line's numbers; of a broken one there are none, but it keeps its place."""
-    try:
-        values = json.loads(line)
-    except ValueError:
-        return {}
-    if not isinstance(values, dict):
-        return {}
-    return {name: value for name, value in values.items() if isinstance(value, int | float) and math.isfinite(value)}
+def metrics_of(folder: Path) -> Metrics:
+    """What a run has written until now."""
+    return followed(folder / METRICS).read_on()

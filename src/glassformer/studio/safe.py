@@ -6,6 +6,8 @@ from typing import Any
 
 from fastapi.responses import JSONResponse
 
+LONGEST = 600  # letters of what went wrong
+
 
 def dump(value: Any) -> str:
     try:
@@ -23,8 +25,14 @@ def finite(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def one_line(error: object) -> str:
+    """What went wrong, without the line ends and without the middle of what somebody has sent."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
+
+
 class Answer(JSONResponse):
     """What every route gives that gives JSON."""
 
     def render(self, content: Any) -> bytes:
-        return dump(content).encode()
+        return dump(content).encode(errors="backslashreplace")  # half a pair of surrogates is no letter

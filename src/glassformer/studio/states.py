@@ -18,7 +18,7 @@ def router(studio: Studio) -> APIRouter:
     @routes.get("/traces/{trace_id}/norms")
     def norms(trace_id: str) -> Answer:
         trace = studio.traces[trace_id]
-        with studio.work(), trace.loaded.lock:
+        with studio.work() as deadline, trace.loaded.lock, deadline.watching(trace.loaded.model):
             return Answer(trace.once("norms", lambda: states(trace)))
 
     return routes

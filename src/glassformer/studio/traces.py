@@ -4,22 +4,26 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any, TypeVar
 
 import torch
 from fastapi import APIRouter
 from pydantic import BaseModel
-from torch import Tensor
+from torch import Tensor, nn
 
+from glassformer.generate.prompts import request_of
+from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.inspect.record import record
 from glassformer.jobs.inspect import boards
 from glassformer.jobs.reading import Reading, reading
 from glassformer.view.board import Board, Tokens
 
 from .desk import Gone, Loaded, Missing, Studio
+from .limits import SECONDS, Deadline, check_length, within
 from .safe import Answer
+from .sizes import check_trace, held_bytes
 
 T = TypeVar("T")
 REMEMBERED = 10_000  # ids of traces that are gone
@@ -43,7 +47,7 @@ class Trace:
     sizes: dict[str, int] = field(default_factory=dict)  # bytes: measuring takes too long for every look
 
     def __post_init__(self) -> None:
-        self.sizes["recorded"] = tensor_bytes([self.seen, self.outputs])
+        self.sizes["recorded"] = held_bytes([self.seen, self.outputs])
 
     def once(self, key: str, make: Callable[[], T]) -> T:
         """What `make` gives, made at the first asking and kept with the trace."""
@@ -53,29 +57,12 @@ class Trace:
     def keep(self, key: str, value: T) -> T:
         """Keep a value with the trace, instead of the one that was kept under this key."""
         with self.lock:
-            self.kept[key], self.sizes[key] = value, tensor_bytes(value)
+            self.kept[key], self.sizes[key] = value, held_bytes(value)
             return value
 
     @property
     def bytes(self) -> int:
         return sum(list(self.sizes.values()))  # a list, since others may be adding to it
-
-
-def tensor_bytes(value: Any) -> int:
-    """All that the tensors within a value hold; what several of them share counts once."""
-    storages: dict[int, int] = {}
-    left = [value]
-    while left:
-        one = left.pop()
-        if isinstance(one, Tensor):
-            storages[one.untyped_storage().data_ptr()] = one.untyped_storage().nbytes()
-        elif isinstance(one, Mapping):
-            left.extend(one.values())
-        elif isinstance(one, list | tuple) and one and not isinstance(one[0], float | int | str):
-            left.extend(one)
-        elif is_dataclass(one):
-            left.extend(getattr(one, part.name) for part in fields(one))
-    return sum(storages.values())
 
 
 class Traces:
@@ -96,6 +83,17 @@ class Traces:
                 )
             self._kept[trace.id] = trace
             self._touch(trace)
+
+    def reserve(self, trace: Trace, needed: int, what: str) -> None:
+        """Make room, before the work, for what will be worked out from a trace; refuse what can never be kept."""
+        with self._lock:
+            if trace.bytes + needed > self.budget:
+                raise ValueError(
+                    f"{what} of this trace would hold about {needed / 1e6:,.0f} MB beside its {trace.bytes / 1e6:,.0f} "
+                    f"MB, and the studio keeps {self.budget / 1e6:,.0f} MB: give a shorter text, or start it with more "
+                    "--memory"
+                )
+            self._make_room(trace, needed)
 
     def __getitem__(self, name: str) -> Trace:
         with self._lock:
@@ -123,8 +121,13 @@ class Traces:
         """Keep a trace for longer; the oldest make room until the rest fits, and this one stays in any case."""
         trace.expires_at = self._clock() + self.seconds
         self._kept.move_to_end(trace.id)
-        while len(self._kept) > 1 and sum(one.bytes for one in self._kept.values()) > self.budget:
-            oldest = next(iter(self._kept.values()))
+        self._make_room(trace)
+
+    def _make_room(self, trace: Trace, more: int = 0) -> None:
+        """Drop the oldest of all others until the rest and so many more bytes fit."""
+        for oldest in [one for one in self._kept.values() if one is not trace]:
+            if sum(one.bytes for one in self._kept.values()) + more <= self.budget:
+                return
             self._drop(oldest, oldest.bytes)
 
     def _drop(self, trace: Trace, size: int) -> None:
@@ -139,15 +142,34 @@ def traced(
     text: str | list[int],
     pair: str | None = None,
     target: str | list[int] | None = None,
+    *,
     capture: Sequence[str] = ("*",),
+    budget: int | None = None,
+    deadline: Deadline | None = None,
 ) -> Trace:
-    """Run the model once, and keep what its modules gave."""
+    """Run the model once, and keep what its modules gave; a text that is too long, or for a budget, is not run."""
+    model, deadline = loaded.model, deadline or Deadline.after(SECONDS)
     with loaded.lock, torch.inference_mode():
-        asked = reading(loaded.model, loaded.tokenizer, text, pair, target=target)
-        with record(loaded.model, capture) as seen:
+        settings = _limited(model, deadline) if is_encoder_decoder(model) and target is None else {}
+        asked = reading(model, loaded.tokenizer, text, pair, target=target, check=check_length, **settings)
+        deadline.check()
+        if budget is not None:
+            check_trace(loaded, capture, max(len(side.ids) for side in asked.tokens.values()), budget)
+        with record(model, capture) as seen, deadline.watching(model, inside=True):
             outputs = outputs_of(loaded, asked)
     values = {name: seen[name].detach().cpu() for name in seen}
     return Trace(secrets.token_urlsafe(12), loaded, text, pair, target, asked, values, outputs)
+
+
+def _limited(model: nn.Module, deadline: Deadline) -> dict[str, Any]:
+    """What a model is told that writes as its folder wishes: no more than the studio's limits."""
+    try:
+        wished = request_of(model, {})
+    except ValueError:  # it cannot write, which `reading` says with what to do about it
+        return {}
+    limited = within(wished, 1, asked=False)
+    cut = {"max_new_tokens": limited.max_new_tokens} if limited.room(1) < wished.room(1) else {}
+    return {"max_time": deadline.left, **cut}
 
 
 def outputs_of(loaded: Loaded, asked: Reading) -> dict[str, Tensor]:
@@ -175,9 +197,9 @@ def router(studio: Studio) -> APIRouter:
 
     @routes.post("/traces")
     def create(asked: Asked) -> Answer:
-        with studio.work():
-            loaded = studio.shelf[asked.model]
-            trace = traced(loaded, asked.inputs, asked.pair, asked.target, asked.capture or ("*",))
+        with studio.work() as deadline:
+            loaded, kept = studio.shelf[asked.model], {"budget": studio.traces.budget, "deadline": deadline}
+            trace = traced(loaded, asked.inputs, asked.pair, asked.target, capture=asked.capture or ("*",), **kept)
             trace.once("boards", lambda: [board_entry(one) for one in boards(trace.seen, trace.reading.tokens)])
         studio.traces.add(trace)
         return Answer(described(trace))

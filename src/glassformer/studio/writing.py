@@ -16,6 +16,8 @@ from glassformer.jobs.reading import checked_ids, token_text
 from glassformer.tasks.text_generation import TextGeneration
 from glassformer.tasks.translation import Translation
 
+from .limits import check_length, within
+
 Line = dict[str, Any]
 ALTERNATIVES = 8
 STRATEGIES = {  # what is asked of generate, and which options go with it
@@ -45,17 +47,25 @@ def written(pipe: Pipeline, text: str, options: dict[str, Any]) -> Iterator[Line
     model, task, asked = pipe.model, pipe.task, request(options)
     if isinstance(task, Translation):
         ids, mask = source(task, text)
-        prompt = prompt_of(model, None, ids, mask, request_of(model, task.request(model, int(mask.sum()), asked)))
+        job = job_of(model, None, ids, mask, task.request(model, int(mask.sum()), asked), options)
     else:
-        prompt = prompt_of(model, task.tokenizer, [text], None, request_of(model, asked))
-    return _lines(model, task.tokenizer, Job.of(*prompt), whole=isinstance(task, TextGeneration))
+        job = job_of(model, task.tokenizer, [text], None, asked, options)
+    return _lines(model, task.tokenizer, job, whole=isinstance(task, TextGeneration))
 
 
 def written_ids(model: Any, ids: list[int], options: dict[str, Any]) -> Iterator[Line]:
     """The same for a model without a tokenizer."""
-    asked = request_of(model, request(options))
     given = checked_ids(model, ids, next(model.parameters()).device)
-    return _lines(model, None, Job.of(*prompt_of(model, None, given, None, asked)), whole=False)
+    return _lines(model, None, job_of(model, None, given, None, request(options), options), whole=False)
+
+
+def job_of(
+    model: Any, tokenizer: Any | None, prompts: Any, mask: Tensor | None, asked: dict[str, Any], options: dict[str, Any]
+) -> Job:
+    """What is asked of generation, within the studio's limits; `options` are what the user himself said of it."""
+    prompt, settings = prompt_of(model, tokenizer, prompts, mask, request_of(model, asked))
+    check_length(prompt.input_ids.shape[1])
+    return Job.of(prompt, within(settings, prompt.written.shape[1], asked="max_new_tokens" in options))
 
 
 def _lines(model: Any, tokenizer: Any | None, job: Job, *, whole: bool) -> Iterator[Line]:

@@ -182,6 +182,8 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
         """
         if top_k < 1:
             raise ValueError(f"top_k={top_k}: give 1 or more")
+        if max_answer_length is not None and max_answer_length < 1:
+            raise ValueError(f"max_answer_length={max_answer_length}: give 1 token or more")
         items = self.encode([as_asked(one) for one in inputs])
         longest = max_answer_length or self.max_answer_length
         threshold = self.null_threshold if null_threshold is None else null_threshold

@@ -122,6 +122,7 @@ def best_spans(start: Tensor, end: Tensor, inside: Tensor, *, count: int, longes
     norms = torch.stack([one.masked_fill(~allowed, -inf).logsumexp(1) for one in (start, end)], 1)
     none = start[:, 0] + end[:, 0]
     start, end = start.masked_fill(~inside, -inf), end.masked_fill(~inside, -inf)
+    longest = min(longest, start.shape[1])
     ends = F.pad(end, (0, longest - 1), value=-inf).unfold(1, longest, 1)  # (B, T, L): at each start, the ends ahead
     sums = (start[:, :, None] + ends).flatten(1)
     scores, places = sums.topk(min(count, sums.shape[1]))  # (B, K)

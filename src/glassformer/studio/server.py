@@ -1,0 +1,47 @@
+"""The studio's HTTP server: uvicorn's own, which waits for nobody who does not say what he wants."""
+
+import asyncio
+from typing import Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+REQUEST = 20.0  # seconds within which a request must have come, headers and body
+IDLE = 5  # seconds that a connection is kept after an answer
+
+
+class Impatient(H11Protocol):
+    """Drops a connection whose request does not arrive; uvicorn itself times only the pause after an answer."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._rest()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        """The clock runs from a request's first byte to its last, however slowly they come."""
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self._rest()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(REQUEST, self.transport.abort)
+
+    def _rest(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def server_of(app: Any, **settings: Any) -> uvicorn.Server:
+    """A server for an application; settings are uvicorn's."""
+    asked: dict[str, Any] = {"log_level": "warning", "lifespan": "off", "timeout_graceful_shutdown": 2, **settings}
+    return uvicorn.Server(uvicorn.Config(app, http=Impatient, timeout_keep_alive=IDLE, **asked))

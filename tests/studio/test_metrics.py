@@ -1,0 +1,104 @@
+"""A metrics.jsonl that is followed: what is kept stays small, and a file that was cut or replaced is read anew."""
+
+import json
+import tracemalloc
+
+import pytest
+from fastapi.testclient import TestClient
+
+from glassformer.studio import runs as room
+from glassformer.studio.app import create_app
+from glassformer.studio.desk import Shelf, Studio
+from glassformer.studio.metrics import RUNS, Metrics, followed
+from glassformer.studio.traces import Traces
+
+
+def line(step, **values):
+    return json.dumps({"step": step, "epoch": 0, **values}) + "\n"
+
+
+def add(path, *lines):
+    with path.open("a") as file:
+        file.writelines(lines)
+
+
+def test_a_run_that_is_watched_takes_no_more_memory_with_every_look(tmp_path):
+    """200 looks at a growing file of 3,000 rows: what is kept is eight bytes a row, and no row."""
+    path = tmp_path / "a" / "metrics.jsonl"
+    path.parent.mkdir()
+    add(path, *(line(step, loss=1 / (1 + step), lr=1e-3, grad_norm=0.5) for step in range(3000)))
+    with TestClient(create_app(Studio(Shelf([]), Traces(), runs=tmp_path)), base_url="http://127.0.0.1") as client:
+        known = len(client.get("/api/v1/runs/a/metrics").json()["rows"])
+        client.get("/api/v1/runs")
+        tracemalloc.start()
+        before, _ = tracemalloc.get_traced_memory()
+        for look in range(200):
+            add(path, line(3000 + look, loss=0.1))
+            (entry,) = client.get("/api/v1/runs").json()["runs"]
+            rows = client.get(f"/api/v1/runs/a/metrics?after={known}").json()["rows"]
+            known += len(rows)
+            assert (entry["step"], [one["step"] for one in rows]) == (3000 + look, [3000 + look])
+        after, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert known == 3200
+    assert after - before < 2_000_000
+
+
+def test_only_what_is_new_is_read(tmp_path, monkeypatch):
+    path, read = tmp_path / "metrics.jsonl", []
+    parse = room.Metrics._take
+    monkeypatch.setattr(Metrics, "_take", lambda self, line: (read.append(line), parse(self, line)))
+    metrics = Metrics(path)
+    for count in range(1, 6):
+        add(path, line(count, loss=1.0))
+        metrics.read_on()
+    assert (len(read), len(metrics)) == (5, 5)
+
+
+def test_a_resumed_run_cuts_the_file_and_other_rows_follow(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    add(path, *(line(step, loss=1.0, dev_loss=float(step)) for step in range(10)))
+    metrics = Metrics(path).read_on()
+    assert metrics.least["dev_loss"] == (0.0, 0)
+    with path.open("r+") as file:
+        file.truncate(len("".join(line(step, loss=1.0, dev_loss=float(step)) for step in range(4))))
+    assert (len(metrics.read_on()), metrics.last["step"]) == (4, 3)
+    with path.open("r+") as file:  # between two looks it was cut, and has outgrown what it was
+        file.truncate(0)
+    add(path, *(line(step, loss=0.5, dev_loss=7.0 + step) for step in range(12)))
+    assert (len(metrics.read_on()), metrics.loss, metrics.least["dev_loss"]) == (12, 0.5, (7.0, 0))
+    assert [row["step"] for row in metrics.rows(10)] == [10, 11]
+    path.unlink()
+    assert (len(metrics.read_on()), metrics.rows(0)) == (0, [])
+
+
+@pytest.mark.parametrize(
+    "odd", ["[" * 100_000, "1" + "0" * 400, "{", '"text"', '{"loss": 1' + "0" * 400 + "}", "\udcff"]
+)
+def test_a_line_that_is_none_keeps_its_place(tmp_path, odd):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(f"{odd}\n".encode(errors="surrogateescape"))
+    add(path, line(1, loss=0.5))
+    metrics = Metrics(path).read_on()
+    assert metrics.rows(0) == [{}, {"step": 1, "epoch": 0, "loss": 0.5}]
+    assert metrics.loss == 0.5
+
+
+def test_no_more_than_some_runs_are_followed(tmp_path):
+    for number in range(RUNS + 20):
+        followed(tmp_path / str(number))
+    assert followed.cache_info().currsize <= RUNS
+
+
+def test_a_run_of_another_program_is_shown_as_far_as_it_can_be(tmp_path):
+    for name, recipe, result in (
+        ("a", 'task = ["x"]\nmetric = 3\nsteps = 2020-01-01\n', '{"progress": [1]}'),
+        ("b", "metric = nan\n", "no json"),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "recipe.toml").write_text(recipe)
+        (tmp_path / name / "run.json").write_text(result)
+        add(tmp_path / name / "metrics.jsonl", line(1, dev_loss=0.5))
+    with TestClient(create_app(Studio(Shelf([]), Traces(), runs=tmp_path)), base_url="http://127.0.0.1") as client:
+        found = client.get("/api/v1/runs").json()["runs"]
+    assert [(one["best"]["value"], one["steps"]) for one in found] == [(0.5, None)] * 2
