@@ -4,7 +4,7 @@ VENV   ?= .venv
 PIP    := $(VENV)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt
 RUN    := $(VENV)/bin/python
 
-.PHONY: demo test check format fuzz bench clean
+.PHONY: demo test check format docs fuzz bench clean
 
 demo: $(VENV)/.installed
 	$(RUN) examples/demo.py
@@ -21,6 +21,9 @@ check: $(VENV)/.installed-test
 format: $(VENV)/.installed-test
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
+
+docs: $(VENV)/.installed
+	$(RUN) docs/generate.py
 
 # Random edits of files that are right: to be carried out or refused in one line. COUNT=1000 SEED=3 make fuzz
 fuzz: $(VENV)/.installed-test
