@@ -171,7 +171,7 @@ def test_the_command_says_what_is_wrong(glassformer, folder, prompts, tmp_path):
     for words, message in (
         (("--prompts", tmp_path / "empty.txt"), "holds no prompt"),
         (("--prompts", tmp_path / "nowhere.txt"), "there is no file"),
-        (("--prompts", prompts, "--out", tmp_path), "Is a directory"),
+        (("--prompts", prompts, "--out", tmp_path), "is a folder: name a file"),
     ):
         code, out, err = glassformer("compare", "decoding", folder, *words)
         assert (code, out) == (1, "")

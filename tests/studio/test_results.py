@@ -166,7 +166,11 @@ WRONG = {
     "type": (("text-generation/gpt2", TEXT), {"max_new_tokens": "many"}, "max_new_tokens must be a whole number"),
     "true": (("text-generation/gpt2", TEXT), {"max_new_tokens": True}, "max_new_tokens must be a whole number"),
     "room": (("text-generation/gpt2", TEXT), {"max_new_tokens": 99}, "do not fit into the model's 32 positions"),
-    "no beam": (("translation/gru", TEXT), {"strategy": "beam", "num_beams": 0}, "num_beams must be at least 1, not 0"),
+    "no beam": (
+        ("translation/gru", TEXT),
+        {"strategy": "beam", "num_beams": 0},
+        "num_beams is 0; it must be a whole number from 1",
+    ),
     "no context": (("question-answering/bert", TEXT), {}, "question-answering reads a context as well"),
     "no second": (("sentence-similarity/bert/mean", TEXT), {}, "reads a second text as well"),
     "pair": (("translation/gru", TEXT, CONTEXT), {}, "translation reads one text: leave the pair out"),
