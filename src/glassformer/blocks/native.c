@@ -1,4 +1,5 @@
-/* Kernels for CPUs: linear layers for few rows, in 32 or 8 bits, the next token's attention, beams that trade places.
+/* Kernels for CPUs: linear layers for few rows, in 32 or 8 bits, the next token's attention, beams that trade places,
+ * and digests of weights.
  *
  * Few rows are bound by memory and by the cost of a call: each weight is read once, from start to end, for all rows, and
  * what stands around a product is done in the same call. Each has a plain version in Python, which says what it computes
@@ -333,6 +334,61 @@ void glassformer_trade(Threads threads, unsigned count, Trade *job) {
     else trade(job);
 }
 
+typedef struct {
+    const void *const *starts; /* (tensors) */
+    const int64_t *sizes;      /* (tensors): bytes */
+    uint64_t *digests;         /* (tensors) */
+    long tensors, next;
+} Digests;
+
+/* Every word times a number of its own: to change one word, or to swap two, always changes the sum. */
+INLINE uint64_t digest_words(const Bits *words, long count) {
+    uint64_t sum = 0;
+    for (uint32_t j = 0; j < count; j++) sum += (uint64_t)words[j] * (uint32_t)(j * 0x9E3779B1u ^ 0x85EBCA6Bu);
+    return sum;
+}
+
+INLINE uint64_t odd_number(uint64_t of) { /* splitmix64 */
+    of = (of + 0x9E3779B97F4A7C15u) * 0xBF58476D1CE4E5B9u;
+    return (of ^ of >> 29) * 0x94D049BB133111EBu | 1;
+}
+
+/* A piece of HELD words, each stretch of WORDS with a number of its own; the last bytes are a word as well. */
+static uint64_t digest_piece(const char *start, int64_t bytes, int64_t piece) {
+    enum { WORDS = 1024 };
+    uint64_t sum = 0;
+    for (int64_t from = 0; from < bytes; from += 4 * WORDS) {
+        const int64_t here = bytes - from < 4 * WORDS ? bytes - from : 4 * WORDS;
+        uint32_t last = 0;
+        memcpy(&last, start + from + here / 4 * 4, here % 4);
+        const uint64_t found = digest_words((const Bits *)(start + from), here / 4) + last;
+        sum += found * odd_number(piece * (HELD / WORDS) + from / (4 * WORDS));
+    }
+    return sum;
+}
+
+static void digest(void *given) {
+    Digests *job = given;
+    const int64_t most = 4 * (int64_t)HELD;
+    long mine = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED), place = 0;
+    for (long i = 0; i < job->tensors; i++)
+        for (int64_t piece = 0; piece * most < job->sizes[i]; piece++, place++)
+            if (place == mine) {
+                const int64_t left = job->sizes[i] - piece * most;
+                const char *start = (const char *)job->starts[i] + piece * most;
+                const uint64_t found = digest_piece(start, left < most ? left : most, piece);
+                __atomic_fetch_add(&job->digests[i], found, __ATOMIC_RELAXED); /* in any order */
+                mine = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED);
+            }
+}
+
+/* A number for each tensor that tells all its bits and where they stand. */
+void glassformer_digest(Threads threads, unsigned count, Digests *job) {
+    job->next = 0;
+    if (count > 1) threads(digest, job, count, 0);
+    else digest(job);
+}
+
 /* Run once on next to nothing, in a process of its own: a compiler may use what a virtual machine does not let through. */
 void glassformer_check(void) {
     enum { WIDTH = 192 };
@@ -349,4 +405,9 @@ void glassformer_check(void) {
     const int64_t rows[2] = {1, 0};
     Trade swap = {keys, values, rows, 1, 2, 2, 1, WIDTH, 0, WIDTH, 0};
     glassformer_trade(0, 1, &swap);
+    const void *starts[1] = {x};
+    const int64_t sizes[1] = {sizeof x - 1};
+    uint64_t found[1] = {0};
+    Digests digests = {starts, sizes, found, 1, 0};
+    glassformer_digest(0, 1, &digests);
 }

@@ -1,4 +1,4 @@
-"""Kernels for CPUs, in native.c: linear layers for few rows, the next token's attention, beams that trade places.
+"""Kernels for CPUs, in native.c: linear layers for few rows, the next token's attention, beam moves, digests.
 
 B batch, N layers, L room, H heads, K head width, D width in, E width out. They are compiled once for each machine that
 has a C compiler, and run on torch's own threads. Each has a plain version elsewhere, for where there is none.
@@ -52,11 +52,16 @@ class Trade(ctypes.Structure):
     _fields_ = fields("keys values rows", "layers batch within used width layer_stride row_stride next")
 
 
+class Digests(ctypes.Structure):
+    _fields_ = fields("starts sizes digests", "tensors next")
+
+
 class Kernels(NamedTuple):
     linear: Callable[..., None]
     divide: Callable[..., None]
     attend: Callable[..., None]
     trade: Callable[..., None]
+    digest: Callable[..., None]
     threads: int  # where the function is that runs another on several of torch's threads
 
 
@@ -83,15 +88,15 @@ def opened() -> Kernels | str:
         torch_library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
         threads = ctypes.cast(torch_library.GOMP_parallel, c_void_p).value
         loaded = ctypes.CDLL(str(library(STEPS=STEPS)))
-        found = [getattr(loaded, f"glassformer_{name}") for name in ("linear", "divide", "attend", "trade")]
+        found = [getattr(loaded, f"glassformer_{name}") for name in ("linear", "divide", "attend", "trade", "digest")]
     except subprocess.CalledProcessError as error:
         said = (error.stderr or b"").decode(errors="replace").strip().splitlines()
         return f"{error.cmd[0]} failed ({said[-1] if said else error.returncode})"
     except Exception as error:
         return " ".join(str(error).split()) or type(error).__name__
-    for kernel, (pointers, numbers) in zip(found, ((5, 1), (3, 2), (1, 0), (1, 0)), strict=True):
+    for kernel, (pointers, numbers) in zip(found, ((5, 1), (3, 2), (1, 0), (1, 0), (1, 0)), strict=True):
         kernel.argtypes, kernel.restype = [c_void_p, c_uint, *[c_void_p] * pointers, *[c_long] * numbers], None
-    return Kernels(found[0], found[1], found[2], found[3], threads or 0)
+    return Kernels(found[0], found[1], found[2], found[3], found[4], threads or 0)
 
 
 def takes(*tensors: Tensor | None) -> bool:

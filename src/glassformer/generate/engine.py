@@ -1,6 +1,5 @@
 """The engine: a model made ready for decoding once, and kept as long as its weights stay what they are."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 
 from glassformer.blocks import native
 from glassformer.blocks.decode import Decoder, is_plain
+from glassformer.blocks.digest import Digest, digest_of
 from glassformer.blocks.graphs import GraphDecoder, recorded
 from glassformer.blocks.kernels import on_current_gpu
 from glassformer.blocks.linear import joined
@@ -25,11 +25,11 @@ class Ready:
     decoder: Decoder[Any]
     many: bool  # whether it was made for several rows at once
     places: list[int]
-    sums: Tensor
-    sum_up: Callable[[], Tensor]
+    digests: Tensor
+    digest: Digest
 
     def is_of(self, weights: list[Tensor]) -> bool:
-        return self.places == places_of(weights) and torch.equal(self.sums, self.sum_up())
+        return self.places == places_of(weights) and torch.equal(self.digests, self.digest())
 
 
 _ready: WeakKeyDictionary[nn.Module, Ready] = WeakKeyDictionary()
@@ -50,8 +50,8 @@ def engine(model: Any, rows: int) -> Any:
         packed = many and _fits_twice(weights)
         kind = GraphDecoder if on_current_gpu(weights[0]) else Decoder
         decoder: Decoder[Any] = kind(model, lambda linears: joined(linears, packed=packed))
-        sum_up = summing(weights)
-        known = _ready[model] = Ready(decoder, many, places_of(weights), sum_up().clone(), sum_up)
+        digest = digesting(weights)
+        known = _ready[model] = Ready(decoder, many, places_of(weights), digest().clone(), digest)
     return known.decoder
 
 
@@ -60,19 +60,15 @@ def places_of(weights: list[Tensor]) -> list[int]:
     return [weight.data_ptr() for weight in weights]
 
 
-def summing(weights: list[Tensor]) -> Callable[[], Tensor]:
-    """What changes with the weights, at the price of one token: torch's own marks miss fused optimisers and `.data`."""
-    numbers = [weight.detach() for weight in weights if weight.is_floating_point()]
-
-    def sums() -> Tensor:
-        return torch.stack([weight.sum(dtype=torch.float) for weight in numbers])
-
-    if not on_current_gpu(numbers[0]):
-        return sums
+def digesting(weights: list[Tensor]) -> Digest:
+    """What tells any change of the weights, at the price of about one token."""
+    digest = digest_of(weights)
+    if not on_current_gpu(weights[0]):
+        return digest
     try:
-        replay, found = recorded(sums)  # hundreds of small kernels
+        replay, found = recorded(digest)  # hundreds of small kernels
     except RuntimeError:  # no graphs here
-        return sums
+        return digest
     return lambda: (replay(), found)[1]
 
 
