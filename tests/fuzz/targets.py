@@ -89,7 +89,7 @@ def _use_model(head: str) -> Callable[[Path], object]:
         elif head == "fill-mask":
             pipe("a [MASK] c")
         elif head.endswith("generation"):
-            gf.generate(pipe.model, pipe.task.tokenizer, TEXT)
+            gf.generate(pipe.model, pipe.task.tokenizer, TEXT, max_time=3.0)
         else:
             pipe([TEXT, "x"])
 

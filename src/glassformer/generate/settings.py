@@ -58,7 +58,7 @@ class Settings:
     encoder_no_repeat_ngram_size: Whole | None = None
     encoder_repetition_penalty: float | None = None
     bad_words_ids: Sequence[Ids] | None = None
-    sequence_bias: Mapping[Any, float] | Sequence[tuple[Ids, float]] | None = None
+    sequence_bias: Mapping[tuple[TokenId, ...], float] | Sequence[tuple[Ids, float]] | None = None
     suppress_tokens: Ids | None = None
     begin_suppress_tokens: Ids | None = None
     forced_bos_token_id: TokenId | None = None

@@ -205,4 +205,5 @@ def _raise_all(**problems: list[str]) -> None:
 def some(names: Sequence[str], most: int = 20) -> str:
     """The names, shortened where they are very many."""
     rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+    shown = [name if name.isprintable() else repr(name) for name in names[:most]]
+    return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
