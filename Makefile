@@ -4,13 +4,17 @@ VENV   ?= .venv
 PIP    := $(VENV)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt
 RUN    := $(VENV)/bin/python
 
-.PHONY: demo test check format docs fuzz bench clean
+.PHONY: demo test test-gpu check format docs fuzz bench clean
 
 demo: $(VENV)/.installed
 	$(RUN) examples/demo.py
 
 test: check $(VENV)/.browser
 	$(RUN) -m pytest -n 3
+
+# On a machine with a GPU, in the Python that is there: it needs the core dependencies, pytest and hypothesis.
+test-gpu:
+	PYTHONPATH=src $(PYTHON) -m pytest -m gpu -p no:cacheprovider tests/blocks tests/generate tests/laws
 
 check: $(VENV)/.installed-test
 	$(VENV)/bin/ruff check .

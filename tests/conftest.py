@@ -32,6 +32,11 @@ settings.register_profile(
 settings.load_profile("project")
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("needs a GPU")
+
+
 @pytest.fixture
 def glassformer(monkeypatch, capsys):
     """Run the command line in this process: (exit code, stdout, stderr)."""

@@ -107,7 +107,7 @@ def test_scores_to_add_are_not_taken_for_a_mask():
         as_keep(None, torch.zeros(3))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize("head_width", [5, 8, 64])
 def test_packed_attention_on_a_gpu(head_width):
     keep = torch.rand(6, 30, device="cuda") < 0.7
@@ -120,7 +120,7 @@ def test_packed_attention_on_a_gpu(head_width):
         assert_close(packed.unpack(mixed), expected * keep[..., None, None], atol=2e-2, rtol=2e-2)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("width", "used"), [(5, 7), (8, 0), (64, 64), (64, 150)])
 def test_the_kernel_for_the_next_token_is_masked_attention(width, used, dtype):
@@ -134,7 +134,7 @@ def test_the_kernel_for_the_next_token_is_masked_attention(width, used, dtype):
     assert_close((keys, values), (layer.keys, layer.values), atol=0, rtol=0)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize("activation", [None, "tanh_gelu", "relu"])
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize(("rows", "inputs", "outputs"), [(1, 12, 7), (3, 768, 33), (2, 3072, 64)])
@@ -150,7 +150,7 @@ def test_the_kernel_for_few_rows_is_a_linear_layer(rows, inputs, outputs, whole,
     assert_close(found.cpu(), expected, atol=1e-3, rtol=1e-3)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize(("within", "batch", "heads", "width"), [(4, 8, 2, 16), (3, 9, 3, 5), (2, 4, 8, 64)])
 def test_the_kernel_for_beams_moves_what_is_used(within, batch, heads, width):
     keys, values = torch.randn(2, 2, batch, 10, heads, width, device="cuda")

@@ -1,6 +1,7 @@
 """The engine says what the model says: straight lines for modules, packed weights, and weights that change."""
 
 import gc
+import sys
 import weakref
 from dataclasses import replace
 from functools import partial
@@ -363,7 +364,7 @@ def small(model_type):
     return {"d_model": 12, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8, **chosen, **sizes, **start}
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize(
     "way", [{}, {"num_beams": 3}, {"penalty_alpha": 0.4, "top_k": 3}, {"prompt_lookup_num_tokens": 3}]
 )
@@ -383,5 +384,5 @@ def test_a_graph_replays_what_the_model_does(model_type, head, way, monkeypatch)
 
     replayed = texts()
     monkeypatch.setattr(GraphDecoder, "can_record", False)
-    monkeypatch.setattr("glassformer.generate.engine._ready", {})
+    monkeypatch.setattr(sys.modules[engine.__module__], "_ready", {})
     assert replayed == texts()

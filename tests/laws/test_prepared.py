@@ -6,9 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from families import random_model, sequences, settings_of
+from families import SMALL_GPT, random_model, sequences, settings_of
 from generators import GENERATING, padded_left
-from glassformer.blocks import native
+from glassformer.blocks import kernels, native
 from glassformer.blocks.digest import digest_in_torch, digest_of
 from glassformer.generate.engine import engine
 
@@ -79,6 +79,38 @@ def test_any_change_of_a_weight_is_seen(compiler, model_type, head, change, data
     first = ids[:, :2] if model.config.is_encoder_decoder else ids
     steps = [one.step(first, one.start(ids, mask, length=first.shape[1] + 1))[0] for one in (model, again)]
     assert_close(steps[1], steps[0], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("change", CHANGES)
+@torch.no_grad()
+def test_any_change_of_a_weight_is_seen_on_a_gpu(change):
+    """Every tensor of a model in turn, by the recorded kernel."""
+    model = random_model("gpt2", "text-generation", SMALL_GPT).to("cuda", torch.bfloat16)
+    chance = torch.Generator("cpu").manual_seed(0)
+    for number, weight in enumerate(model.parameters()):
+        prepared, before = engine(model, 1), weight.clone()
+        assert engine(model, 1) is prepared
+        changed = weight.cpu()
+        CHANGES[change](changed, chance)
+        weight.data.copy_(changed)
+        seen = engine(model, 1) is not prepared
+        assert seen == (not torch.equal(bits(before), bits(weight.detach()))), f"{change} of tensor {number}"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("size", [1, 2, 8191, 8192, 8193, 100_000])
+def test_the_kernels_digest_tells_every_word(size):
+    tensors = [torch.randn(size, device="cuda"), torch.randn(7, 4, device="cuda", dtype=torch.bfloat16)]
+    digest = digest_of(tensors)
+    assert isinstance(digest, kernels.Digests)
+    before = digest()
+    assert torch.equal(digest(), before)
+    for place in {0, size // 2, size - 1}:
+        bits(tensors[0])[place] ^= 1
+        after = digest()
+        assert (after != before).tolist() == [True, False]
+        before = after
 
 
 KINDS = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int8, torch.int64, torch.bool)

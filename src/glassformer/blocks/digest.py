@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from . import native
+from . import kernels, native
 
 WORDS = 1 << 12  # of 32 bits, in a stretch
 STRETCHES = {"cpu": 1 << 4}  # at a time, so that what is made of them stays in the cache; elsewhere
@@ -29,6 +29,11 @@ def digest_of(tensors: Sequence[Tensor]) -> Digest:
     on_cpu = all(tensor.device.type == "cpu" and tensor.is_contiguous() for tensor in plain)
     if on_cpu and native.kernels() is not None:
         return lambda: _native(plain)
+    if (
+        all(kernels.on_current_gpu(x) and x.is_contiguous() and x.nbytes % 4 == 0 for x in plain)
+        and kernels.available()
+    ):
+        return kernels.Digests(plain)
     return lambda: torch.stack([digest_in_torch(tensor) for tensor in plain])
 
 

@@ -1,10 +1,11 @@
-"""Kernels for GPUs, one launch each: the next token's attention, linear layers for few rows, beams that trade places.
+"""Kernels for GPUs, one launch each: the next token's attention, linear layers for few rows, beam moves, digests.
 
 B batch, N layers, L room, H heads, K head width, D width in, E width out. Each has a plain version elsewhere, which
 says what it computes and takes its place where there is no Triton.
 """
 
 import logging
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -112,6 +113,27 @@ def trade(keys: Tensor, values: Tensor, rows: Tensor, *, within: int, used: Tens
     strides = keys.stride()[:3]
     for x in (keys, values):
         _trade()[(room, batch // within, layers)](x, rows, used, *strides, **shape, num_warps=4)
+
+
+class Digests:
+    """Digests of tensors as blocks/digest.py has them, of all in one launch: a program for each stretch of words."""
+
+    words = 8192
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        """Contiguous tensors of whole words of 32 bits, which stay where they are."""
+        self.device, self.count = tensors[0].device, len(tensors)
+        sizes = [tensor.nbytes // 4 for tensor in tensors]
+        stretches = [-(-size // self.words) for size in sizes]
+        owners = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(stretches))
+        numbers = torch.cat([torch.arange(many) for many in stretches])
+        starts = torch.tensor([tensor.data_ptr() for tensor in tensors])
+        self.work = [x.to(self.device) for x in (starts, torch.tensor(sizes), owners, numbers)]
+
+    def __call__(self) -> Tensor:
+        found = torch.zeros(self.count, dtype=torch.int64, device=self.device)
+        _digest()[(len(self.work[-1]),)](*self.work, found, words=self.words, num_warps=8)
+        return found
 
 
 def power_of_two(number: int) -> int:
@@ -226,3 +248,23 @@ def _trade() -> Any:
             tl.store(x + here + own[:, None].to(tl.int64) * by_row, moved, mask=moves)
 
     return trade_kernel
+
+
+@cache
+def _digest() -> Any:
+    import triton
+    import triton.language as tl
+
+    @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+    def digest_kernel(starts, sizes, owners, numbers, found, words: tl.constexpr):  # type: ignore[no-untyped-def]
+        owner, number = tl.load(owners + tl.program_id(0)), tl.load(numbers + tl.program_id(0))
+        start = tl.load(starts + owner).to(tl.pointer_type(tl.int32))
+        lane = tl.arange(0, words).to(tl.int64)
+        place = number * words + lane
+        word = tl.load(start + place, mask=place < tl.load(sizes + owner), other=0).to(tl.int64)
+        own = (lane * 0x9E3779B1 & 0xFFFFFFFF) ^ 0x85EBCA6B  # of each word: all different, and none 0
+        mixed = (number + 1) * 0x1E3779B97F4A7C15
+        mixed = (mixed ^ (mixed >> 29)) * 0x3F58476D1CE4E5B9 | 1  # of each stretch
+        tl.atomic_add(found + owner, tl.sum(word * own, 0) * mixed)
+
+    return digest_kernel

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from glassformer.blocks import native
 from glassformer.blocks.decode import Decoder, is_plain
 from glassformer.blocks.digest import Digest, digest_of
-from glassformer.blocks.graphs import GraphDecoder, recorded
+from glassformer.blocks.graphs import GraphDecoder
 from glassformer.blocks.kernels import on_current_gpu
 from glassformer.blocks.linear import joined
 from glassformer.blocks.point import hooked
@@ -50,7 +50,7 @@ def engine(model: Any, rows: int) -> Any:
         packed = many and _fits_twice(weights)
         kind = GraphDecoder if on_current_gpu(weights[0]) else Decoder
         decoder: Decoder[Any] = kind(model, lambda linears: joined(linears, packed=packed))
-        digest = digesting(weights)
+        digest = digest_of(weights)
         known = _ready[model] = Ready(decoder, many, places_of(weights), digest().clone(), digest)
     return known.decoder
 
@@ -58,18 +58,6 @@ def engine(model: Any, rows: int) -> Any:
 def places_of(weights: list[Tensor]) -> list[int]:
     """Where the weights lie, which changes when one is replaced."""
     return [weight.data_ptr() for weight in weights]
-
-
-def digesting(weights: list[Tensor]) -> Digest:
-    """What tells any change of the weights, at the price of about one token."""
-    digest = digest_of(weights)
-    if not on_current_gpu(weights[0]):
-        return digest
-    try:
-        replay, found = recorded(digest)  # hundreds of small kernels
-    except RuntimeError:  # no graphs here
-        return digest
-    return lambda: (replay(), found)[1]
 
 
 def _weights(modules: list[nn.Module]) -> list[Tensor]:
