@@ -4,12 +4,16 @@ VENV   ?= .venv
 PIP    := $(VENV)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt
 RUN    := $(VENV)/bin/python
 
-.PHONY: demo test test-gpu check format docs fuzz bench clean
+.PHONY: demo test test-all test-gpu check format docs fuzz bench clean
 
 demo: $(VENV)/.installed
 	$(RUN) examples/demo.py
 
 test: check $(VENV)/.browser
+	$(RUN) -m pytest -n 3 -m "not slow"
+
+# Also what takes long: kill -9 at random moments, torchrun, real training, every real data set.
+test-all: check $(VENV)/.browser
 	$(RUN) -m pytest -n 3
 
 # On a machine with a GPU, in the Python that is there: it needs the core dependencies, pytest and hypothesis.

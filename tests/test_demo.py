@@ -16,6 +16,8 @@ sys.path.insert(0, str(EXAMPLES))
 import demo  # noqa: E402
 import lessons  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 def learn(name: str, task: str) -> tuple[float, float]:
     torch.manual_seed(0)

@@ -42,6 +42,7 @@ def test_it_is_compiled_once_into_a_folder_of_ones_own(folder):
     assert [path.name for path in folder.iterdir()] == [first.name]  # nothing half made is left
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 100, 5000])
 def test_a_library_that_was_cut_short_is_made_again(folder, size):
     """Loading one kills the process, at every start, with no word why."""
@@ -53,6 +54,7 @@ def test_a_library_that_was_cut_short_is_made_again(folder, size):
     assert [path.read_bytes() for path in folder.glob("*.so")] == [content]
 
 
+@pytest.mark.slow
 def test_another_file_in_its_place_is_not_loaded(folder, tmp_path):
     whole = compiled.library(STEPS=63)
     content = whole.read_bytes()
@@ -119,6 +121,7 @@ def test_it_can_be_turned_off(folder):
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_two_processes_may_compile_at_once(folder):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     code = "from glassformer.blocks.compiled import library; print(library(STEPS=63))"

@@ -37,6 +37,7 @@ def examples_read(arguments: str, *, seconds: int = 30, memory: int = 1 << 30) -
     return int(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["one", "many"])
 def test_a_table_may_be_very_wide(tmp_path, label):
     names = [f"c{number}" for number in range(WIDE)]
@@ -67,6 +68,7 @@ def test_a_quoted_cell_may_be_very_long(tmp_path, cell):
     assert examples_read(repr(str(tmp_path / "long.csv"))) == 2
 
 
+@pytest.mark.slow
 def test_a_list_of_labels_may_be_very_long(tmp_path):
     (tmp_path / "labels.csv").write_text('text,label\nx,"[' + "'a', " * (LONG // 20) + ']"\ny,b\n')
     assert examples_read(f"{str(tmp_path / 'labels.csv')!r}, kind='multi-label'") == 2

@@ -12,6 +12,8 @@ from glassformer.data.parallel import read_parallel
 from glassformer.data.squad import read_asked
 from glassformer.data.table import read_labelled
 
+pytestmark = pytest.mark.slow
+
 predict = partial(read_labelled, require_target=False)
 scores = partial(read_labelled, kind="regression")
 cola = partial(read_labelled, columns={"label": "1", "text": "3"})

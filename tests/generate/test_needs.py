@@ -101,6 +101,7 @@ def test_a_start_that_is_no_word_is_named():
         gf.generate(model, None, torch.tensor([[5, 6]]), decoder_start_token_id=10**6)
 
 
+@pytest.mark.slow
 def test_beams_may_be_drawn_from_more_ways_than_two_to_the_24():
     model = random_model("glassformer-rnn", "text-generation", {**RNN, "vocab_size": 5000})
     asked = {"num_beams": 3500, "do_sample": True, "seed": 1, "eos_token_id": [10**6]}
@@ -133,6 +134,7 @@ print(json.dumps(rows))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux tells a peak")
 def test_no_search_takes_much_more_than_was_said():
     sizes = {"n_embd": 16, "n_head": 2, "n_layer": 2, "n_positions": 64, "vocab_size": 1000}

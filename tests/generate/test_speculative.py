@@ -114,6 +114,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model_type", "guessed"),
     [("gpt2", "a draft"), ("gpt2", "the text"), ("glassformer-rnn", "a draft"), ("marian", "a draft")],

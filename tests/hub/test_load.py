@@ -343,6 +343,7 @@ print((after - before) * 1024 / weights)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model_type", "settings"),
     [

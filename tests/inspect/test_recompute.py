@@ -130,6 +130,7 @@ def test_every_gate_of_every_step_is_that_of_torch(kind):
         assert_close(gates["hidden"][0], own[time], atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["wrapper", "in place"])
 def test_compiled_models(how):
     model = random_model("bert", "fill-mask", SMALL_BERT)

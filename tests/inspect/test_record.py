@@ -96,6 +96,7 @@ def test_an_edited_pattern_changes_what_follows_and_is_what_is_seen(bert):
     assert_close(again, plain, atol=0, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["wrapper", "in place"])
 def test_compiled_models_are_heard(bert, how):
     compiled = torch.compile(bert, backend="eager") if how == "wrapper" else bert

@@ -48,6 +48,7 @@ def shrunk(recipe: dict[str, object], bert: Path, out: Path) -> dict[str, object
     return changed(recipe, fewer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_a_recipe_trains(path, small_bert, tmp_path):
     written = read_recipe(path)

@@ -166,6 +166,7 @@ def steps_done(folder: Path) -> int:
     return int(found.stem[-8:]) if found else 0
 
 
+@pytest.mark.slow
 def test_kill_9_at_random_moments(tmp_path):
     """Each time the process is let go on beyond some step, and for some random time more."""
     chance, kills = random.Random(8), 0

@@ -6,6 +6,8 @@ import torch.nn.functional as F
 
 import glassformer as gf
 
+pytestmark = pytest.mark.slow
+
 
 def draw(number, shortest, longest, chance):
     lengths = torch.randint(shortest, longest + 1, (number,), generator=chance)

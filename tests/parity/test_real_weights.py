@@ -12,6 +12,8 @@ from torch.testing import assert_close
 import glassformer as gf
 from glassformer.inspect.recompute import recompute
 
+pytestmark = pytest.mark.slow
+
 transformers.logging.set_verbosity_error()
 TEXTS = [
     "A man is playing a guitar.",

@@ -16,6 +16,8 @@ from glassformer.data import microworld
 from glassformer.studio import demo, lessons
 from glassformer.studio.demo import demo_models, make, mark
 
+pytestmark = pytest.mark.slow
+
 TINY = {"embedding_size": 8, "hidden_size": 8}
 FEW: dict = {
     "one": {"task": "text-classification", "data": "microworld", "limit": 64, "arch": "gru", "steps": 4}

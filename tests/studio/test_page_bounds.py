@@ -11,6 +11,7 @@ SMALL = {"hidden_size": 48, "num_attention_heads": 12, "num_hidden_layers": 12, 
 TIMES_SLOWER = 20  # than the benchmark's bounds
 
 
+@pytest.mark.slow
 def test_a_long_text_keeps_within_its_bounds(tmp_path):
     pytest.importorskip("playwright.sync_api", reason="pip install playwright to test pages")
     if chromium() is None:

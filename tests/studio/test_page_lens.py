@@ -92,6 +92,7 @@ def test_a_decoder_lens_is_one_click_away(visit, studio_folders):
     np.testing.assert_allclose(shown, lens.top(5)[0][0, 0, 0].numpy(), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_512_tokens_and_12_layers_are_a_small_page(browser, tmp_path, studio_folders):
     torch.manual_seed(0)
     tok = gf.load_tokenizer(studio_folders["gpt2"])

@@ -10,6 +10,8 @@ from fastapi.testclient import TestClient
 from glassformer.studio.app import API, create_app
 from studio.cases import MODELS, TEXT
 
+pytestmark = pytest.mark.slow
+
 WORDS = [
     "",
     "x",

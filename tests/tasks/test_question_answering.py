@@ -249,6 +249,7 @@ def test_what_cannot_be_used_is_named(act, words_of_the_error):
 # Real data, and learning.
 
 
+@pytest.mark.slow
 def test_squad_answers_are_exact_but_for_those_inside_a_token(data, minilm):
     """Of 34726 gold answers, 32 start and 48 end inside a token (77 do either); all others are found to the letter."""
     examples = QuestionAnswering.read([str(data / "squad" / "dev-v1.1.json")]).examples
@@ -291,6 +292,7 @@ def one_sentence(one):
     return Asked(one.id, one.question, context, (Answer(answer.text, answer.start - end + len(context)),))
 
 
+@pytest.mark.slow
 def test_a_small_model_learns_the_micro_world():
     drawn = (QuestionAnswering.made_up(count, seed) for count, seed in ((1500, 0), (300, 1)))
     train, dev = ([one_sentence(one) for one in some if one.answers] for some in drawn)

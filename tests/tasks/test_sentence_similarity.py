@@ -292,6 +292,7 @@ def test_a_text_is_looked_for_among_all_different_seconds():
     assert found["mrr"] == pytest.approx(1 / len(TEXTS))
 
 
+@pytest.mark.slow
 def test_minilm_reaches_its_published_score(minilm, data):
     """STS-B test, Spearman of the cosine: 82.03 is published."""
     file = data / "glue/STS-B/sts-test-labelled.tsv"

@@ -146,6 +146,7 @@ def test_a_head_that_cannot_learn_a_lesson_is_refused():
 # Learning.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lesson", "head", "family", "steps", "lr", "reached"),
     [

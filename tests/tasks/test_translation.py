@@ -318,6 +318,7 @@ def opinions():
     return short(6000, 0), short(1500, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["transformer", *ATTENTIONS[1:]])
 def test_every_encoder_decoder_translates_new_sentences_of_the_micro_world(name, opinions):
     """About 90 pairs are seen; without attention a model stays below 10 BLEU."""

@@ -17,6 +17,8 @@ from glassformer.text import Tokenizer
 from glassformer.text.bpe import BytePairEncoding
 from glassformer.text.wordpiece import WordPiece
 
+pytestmark = pytest.mark.slow
+
 LINES = 10_000
 
 

@@ -76,6 +76,7 @@ def test_a_giant_line_is_broken_at_spaces_and_nothing_is_lost(tmp_path, monkeypa
     assert "".join(lines).split() == path.read_text(encoding="utf-8").split()
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path):
     path = tmp_path / "big.txt"
     path.write_text("the quick brown fox " * 500_000, encoding="utf-8")  # 10 MB in one line

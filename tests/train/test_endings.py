@@ -69,6 +69,7 @@ def interrupted(process: subprocess.Popen, folder: Path, lines: int) -> tuple[in
     return process.returncode, out, complaint
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_cleanly_and_prints_the_command_that_goes_on(tmp_path):
     folder = tmp_path / "a run"  # with a blank to be quoted
     process = start(tmp_path, "text-classification/gru", steps=100_000, out=str(folder))
@@ -234,6 +235,7 @@ def terminated(process: subprocess.Popen, folder: Path, lines: int) -> tuple[int
     return process.returncode, out, complaint
 
 
+@pytest.mark.slow
 def test_sigterm_in_the_first_epoch_loses_nothing(tmp_path):
     settings = {"steps": 60, "eval_every": 1000, "log_every": 1, "lr": 1e-3}
     process = start(tmp_path, "text-classification/gru", **settings)

@@ -192,6 +192,7 @@ def test_gradients_beyond_half_precision_are_left_out_and_the_scale_lowered(tmp_
     assert all(tensor.isfinite().all() for tensor in state["model"].values())
 
 
+@pytest.mark.slow
 def test_bf16_in_a_process_of_its_own(tmp_path):
     """Some CPUs claim bfloat16 kernels that they do not have, so the instruction set is kept plain."""
     code, _, complaint = in_a_process(

@@ -23,6 +23,8 @@ import json, sys
 import torch.distributed as dist
 import glassformer as gf
 
+pytestmark = pytest.mark.slow
+
 dist.init_process_group("gloo")
 for settings in json.loads(open(sys.argv[1]).read()):
     gf.train(**settings, say=lambda _: None)

@@ -257,6 +257,7 @@ def test_tokens_are_shown_with_their_ids(opened, minilm):
     assert chips == [[tokenizer.convert_ids_to_tokens(token), str(token)] for token in ids]
 
 
+@pytest.mark.slow
 def test_512_tokens_of_twelve_by_twelve_say_what_is_left_out(opened, tmp_path):
     board = made_up(12, 12, 512)
     path = shown(board).save(tmp_path / "long.html", layer=7, head=3)
