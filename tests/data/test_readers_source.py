@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reader_checks import COMPRESS, give_stdin, one_line_error
 
+from glassformer.data import source
 from glassformer.data.report import Place, Report
 from glassformer.data.source import NOT_UTF8, Source, hub_name, resolve
 
@@ -228,3 +229,11 @@ def test_a_report_for_a_person_and_for_a_machine():
         "skipped": {"a blank line": {"count": 2, "file": "3.txt", "line": 7}},
         "noted": {"mended": {"count": 1, "file": "4.txt", "row": 2}},
     }
+
+
+def test_a_name_that_stands_for_too_many_files_is_a_slip(tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "MOST_FILES", 3)
+    for number in range(5):
+        (tmp_path / f"{number}.txt").write_text("x")
+    with pytest.raises(ValueError, match="stands for more than 3 files: name those to read"):
+        source.resolve([f"{tmp_path}/*.txt"])

@@ -17,13 +17,12 @@ from glassformer.jobs.train import run
 from glassformer.train import checkpoint
 from tasks.cases import recipe_of
 
+pytestmark = pytest.mark.slow
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 SEVERAL = """
 import json, sys
 import torch.distributed as dist
 import glassformer as gf
-
-pytestmark = pytest.mark.slow
 
 dist.init_process_group("gloo")
 for settings in json.loads(open(sys.argv[1]).read()):
