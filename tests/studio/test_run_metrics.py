@@ -1,6 +1,7 @@
 """A metrics.jsonl that is followed: what is kept stays small, and a file that was cut or replaced is read anew."""
 
 import json
+import os
 import tracemalloc
 
 import pytest
@@ -102,3 +103,8 @@ def test_a_run_of_another_program_is_shown_as_far_as_it_can_be(tmp_path):
     with TestClient(create_app(Studio(Shelf([]), Traces(), runs=tmp_path)), base_url="http://127.0.0.1") as client:
         found = client.get("/api/v1/runs").json()["runs"]
     assert [(one["best"]["value"], one["steps"]) for one in found] == [(0.5, None)] * 2
+
+
+def test_a_pipe_in_place_of_the_file_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "metrics.jsonl")
+    assert len(followed(tmp_path / "metrics.jsonl").read_on()) == 0

@@ -21,6 +21,8 @@ def read_text(path: Path) -> str:
         raise ValueError(
             f"{path} is not in UTF-8 (byte {error.start} cannot be read): write it again in UTF-8"
         ) from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
 
 
 @overload

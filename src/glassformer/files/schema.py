@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import repeat
-from numbers import Integral, Real
 from typing import (
     Annotated,
     Any,
@@ -133,9 +132,9 @@ def _is_plain(value: Any, hint: Any) -> bool:
     """Whether a value without parts is of a hint without parts."""
     match hint:
         case builtin if builtin is int:
-            return isinstance(value, Integral) and not isinstance(value, bool)
+            return isinstance(value, int) and not isinstance(value, bool)
         case builtin if builtin is float:
-            return isinstance(value, Real) and not isinstance(value, bool) and _is_finite(value)
+            return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
         case builtin if builtin is str:
             return isinstance(value, str) and _is_text(value)
         case None | types.NoneType:
@@ -146,10 +145,6 @@ def _is_plain(value: Any, hint: Any) -> bool:
         return False  # a value of that shape has been looked into
     kind = get_origin(hint) or hint
     return hint is Any or not isinstance(kind, type) or isinstance(value, kind)
-
-
-def _is_finite(value: Any) -> bool:
-    return bool(abs(value) <= LARGEST)
 
 
 def _is_text(value: str) -> bool:

@@ -43,6 +43,8 @@ class Metrics:
         """Take in what was written since; from the beginning if the file is another, or was cut by a resumed run."""
         with self._lock:
             try:
+                if not self.path.is_file():  # a pipe would be waited for
+                    raise FileNotFoundError
                 with self.path.open("rb") as file:
                     if not self._goes_on(file):
                         self._begin()

@@ -50,6 +50,9 @@ def rust_border(what: str) -> Iterator[None]:
 @contextmanager
 def panics_unseen() -> Iterator[None]:
     """Hold stderr back, and let it go unless there was a panic: the library prints frames on its own."""
+    if sys.stderr is None or not _is_open(2):  # as of a daemon: there is nothing to hold back
+        yield
+        return
     with _STDERR, tempfile.TemporaryFile() as held:
         sys.stderr.flush()
         kept = os.dup(2)
@@ -67,6 +70,14 @@ def panics_unseen() -> Iterator[None]:
             if not panicked:
                 held.seek(0)
                 os.write(2, held.read())
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
