@@ -384,7 +384,7 @@ def test_a_head_is_offered_where_the_class_is_unknown(folder):
     ("changes", "message"),
     [
         ({"num_hidden_layers": 100_000}, "num_hidden_layers is 100000; it must be a whole number from 1 to 1000"),
-        ({"num_labels": 10**9}, "num_labels is 1000000000; it must be a whole number from 1 to 1000000"),
+        ({"num_labels": 10**9}, "num_labels is 1000000000; it must be a number from 1 to 1000000"),
         ({"vocab_size": 2**62}, "vocab_size is 4611686018427387904; it must be"),
         ({"max_position_embeddings": 10**8}, r"\[100000000, 12\] by config.json"),
         ({"hidden_size": 10**7 * 3}, "30000000"),
@@ -433,7 +433,7 @@ def test_a_packed_archive_is_not_unpacked(folder):
     (folder / "model.safetensors").unlink()
     with zipfile.ZipFile(folder / "pytorch_model.bin", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", bytes(10_000_000))
-    with pytest.raises(ValueError, match=r"it is packed: [\d,]+ bytes that claim to be 10,000,000"):
+    with pytest.raises(ValueError, match=r"is packed: [\d,]+ bytes that claim to be 10,000,000"):
         gf.load(folder)
 
 
@@ -465,3 +465,20 @@ def test_an_index_that_is_none_is_explained(folder, index, message):
 def test_an_id_beyond_the_embedding_is_named(folder):
     with pytest.raises(ValueError, match="a token has the id 41, and the model's table 41 rows"):
         gf.load(folder)(input_ids=torch.tensor([[3, 41, 2]]))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pad_token_id": -1},
+        {"eos_token_id": [1, 2]},
+        {"num_labels": 2.0},
+        {"id2label": None, "label2id": {"a": "0", "b": "1"}},
+        {"id2label": {"0": None, "1": "b"}},
+    ],
+)
+def test_odd_values_that_transformers_takes_are_taken(folder, changes):
+    whole = gf.load(folder)
+    edit_config(folder, **changes)
+    transformers.AutoConfig.from_pretrained(folder)
+    same_outputs(whole, gf.load(folder))

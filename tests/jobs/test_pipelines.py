@@ -56,7 +56,7 @@ def test_the_size_of_a_batch_changes_nothing(trained, what):
     name, inputs, options, _ = CASES[what]
     pipe = gf.pipeline(name.split("/")[0], trained(name))
     assert same(pipe(inputs, batch_size=1, **options), pipe(inputs, **options))
-    with pytest.raises(ValueError, match="batch_size must be at least 1, not 0"):
+    with pytest.raises(ValueError, match="batch_size is 0; it must be a whole number from 1"):
         pipe(inputs, batch_size=0, **options)
 
 
@@ -140,3 +140,17 @@ def test_what_a_task_cannot_read_is_named(trained):
         pipe("Who?")
     with pytest.raises(ValueError, match="there is no \\[MASK\\] in 'Paul'; write it where a word is missing"):
         gf.pipeline("fill-mask", trained("fill-mask/bert"))("Paul")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"top_k": "abc"}, "top_k is 'abc'; it must be a whole number from 1"),
+        ({"top_k": 0}, "top_k is 0; it must be a whole number from 1"),
+        ({"batch_size": "2"}, "batch_size is '2'; it must be a whole number from 1"),
+        ({"batch_tokens": 1.5}, "batch_tokens is 1.5; it must be a whole number from 1"),
+    ],
+)
+def test_options_of_a_call_have_their_kinds(trained, options, message):
+    with pytest.raises(ValueError, match=message):
+        gf.pipeline("text-classification", trained("text-classification/gru"))(TEXTS, **options)

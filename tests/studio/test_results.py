@@ -163,8 +163,16 @@ WRONG = {
     "strategy": (("text-generation/gpt2", TEXT), {"strategy": "best"}, "there is no strategy 'best' here"),
     "not its own": (("text-generation/gpt2", TEXT), {"top_p": 0.5}, "top_p is for another strategy; choose sample"),
     "range": (("text-generation/gpt2", TEXT), {"strategy": "sample", "top_p": 2}, "top_p must be above 0"),
-    "type": (("text-generation/gpt2", TEXT), {"max_new_tokens": "many"}, "max_new_tokens must be a whole number"),
-    "true": (("text-generation/gpt2", TEXT), {"max_new_tokens": True}, "max_new_tokens must be a whole number"),
+    "type": (
+        ("text-generation/gpt2", TEXT),
+        {"max_new_tokens": "many"},
+        "max_new_tokens is 'many'; it must be a whole number",
+    ),
+    "true": (
+        ("text-generation/gpt2", TEXT),
+        {"max_new_tokens": True},
+        "max_new_tokens is True; it must be a whole number",
+    ),
     "room": (("text-generation/gpt2", TEXT), {"max_new_tokens": 99}, "do not fit into the model's 32 positions"),
     "no beam": (
         ("translation/gru", TEXT),
@@ -179,8 +187,8 @@ WRONG = {
         {},
         "there is no [MASK] in 'Paul is glad .'; write it where a word is missing",
     ),
-    "no fill": (("fill-mask/bert", "[MASK]"), {"top_k": 0}, "top_k must be at least 1, not 0"),
-    "grouping": (("token-classification/bert", TEXT), {"aggregation_strategy": "all"}, "aggregation_strategy='all'"),
+    "no fill": (("fill-mask/bert", "[MASK]"), {"top_k": 0}, "top_k is 0; it must be a whole number from 1"),
+    "grouping": (("token-classification/bert", TEXT), {"aggregation_strategy": "all"}, "aggregation_strategy is 'all'"),
 }
 
 

@@ -33,7 +33,7 @@ def digest_of(tensors: Sequence[Tensor]) -> Digest:
         all(kernels.on_current_gpu(x) and x.is_contiguous() and x.nbytes % 4 == 0 for x in plain)
         and kernels.available()
     ):
-        return kernels.Digests(plain)
+        return kernels.GpuDigest(plain)
     return lambda: torch.stack([digest_in_torch(tensor) for tensor in plain])
 
 
@@ -43,7 +43,7 @@ def _native(tensors: Sequence[Tensor]) -> Tensor:
     starts = torch.tensor([tensor.data_ptr() for tensor in tensors])
     sizes = torch.tensor([tensor.nbytes for tensor in tensors])
     digests = torch.zeros(len(tensors), dtype=torch.int64)
-    job = native.Digests(starts.data_ptr(), sizes.data_ptr(), digests.data_ptr(), len(tensors), 0)
+    job = native.DigestJob(starts.data_ptr(), sizes.data_ptr(), digests.data_ptr(), len(tensors), 0)
     found.digest(found.threads, torch.get_num_threads(), ctypes.addressof(job))
     return digests
 

@@ -115,7 +115,7 @@ def trade(keys: Tensor, values: Tensor, rows: Tensor, *, within: int, used: Tens
         _trade()[(room, batch // within, layers)](x, rows, used, *strides, **shape, num_warps=4)
 
 
-class Digests:
+class GpuDigest:
     """Digests of tensors as blocks/digest.py has them, of all in one launch: a program for each stretch of words."""
 
     words = 8192

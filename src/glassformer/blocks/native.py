@@ -52,7 +52,7 @@ class Trade(ctypes.Structure):
     _fields_ = fields("keys values rows", "layers batch within used width layer_stride row_stride next")
 
 
-class Digests(ctypes.Structure):
+class DigestJob(ctypes.Structure):
     _fields_ = fields("starts sizes digests", "tensors next")
 
 

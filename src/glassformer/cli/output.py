@@ -55,14 +55,14 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     Console(width=None if sys.stdout.isatty() else 1000).print(table)  # nothing is wrapped on its way into a file
 
 
-def out_file(out: str) -> Path:
-    """The file that --out names; refused where it is one that this program did not make, for it would be lost."""
+def out_file(out: str, *, force: bool = False) -> Path:
+    """The file that --out names; unless by `force`, refused where it is one that this program did not make."""
     path = Path(out)
     if not out.strip():
         raise ValueError("--out is empty, perhaps a variable that is not set: name a file")
     if path.is_dir():
         raise ValueError(f"--out {out} is a folder: name a file")
-    if path.exists() and path.stat().st_size and not _is_ours(path):
+    if not force and path.exists() and path.stat().st_size and not _is_ours(path):
         raise ValueError(f"{out} is there already and would be lost: choose another --out, or delete it")
     return path
 
@@ -73,9 +73,9 @@ def _is_ours(path: Path) -> bool:
         return MARK in file.read(2000)
 
 
-def made_ready(out: str) -> Path:
+def made_ready(out: str, *, force: bool = False) -> Path:
     """A file that can be written, in a folder that is there: found out before the work, not after it."""
-    path = out_file(out)
+    path = out_file(out, force=force)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.open("a").close()
     return path

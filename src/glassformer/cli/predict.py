@@ -163,7 +163,7 @@ def _as_written(given: Any, found: Any) -> Any:
 
 def _shown(found: Any) -> str:
     """A result as a person reads it."""
-    if found == []:
+    if found == []:  # of a tagger: no other task gives an empty list
         return "no entities"
     if isinstance(found, list) and isinstance(found[0], dict):
         return "; ".join(map(_shown, found))

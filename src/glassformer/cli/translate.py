@@ -44,7 +44,8 @@ def translate(
     ] = None,
     align: Annotated[bool, typer.Option("--align", help="Show which source words each word was made from.")] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Texts at once; it does not change what is written.")] = 32,
-    out: Annotated[str | None, typer.Option(metavar="FILE", help="Write to this file.")] = None,
+    out: Annotated[str | None, typer.Option(metavar="FILE", help="Write to this file, which must be new.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over the file of --out.")] = False,
     device: Device = None,
     dtype: Dtype = None,
     quant: Quant = None,
@@ -65,7 +66,7 @@ def translate(
     show = _shown_as_json if json else _shown
     seconds, done, sentences = 0.0, 0, 0
     with ExitStack() as stack:
-        write = _writer(stack, out)
+        write = _writer(stack, out, force=force)
         while some := list(islice(lines, chunk)):
             begun = time.perf_counter()  # waiting for lines does not count
             for line in _translated(pipe, some, done, align=align, batch_size=batch_size, settings=settings):
@@ -168,9 +169,9 @@ def _alignment(aligned: "Aligned") -> dict[str, Any]:
     return {"source": aligned.source, "target": aligned.target, "weights": weights, "links": links}
 
 
-def _writer(stack: ExitStack, out: str | None) -> Any:
+def _writer(stack: ExitStack, out: str | None, *, force: bool) -> Any:
     """Where lines go: to stdout, or to a file as they come."""
     if out is None:
         return echo
-    file = stack.enter_context(made_ready(out).open("w", encoding="utf-8"))
+    file = stack.enter_context(made_ready(out, force=force).open("w", encoding="utf-8"))
     return lambda line: print(line, file=file)

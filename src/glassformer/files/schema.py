@@ -57,7 +57,7 @@ class Bounds:
 Count = Annotated[int, Bounds(0)]
 Depth = Annotated[int, Bounds(1, 1000)]  # layers: each is built as modules, so that many more would never end
 Positions = Annotated[int, Bounds(1, 2**17)]  # of a table that is computed, not read
-TokenId = Annotated[int, Bounds(0, 2**31 - 1)]
+TokenId = Annotated[int, Bounds(-1, 2**31 - 1)]  # some folders write -1 for none
 Size = Annotated[int, Bounds(1, 2**28)]  # of a tensor's dimension: a product of two does not overflow
 Probability = Annotated[float, Bounds(0, 1)]
 Positive = Annotated[float, Bounds(0, above=True)]

@@ -24,9 +24,12 @@ def request_of(model: Any, given: dict[str, Any]) -> Settings:
         raise ValueError(f"a model with head {model.head_name!r} does not generate; load one that does")
     config = {name: getattr(model.config, name, None) for name in Settings.__dataclass_fields__}
     size = vocabulary(model)
-    for name, value in config.items():  # many a small model has kept the special ids of a large one
-        config[name] = None if name.endswith("_token_id") and isinstance(value, int) and value >= size else value
-    request = Settings.of(given, getattr(model, "generation_config", None) or {}, config)
+    for name, value in config.items():  # many a small model has kept the special ids of a large one, or says -1
+        if name.endswith("_token_id") and isinstance(value, int) and not 0 <= value < size:
+            config[name] = None
+    stated = getattr(model, "generation_config", None) or {}
+    stated = {name: None if name.endswith("_token_id") and value == -1 else value for name, value in stated.items()}
+    request = Settings.of(given, stated, config)
     _check_draft(model, request.assistant_model)
     return request
 

@@ -97,12 +97,12 @@ def _local(name: str | Path) -> Path | None:
     """
     text = str(name)
     path = Path(os.path.expanduser(text))
+    if not text.strip():
+        raise ValueError(f"there is no folder {text!r}: the name is empty, perhaps a variable that is not set")
     if os.path.isdir(path):
         return path
     if os.path.isfile(path):
         raise ValueError(f"{text} is a file; give the folder that holds it")
-    if not text.strip():
-        raise ValueError(f"there is no folder {text!r}")
     if isinstance(name, Path) or text.startswith(("/", ".", "~")) or text.count("/") > 1:
         raise ValueError(f"there is no folder {text!r}{near_folders(path)}")
     if "/" in text and os.path.isdir(path.parent):

@@ -17,7 +17,7 @@ from glassformer.models.init import fill_tables, start
 from glassformer.text.tokenizer import Tokenizer
 
 from . import fetch
-from .folder import CONFIG, GENERATION, SAFETENSORS, read_config
+from .folder import CONFIG, GENERATION, SAFETENSORS, read_config, settings_of
 from .registry import architecture_for, check_head, check_known, head_for, skeleton
 from .tensors import WeightFiles, short
 from .weights import Entry, check_same, plan_load, tensors_of, their_tensors
@@ -55,7 +55,7 @@ def load(
     head = head if chosen else head_for(architecture, raw.get("architectures"))
     check_head(architecture, head)
     files = WeightFiles(folder)
-    settings = architecture.config.from_hf(_with_labels(raw, labels, head))
+    settings = settings_of(architecture, _with_labels(raw, labels, head), folder)
     settings = architecture.fit_config(settings, head, set(files.shapes))
     model = skeleton(architecture, settings, head)
     plan = plan_load(architecture, model, head, files.shapes, fresh_head=chosen or labels is not None)

@@ -77,6 +77,7 @@ class _SafetensorsFile:
 
 class _PickleFile:
     def __init__(self, path: Path) -> None:
+        _check_archive(path)
         with _explained(path):
             tensors = _unpickle(path)
             if not isinstance(tensors, dict) or not all(isinstance(value, Tensor) for value in tensors.values()):
@@ -98,8 +99,7 @@ _File = _SafetensorsFile | _PickleFile
 
 
 def _unpickle(path: Path) -> Any:
-    """Tensors only: a pickle that would run code is refused, and an archive that would unpack to more than it is."""
-    _check_archive(path)
+    """Tensors only: a pickle that would run code is refused."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about other pickle protocols: what cannot be read is an error anyway
         try:
@@ -113,10 +113,10 @@ def _unpickle(path: Path) -> Any:
 def _check_archive(path: Path) -> None:
     """torch stores its archives unpacked; in a packed one a few bytes can stand for gigabytes."""
     if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
+        with _explained(path), zipfile.ZipFile(path) as archive:
             unpacked, size = sum(entry.file_size for entry in archive.infolist()), path.stat().st_size
         if unpacked > size:
-            raise ValueError(f"it is packed: {size:,} bytes that claim to be {unpacked:,}; save it with torch.save")
+            raise ValueError(f"{path} is packed: {size:,} bytes that claim to be {unpacked:,}; save it with torch.save")
 
 
 def _files(folder: Path) -> list[Path]:

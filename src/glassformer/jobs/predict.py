@@ -26,6 +26,7 @@ from .recipe import RECIPE, read_recipe, task_options
 from .tasks import TASKS, taken, task_class
 
 UNANSWERED: dict[str, Any] = {"label": None, "tags": None, "answers": (), "target": None}
+LONGEST_LINE = 10_000_000  # characters: to tokenise more takes gigabytes
 TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "conll")
 
 
@@ -39,9 +40,7 @@ class Pipeline:
         """One result for one input, a list of results for a list of inputs; each as if it came alone."""
         if inputs is None and {"question", "context"} <= set(options):
             inputs = {name: options.pop(name) for name in ("question", "context")}
-        known = self.task.predict_options()
-        if known is not None and (wrong := [name for name in options if name not in known]):
-            raise ValueError(f"{self.task.name} has no option {wrong[0]!r}; a call can be told {', '.join(known)}")
+        self.task.check_predict(options)
         if isinstance(inputs, list):
             return self.task.predict(self.model, inputs, **options)
         (found,) = self.task.predict(self.model, [inputs], **options)
@@ -166,12 +165,14 @@ def _unanswered(example: Any) -> Any:
 
 def reader_options(pipe: Pipeline, options: dict[str, Any]) -> dict[str, Any]:
     """Taken out of some options, those of the task's reader that are none of its call."""
-    own = pipe.task.predict_options() or ()
+    own = pipe.task.predict_options()
     return {name: options.pop(name) for name in reading(type(pipe.task), options) if name not in own}
 
 
 def as_input(text: str) -> Any:
     """A text as it is typed; a JSON object is taken as one, for what has two parts."""
+    if len(text) > LONGEST_LINE:
+        raise ValueError(f"a line has {len(text):,} characters; {LONGEST_LINE:,} are the most that is read as one text")
     if text.startswith("{"):
         with suppress(ValueError):
             return json_value(text)

@@ -85,16 +85,15 @@ def _prepare(folder: Path, recipe: Recipe, *, resume: bool) -> None:
         raise ValueError(f"{folder} holds a run: go on with --resume, or choose another --out")
     if holds_model and not text:
         raise ValueError(f"{folder} holds a model that would be written over: choose another --out")
-    if _is_said_by(text, recipe):
-        checkpoint.sweep(folder)
-        return
-    if resume and text:
+    same = _is_said_by(text, recipe)
+    if resume and text and not same:
         raise ValueError(f"{path} is another recipe than this one; resume with: {resume_command(folder)}")
-    for name in () if text.startswith(MARK) else WRITTEN:
-        if (folder / name).exists():
+    for name in () if (resume and same) or text.startswith(MARK) else WRITTEN:
+        if (folder / name).exists() and not (same and name == RECIPE):  # which may lie where its run is to be
             raise ValueError(f"{folder / name} was not written by a run, and would be lost: choose another --out")
     checkpoint.sweep(folder)
-    write_text(path, MARK + recipe.toml())
+    if not same:
+        write_text(path, MARK + recipe.toml())
 
 
 def _is_said_by(text: str, recipe: Recipe) -> bool:

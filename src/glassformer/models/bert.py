@@ -48,7 +48,7 @@ class BertConfig:
     add_pooling_layer: bool = True
     pad_token_id: TokenId | None = 0
     bos_token_id: TokenId | None = None
-    eos_token_id: TokenId | None = None
+    eos_token_id: TokenId | list[TokenId] | None = None
     problem_type: hf.ProblemType | None = None
     id2label: dict[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
 

@@ -16,9 +16,9 @@ class Common(TypedDict, total=False):
 
     model_type: str
     architectures: list[str]
-    num_labels: Annotated[int, Bounds(1, 1_000_000)]
-    id2label: dict[str | int, str | int | float]
-    label2id: dict[str | int, int]
+    num_labels: Annotated[float, Bounds(1, 1_000_000)]
+    id2label: dict[str | int, str | int | float | None]
+    label2id: dict[str | int, int | str]
 
 
 def read(cls: type[C], raw: Mapping[str, Any], *, only: Mapping[str, tuple[Any, ...]] | None = None) -> C:
@@ -47,14 +47,16 @@ def labels(raw: Mapping[str, Any]) -> dict[int, str]:
     """
     conform(raw, Common, PLACE)
     by_id, by_name, count = raw.get("id2label"), raw.get("label2id"), raw.get("num_labels")
+    if count is not None and count != int(count):
+        raise ValueError(f"{PLACE}: num_labels is {count}; it must be a whole number")
     if by_id:
         found = {_number(key): str(value) for key, value in by_id.items()}
     elif by_name:
-        found = {value: str(key) for key, value in by_name.items()}
+        found = {_number(value): str(key) for key, value in by_name.items()}
     else:
         found = {}
     if not found or count not in (None, len(found)):
-        found = {number: f"LABEL_{number}" for number in range(count or 2)}
+        found = {number: f"LABEL_{number}" for number in range(int(count or 2))}
     if sorted(found) != list(range(len(found))):
         raise ValueError(f"id2label must number the labels 0 to {len(found) - 1}, not {sorted(found)[:20]}")
     return dict(sorted(found.items()))

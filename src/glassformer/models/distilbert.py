@@ -39,7 +39,7 @@ class DistilBertConfig:
     tie_word_embeddings: bool = True
     pad_token_id: TokenId | None = 0
     bos_token_id: TokenId | None = None
-    eos_token_id: TokenId | None = None
+    eos_token_id: TokenId | list[TokenId] | None = None
     problem_type: hf.ProblemType | None = None
     id2label: dict[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
 

@@ -24,7 +24,7 @@ class RobertaConfig(BertConfig):
     vocab_size: Size = 50265
     pad_token_id: TokenId | None = 1
     bos_token_id: TokenId | None = 0
-    eos_token_id: TokenId | None = 2
+    eos_token_id: TokenId | list[TokenId] | None = 2
 
 
 def build_head(name: str | None, config: RobertaConfig, token: nn.Embedding) -> nn.Module | None:

@@ -42,7 +42,7 @@ class Seq2SeqConfig:
     tie_word_embeddings: bool = False
     pad_token_id: TokenId | None = 0
     bos_token_id: TokenId | None = None
-    eos_token_id: TokenId | None = None
+    eos_token_id: TokenId | list[TokenId] | None = None
     decoder_start_token_id: TokenId | None = None
 
     is_encoder_decoder = True

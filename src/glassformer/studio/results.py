@@ -1,6 +1,6 @@
 """What a model's task says of a text: the results of gf.pipeline, line by line as they come."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from itertools import chain
 from typing import Any
@@ -10,7 +10,10 @@ from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from glassformer.files import conform
+from glassformer.files.schema import hints_of
 from glassformer.generate.prompts import positions
+from glassformer.generate.settings import Settings
 from glassformer.jobs.predict import Pipeline
 from glassformer.jobs.reading import EMPTY
 from glassformer.tasks.fill_mask import FillMask
@@ -28,17 +31,17 @@ from .safe import dump, one_line
 from .writing import Line, request, written, written_ids
 
 ANSWERS, FILLS = 5, 8  # how many are told where nobody says it
-NUMBER = (int, float)
-OPTIONS: dict[type, dict[str, Any]] = {  # what may be asked of each task, and of which type
-    TextClassification: {},
-    TokenClassification: {"aggregation_strategy": str},
-    QuestionAnswering: {"top_k": int, "max_answer_length": int, "handle_impossible_answer": bool},
-    FillMask: {"top_k": int},
-    FeatureExtraction: {},
-    SentenceSimilarity: {},
+OPTIONS: dict[type, tuple[str, ...]] = {  # what may be asked of each task
+    TextClassification: (),
+    TokenClassification: ("aggregation_strategy",),
+    QuestionAnswering: ("top_k", "max_answer_length", "handle_impossible_answer"),
+    FillMask: ("top_k",),
+    FeatureExtraction: (),
+    SentenceSimilarity: (),
 }
-WRITES: dict[str, Any] = {"strategy": str, "max_new_tokens": int, "num_beams": int, "seed": int}
-WRITES |= {"temperature": NUMBER, "top_k": int, "top_p": NUMBER}
+WRITES = {"strategy": str} | {
+    name: hints_of(Settings)[name] for name in ("max_new_tokens", "num_beams", "seed", "temperature", "top_k", "top_p")
+}
 
 
 class Question(BaseModel):
@@ -123,7 +126,8 @@ def in_words(loaded: Loaded, question: Question) -> tuple[Iterator[Line], str]:
     if isinstance(pipe.task, Teaching):
         pipe = Pipeline(pipe.model, pipe.task.form)
         question = question.model_copy(update={"inputs": text.removesuffix(ASKED) + ASKED})
-    known = next((names for cls, names in OPTIONS.items() if isinstance(pipe.task, cls)), WRITES)
+    names = next((names for cls, names in OPTIONS.items() if isinstance(pipe.task, cls)), None)
+    known = WRITES if names is None else {name: pipe.task.predict_options()[name] for name in names}
     check(pipe.task.name, known, question.options)
     return told(pipe, question), python(loaded, pipe, question)
 
@@ -141,14 +145,12 @@ def in_ids(loaded: Loaded, question: Question) -> tuple[Iterator[Line], str]:
     )
 
 
-def check(task: str, known: dict[str, Any], options: dict[str, Any]) -> None:
-    """Options that the task has, of their types; what values they may have the task itself says."""
+def check(task: str, known: Mapping[str, Any], options: dict[str, Any]) -> None:
+    """Options that the task has, with values that they may have."""
     for name, value in options.items():
         if name not in known:
             raise ValueError(f"{task} has no option {name!r}; it has: {', '.join(known) or 'none'}")
-        if not isinstance(value, known[name]) or (isinstance(value, bool) and known[name] is not bool):
-            kind = {int: "a whole number", NUMBER: "a number", bool: "true or false", str: "a text"}[known[name]]
-            raise ValueError(f"{name} must be {kind}, not {value!r}")
+        conform(value, known[name], name)
 
 
 def told(pipe: Pipeline, question: Question) -> Iterator[Line]:

@@ -154,9 +154,9 @@ class FillMask(RunningTextTask[MaskedTexts]):
         model: Any,
         inputs: Sequence[Any],
         *,
-        top_k: int = 5,
+        top_k: Size = 5,
         targets: Sequence[str] | str | None = None,
-        batch_size: int | None = None,
+        batch_size: Size | None = None,
     ) -> list[Any]:
         """For each text its likeliest words, as dicts of score, token, token_str and sequence.
 

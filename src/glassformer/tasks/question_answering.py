@@ -168,12 +168,12 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
         model: Any,
         inputs: Sequence[Any],
         *,
-        top_k: int = 1,
-        max_answer_length: int | None = None,
+        top_k: Size = 1,
+        max_answer_length: Size | None = None,
         handle_impossible_answer: bool = False,
         null_threshold: float | None = None,
-        batch_size: int | None = None,
-        batch_tokens: int = 4096,
+        batch_size: Size | None = None,
+        batch_tokens: Size = 4096,
     ) -> list[Any]:
         """A dict of score, start, end and answer for each question, the likeliest; a list of top_k if more than 1.
 

@@ -194,7 +194,7 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
 
     @torch.inference_mode()
     def embed(
-        self, model: Any, texts: Sequence[str], *, batch_size: int | None = None, batch_tokens: int = 4096
+        self, model: Any, texts: Sequence[str], *, batch_size: Size | None = None, batch_tokens: Size = 4096
     ) -> Tensor:
         """The vector of each text, (N, D), on the CPU."""
         items = self.encode([Labelled(text) for text in texts])
@@ -206,7 +206,7 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
         return torch.stack(found) if found else torch.empty(0, 0)
 
     def predict(
-        self, model: Any, inputs: Sequence[Any], *, batch_size: int | None = None, batch_tokens: int = 4096
+        self, model: Any, inputs: Sequence[Any], *, batch_size: Size | None = None, batch_tokens: Size = 4096
     ) -> list[Any]:
         """The cosine of each pair; a list of them for a dict with source_sentence and sentences."""
         asked = [as_comparison(one) for one in inputs]
@@ -232,8 +232,8 @@ class FeatureExtraction(SentenceSimilarity):
         inputs: Sequence[Any],
         *,
         pooled: bool = False,
-        batch_size: int | None = None,
-        batch_tokens: int = 4096,
+        batch_size: Size | None = None,
+        batch_tokens: Size = 4096,
     ) -> list[Any]:
         """The D numbers of each text; unpooled those of its tokens, (1, T, D), as transformers' pipeline gives them."""
         texts = [one.text if isinstance(one, Labelled) else one for one in inputs]

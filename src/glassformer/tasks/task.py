@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, get_type_hints
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from glassformer.data import microworld
 from glassformer.data.batches import Budget, Indices, in_order
 from glassformer.data.report import Read
 from glassformer.data.splits import split_by_hash
+from glassformer.files import conform
 from glassformer.text.folder import NO_LIMIT
 from glassformer.text.tokenizer import Tokenizer
 
@@ -207,14 +208,22 @@ class Task(ABC, Generic[E, I]):
         """The sheet for a trained model, with scores too costly to ask for while training."""
         return self.metrics(keep_examples=keep_examples)
 
-    def predict_options(self) -> list[str] | None:
-        """What `predict` can be told; None where the settings of generation, which are checked there, are among it."""
+    def predict_options(self) -> dict[str, Any]:
+        """What `predict` can be told, and the hint of what each may be."""
+        hints = get_type_hints(self.predict, include_extras=True)
         known = inspect.signature(self.predict).parameters.values()
-        return (
-            None
-            if any(one.kind is one.VAR_KEYWORD for one in known)
-            else [one.name for one in known if one.kind is one.KEYWORD_ONLY]
-        )
+        return {one.name: hints[one.name] for one in known if one.kind is one.KEYWORD_ONLY}
+
+    def check_predict(self, options: Mapping[str, Any]) -> None:
+        """Refuse options that `predict` does not have, or values that they cannot have; of a task that generates, the
+        settings of generation are checked there."""
+        known = self.predict_options()
+        generates = any(one.kind is one.VAR_KEYWORD for one in inspect.signature(self.predict).parameters.values())
+        for name, value in options.items():
+            if name in known:
+                conform(value, known[name], name)
+            elif not generates:
+                raise ValueError(f"{self.name} has no option {name!r}; a call can be told {', '.join(known)}")
 
     @abstractmethod
     def predict(self, model: Any, inputs: Sequence[Any], *_: Any, **options: Any) -> list[Any]:

@@ -138,8 +138,11 @@ class Teaching(Task[Parallel, Any]):
     def metrics(self, *, keep_examples: bool = False) -> Metrics:
         return self.form.metrics(keep_examples=keep_examples)  # type: ignore[no-any-return]
 
-    def predict_options(self) -> list[str] | None:
+    def predict_options(self) -> dict[str, Any]:
         return self.form.predict_options()  # type: ignore[no-any-return]
+
+    def check_predict(self, options: Mapping[str, Any]) -> None:
+        self.form.check_predict(options)
 
     def predict(self, model: Any, inputs: Sequence[Any], **options: Any) -> list[Any]:
         """A dict with the answer for each text of digits, whether or not the equals sign stands after them."""

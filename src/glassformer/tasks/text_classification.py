@@ -202,9 +202,9 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         model: Any,
         inputs: Sequence[Any],
         *,
-        top_k: int | None = 1,
-        batch_size: int | None = None,
-        batch_tokens: int = 4096,
+        top_k: Size | None = 1,
+        batch_size: Size | None = None,
+        batch_tokens: Size = 4096,
     ) -> list[Any]:
         """A dict of label and score for each text, the likeliest first; a list of them where top_k is not 1."""
         items = self.encode([as_labelled(one) for one in inputs])

@@ -207,7 +207,7 @@ class TextGeneration(RunningTextTask[Stream | Texts]):
         *,
         condition: str | None = None,
         return_full_text: bool = True,
-        batch_size: int = 32,
+        batch_size: Size = 32,
         **settings: Any,
     ) -> list[Any]:
         """For each prompt a list of dicts with generated_text; `settings` are those of generate."""

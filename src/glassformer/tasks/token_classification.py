@@ -214,8 +214,8 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         *,
         aggregation_strategy: Strategy = "first",
         ignore_labels: Collection[str] = (OUTSIDE,),
-        batch_size: int | None = None,
-        batch_tokens: int = 4096,
+        batch_size: Size | None = None,
+        batch_tokens: Size = 4096,
     ) -> list[Any]:
         """For a text its entities with their characters; for a list of words (or Tagged) a dict for every word.
 

@@ -287,8 +287,8 @@ class Translation(Task[Parallel, Translated]):
         model: Any,
         inputs: Sequence[Any],
         *,
-        batch_size: int | None = None,
-        batch_tokens: int = 4096,
+        batch_size: Size | None = None,
+        batch_tokens: Size = 4096,
         progress: Callable[[int, int], None] | None = None,
         **settings: Any,
     ) -> list[Any]:
