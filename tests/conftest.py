@@ -15,21 +15,32 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 import glassformer as gf
 from browser import MISSING, arguments, chromium
 from glassformer.cli.main import main
+from quick import few_examples, takes_long
 
 torch.set_num_threads(1)
 settings.register_profile(
     "project",
-    max_examples=int(os.environ.get("EXAMPLES", "30")),  # EXAMPLES=300 make test looks longer
+    max_examples=int(os.environ.get("EXAMPLES", "30")),  # EXAMPLES=300 make test-all looks longer
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
+settings.register_profile("quick", settings.get_profile("project"), max_examples=10)  # `make test` asks for it
 settings.load_profile("project")
+
+
+@pytest.hookimpl(tryfirst=True)  # before those with a mark are left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in takes_long(items):
+        item.add_marker(pytest.mark.slow)
+    if settings.get_current_profile_name() == "quick":
+        for test in {item.obj for item in items if is_hypothesis_test(getattr(item, "obj", None))}:
+            few_examples(test)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -68,7 +79,7 @@ def minilm() -> Path:
     return Path(package.__file__).parent / "model"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """A headless Chromium, where there is one."""
     playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright to test pages")

@@ -321,6 +321,7 @@ def test_likeness_is_learnt_from_scores():
     assert after["spearman"] > before["spearman"] + 0.05  # random vectors of words already count common words
 
 
+@pytest.mark.slow
 def test_pairs_that_belong_together_find_each_other():
     """English sentences and their German translations, which share names at most."""
     train, dev = (

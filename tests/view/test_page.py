@@ -11,6 +11,7 @@ import pytest
 
 import glassformer as gf
 from boards import MODELS, inspected, made_up
+from browser import context
 from glassformer.view import packed
 from glassformer.view.board import Tokens, pooled
 from glassformer.view.inspection import Inspection
@@ -30,7 +31,7 @@ class Opened:
     """A page that was opened from disk, and all that it complained about or asked for."""
 
     def __init__(self, browser, path, paper="light", size=(1440, 900)):
-        self.tab = browser.new_page(color_scheme=paper, viewport={"width": size[0], "height": size[1]})
+        self.tab = context(browser, *size, paper).new_page()
         self.paper, self.complaints, self.asked = paper, [], []
         self.tab.on("console", self.hear)
         self.tab.on("pageerror", lambda error: self.complaints.append(str(error)))
@@ -332,7 +333,7 @@ def test_a_notebook_shows_the_same_page_in_a_frame(browser, tmp_path):
     frame = inspection._repr_html_()
     assert unescape(re.search(r'srcdoc="(.*)"', frame, re.DOTALL)[1]) == inspection.html()
     (tmp_path / "notebook.html").write_text(f"<!doctype html><meta charset=utf-8>{frame}", encoding="utf-8")
-    tab = browser.new_page()
+    tab = context(browser).new_page()
     complaints = []
     tab.on("console", lambda message: complaints.append(message.text))
     tab.goto((tmp_path / "notebook.html").as_uri())
