@@ -10,7 +10,11 @@ from hypothesis import settings
 from tasks.cases import NAMES
 
 MANY = 6
-WHOLE = ("tests/laws/test_laws.py", "tests/laws/test_resume.py", "tests/parity/")  # every head of every family, each time
+WHOLE = (
+    "tests/laws/test_laws.py",
+    "tests/laws/test_resume.py",
+    "tests/parity/",
+)  # every head of every family, each time
 
 
 def takes_long(items: list[pytest.Item]) -> Iterator[pytest.Item]:

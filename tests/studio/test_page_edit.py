@@ -181,8 +181,8 @@ def test_a_trial_can_be_stopped(visit, page):
     assert page.locator(".problem").count() == 0
 
 
-def test_undo_does_not_reach_into_another_question(tour):
-    page = tour("edit", model="bert", text=TEXT)
+def test_undo_does_not_reach_into_another_question(visit):
+    page = visit("edit", model="bert", text=TEXT)
     page.locator("[id='switch-layers.0']").click()
     page.wait_for_selector("button.off")
     wait(page)

@@ -190,8 +190,8 @@ def test_a_stream_can_be_stopped(page, monkeypatch):
     assert page.locator("#stop").is_hidden()
 
 
-def test_options_live_in_the_address(tour):
-    page = tour("run", model="gpt2", text=TEXT, max_new_tokens=3)
+def test_options_live_in_the_address(visit):
+    page = visit("run", model="gpt2", text=TEXT, max_new_tokens=3)
     page.get_by_role("button", name="sample").click()
     page.wait_for_selector("[data-painted=yes] #option-temperature")
     page.fill("#option-temperature", "0.5")
