@@ -8,13 +8,14 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from filelock import FileLock
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 import glassformer as gf
@@ -35,9 +36,13 @@ settings.load_profile("project")
 
 
 @pytest.hookimpl(tryfirst=True)  # before those with a mark are left out
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in takes_long(items):
         item.add_marker(pytest.mark.slow)
+    if config.pluginmanager.hasplugin("xdist"):  # a worker takes whole files, and one of them all that needs a browser
+        for item in items:
+            group = "browser" if "browser" in getattr(item, "fixturenames", ()) else item.path.name
+            item.add_marker(pytest.mark.xdist_group(group))
     if settings.get_current_profile_name() == "quick":
         for test in {item.obj for item in items if is_hypothesis_test(getattr(item, "obj", None))}:
             few_examples(test)
@@ -93,17 +98,23 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def trained():
-    """The run folder of a case, after two steps; each is made once."""
-    from tasks.cases import WHERE, recipe_of
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The run folder of a case, after two steps; each is made once, for all workers."""
+    from tasks.cases import recipe_of
+
+    root = tmp_path_factory.getbasetemp()
+    root = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "trained"
+    root.mkdir(exist_ok=True)
 
     @cache
     def folder(name: str) -> Path:
-        out = Path(WHERE.name) / "trained" / name.replace("/", "-")
+        out = root / name.replace("/", "-")
         settings = recipe_of(name, out=str(out), steps=2, batch_size=8, batch_tokens=None, test="microworld")
         if "made" in name or settings["data"] != "microworld":
             del settings["test"]
-        gf.train(**settings, say=lambda _: None)
+        with FileLock(f"{out}.lock"):
+            if not out.exists():
+                gf.train(**settings, say=lambda _: None)
         return out
 
     return folder

@@ -1,8 +1,8 @@
-"""What `make test` takes of a large product, such as every task on every kind of model; `make test-all` runs all of it."""
+"""What `make test` takes of a product, such as every task on every kind of model; `make test-all` runs all of it."""
 
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import settings
@@ -10,19 +10,16 @@ from hypothesis import settings
 from tasks.cases import NAMES
 
 MANY = 6
-WHOLE = (
-    "tests/laws/test_laws.py",
-    "tests/laws/test_resume.py",
-    "tests/parity/",
-)  # every head of every family, each time
+Case = TypeVar("Case")
+WHOLE = ("tests/laws/test_laws.py", "tests/laws/test_resume.py", "tests/parity/")  # every head of every family
 
 
 def takes_long(items: list[pytest.Item]) -> Iterator[pytest.Item]:
     """Of a test with many cases, those that can be left out while each value of each parameter still occurs."""
     for name, group in groupby(items, lambda item: item.nodeid.split("[")[0]):
-        cases = {item: _values(item) for item in group}
+        cases = {item: _values(item) for item in group if not item.get_closest_marker("slow")}
         if len(cases) > MANY and not name.startswith(WHOLE):
-            yield from cases.keys() - _thinned(cases)
+            yield from cases.keys() - thinned(cases)
 
 
 def _values(item: pytest.Item) -> set[tuple[object, ...]]:
@@ -35,7 +32,7 @@ def _values(item: pytest.Item) -> set[tuple[object, ...]]:
     return found
 
 
-def _thinned(cases: dict[pytest.Item, set[tuple[object, ...]]]) -> set[pytest.Item]:
+def thinned(cases: dict[Case, set[tuple[object, ...]]]) -> set[Case]:
     """Few cases with every value: always the one with the most that are missing."""
     kept, missing = set(), set().union(*cases.values())
     while missing:

@@ -41,17 +41,22 @@ def test_every_screen_shows_every_family(screen, tab):
     assert any(shown)
 
 
+@pytest.fixture(scope="module")
+def phone(browser, studio_url):
+    with watched(browser, studio_url, width=390, height=844) as one:
+        yield one
+
+
 @pytest.mark.parametrize("screen", SCREENS)
-def test_no_screen_overflows_a_phone_and_every_word_is_translated(screen, browser, studio_url):
+def test_no_screen_overflows_a_phone_and_every_word_is_translated(screen, phone):
     model = {"states": "lstm", "edit": "gpt2"}.get(screen, "bert")
-    with watched(browser, studio_url, width=390, height=844) as page:
-        for lang in ("en", "zh"):
-            turn(page, asked(screen, model, lang=lang))
-            page.wait_for_selector(READY)
-            assert page.evaluate("document.documentElement.scrollWidth") <= 390
-            labels = page.locator("h1, h2, h3, button, .field > span, th, .note").all_text_contents()
-            assert [one for one in labels if re.fullmatch(r"[a-z]+[A-Z]\w*", one)] == []  # a key nobody translated
-        assert re.search(r"[\u4e00-\u9fff]", page.locator("h1").text_content())
+    for lang in ("en", "zh"):
+        turn(phone, asked(screen, model, lang=lang))
+        phone.wait_for_selector(READY)
+        assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+        labels = phone.locator("h1, h2, h3, button, .field > span, th, .note").all_text_contents()
+        assert [one for one in labels if re.fullmatch(r"[a-z]+[A-Z]\w*", one)] == []  # a key nobody translated
+    assert re.search(r"[\u4e00-\u9fff]", phone.locator("h1").text_content())
 
 
 @pytest.mark.parametrize("screen", SCREENS)
