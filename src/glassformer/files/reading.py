@@ -10,6 +10,14 @@ from .schema import conform
 T = TypeVar("T")
 
 
+class JsonFile(dict[str, Any]):
+    """The object in a JSON file, which remembers the file for errors about its values."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(read_json(path))
+        self.path = str(path)
+
+
 def read_text(path: Path) -> str:
     """The text of a file in UTF-8; a pipe or a folder of that name is refused, not waited for."""
     if not path.is_file():

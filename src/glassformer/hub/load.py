@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from glassformer.blocks.linear import Int8Linear, quantised
-from glassformer.files import read_json, write_atomically, write_json
+from glassformer.files import JsonFile, read_json, write_atomically, write_json
 from glassformer.models.architecture import Architecture
 from glassformer.models.init import fill_tables, start
 from glassformer.text.tokenizer import Tokenizer
@@ -66,7 +66,7 @@ def load(
     if plan.report.new:
         log.warning("%s: %s", name, plan.report)
     if (folder / GENERATION).is_file():
-        model.generation_config = read_json(folder / GENERATION)  # type: ignore[assignment]
+        model.generation_config = JsonFile(folder / GENERATION)  # type: ignore[assignment]
     return (model if quant is None else quantised(model.float())).eval()
 
 

@@ -22,7 +22,7 @@ from glassformer.text.tokenizer import Tokenizer
 from .data import read_examples, reading
 from .models import check_fit, check_model
 from .progress import shown
-from .recipe import RECIPE, read_recipe, task_options
+from .recipe import RECIPE, read_made, task_options
 from .tasks import TASKS, taken, task_class
 
 UNANSWERED: dict[str, Any] = {"label": None, "tags": None, "answers": (), "target": None}
@@ -107,7 +107,7 @@ def pipeline(
 
 def _made(folder: Path, cls: type[Task[Any, Any]]) -> dict[str, Any]:
     """The recipe of a run folder, if it is for this task; what was said there holds until something else is said."""
-    values = read_recipe(folder / RECIPE) if (folder / RECIPE).is_file() else {}
+    values = read_made(folder / RECIPE) if (folder / RECIPE).is_file() else {}
     return values if values and task_class(values["task"]) is cls else {}
 
 
@@ -126,7 +126,7 @@ def task_of(model: str) -> str:
     """The task that a folder was trained for: as its recipe says, else by the model's head."""
     recipe = config_folder(model) / RECIPE
     if recipe.is_file():
-        return str(read_recipe(recipe)["task"])
+        return str(read_made(recipe)["task"])
     head = head_of(model)
     for name in TASKS:
         if head is not None and task_class(name).head == head:
