@@ -173,6 +173,48 @@ def test_a_saved_model_is_written_over_but_no_config_of_another_program(tmp_path
         gf.save(model, "")
 
 
+FOREIGN = {
+    "config.json": b'{"port": 80}',
+    "model.safetensors": b"a text of mine",
+    "generation_config.json": b'{"generation": 3}',
+    "tokenizer.json": b'{"tokens": ["mine"]}',
+    "tokenizer_config.json": b"[1]",
+    "special_tokens_map.json": b"not json",
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_no_file_of_another_program_is_lost_to_a_saved_model(tmp_path, trained, name):
+    folder = trained("text-generation/gpt2")
+    model, tokenizer = gf.load(folder), gf.load_tokenizer(folder)
+    model.generation_config = {"num_beams": 2}
+    (tmp_path / name).write_bytes(FOREIGN[name])
+    with pytest.raises(ValueError, match=f"{name} is not a model's, and would be lost: choose another folder"):
+        gf.save(model, tmp_path, tokenizer=tokenizer)
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [(name, FOREIGN[name])]
+    (tmp_path / name).unlink()
+    (tmp_path / name).mkdir()
+    with pytest.raises(ValueError, match=f"{name} is a folder: a file is needed"):
+        gf.save(model, tmp_path, tokenizer=tokenizer)
+
+
+def test_what_transformers_saved_is_written_over(tmp_path, trained):
+    transformers = pytest.importorskip("transformers")
+    folder = trained("text-generation/gpt2")
+    ours, tokenizer = gf.load(folder), gf.load_tokenizer(folder)
+    ours.generation_config = {"repetition_penalty": 1.5}
+    for _ in range(2):  # over nothing, and over itself
+        gf.save(ours, tmp_path / "ours", tokenizer=tokenizer)
+    transformers.AutoTokenizer.from_pretrained(tmp_path / "ours").save_pretrained(tmp_path / "theirs")
+    gf.save(ours, tmp_path / "theirs", tokenizer=tokenizer)  # a tokenizer alone
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "ours")
+    theirs.save_pretrained(tmp_path / "theirs")
+    theirs.generation_config.save_pretrained(tmp_path / "settings")
+    for name in ("theirs", "settings"):
+        gf.save(ours, tmp_path / name, tokenizer=tokenizer)
+    assert gf.load(tmp_path / "theirs").generation_config == {"repetition_penalty": 1.5}
+
+
 def test_a_vocabulary_is_not_put_in_the_place_of_another(here, glassformer):
     (here / "some.txt").write_text("some words\n" * 9)
     words = ("tokenizer", "train", "some.txt", "--kind", "character", "--out")

@@ -12,7 +12,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from glassformer.files import read_json
+from glassformer.files import has_file, read_json
 
 from .folder import INDEX, WEIGHT_FILES
 from .weights import some
@@ -122,7 +122,7 @@ def _check_archive(path: Path) -> None:
 def _files(folder: Path) -> list[Path]:
     for name in WEIGHT_FILES:
         path = folder / name
-        if path.is_file():
+        if has_file(path):
             return _shards(path) if name.endswith(INDEX) else [path]
     raise ValueError(f"{folder} holds no weights; looked for {', '.join(WEIGHT_FILES)}")
 
@@ -131,7 +131,7 @@ def _shards(index: Path) -> list[Path]:
     names = sorted(set(read_json(index, Index)["weight_map"].values()))
     if outside := [name for name in names if Path(name).name != name]:
         raise ValueError(f"{index} names files outside its folder: {', '.join(outside)}")
-    if missing := [name for name in names if not (index.parent / name).is_file()]:
+    if missing := [name for name in names if not has_file(index.parent / name)]:
         raise ValueError(f"{index} names {len(missing)} files that are not there: {', '.join(missing)}")
     return [index.parent / name for name in names]
 
