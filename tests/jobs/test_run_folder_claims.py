@@ -147,12 +147,28 @@ def test_a_recipe_in_its_own_run_folder_keeps_its_comments(here, glassformer):
     assert (here / "run" / "recipe.toml").read_text() == text
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [({"data": "some.csv", "columns": {"text": "c"}}, "no column"), ({"freeze": "nothing", "steps": 1}, "nothing")],
+)
+def test_a_run_that_is_refused_leaves_nothing_behind(here, monkeypatch, wrong, said):
+    monkeypatch.chdir(here)
+    (here / "some.csv").write_text("a,b\n1,2\n")
+    before = sorted(here.rglob("*"))
+    with pytest.raises(ValueError, match=said):
+        gf.train(**settings_of(here / "runs" / "new", **wrong), **QUIET)
+    assert sorted(here.rglob("*")) == before
+    (here / "there").mkdir()
+    (here / "there" / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match=said):
+        gf.train(**settings_of(here / "there", **wrong), **QUIET)
+    assert [path.name for path in (here / "there").iterdir()] == ["notes.txt"]
+
+
 def test_a_run_that_never_had_a_step_can_be_begun_otherwise(here):
     folder = here / "run"
-    (here / "some.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match="no column"):
-        gf.train(**settings_of(folder, data=str(here / "some.csv"), columns={"text": "c"}), **QUIET)
-    assert (folder / "recipe.toml").exists()
+    folder.mkdir()
+    (folder / "recipe.toml").write_text(MARK + Recipe.of(settings_of(folder, lr=0.5)).toml())
     assert gf.train(**settings_of(folder, steps=1), **QUIET).scores
 
 

@@ -59,7 +59,10 @@ def load(
     settings = settings_of(architecture, _with_labels(raw, labels, head), folder)
     settings = architecture.fit_config(settings, head, set(files.shapes))
     model = skeleton(architecture, settings, head)
-    plan = plan_load(architecture, model, head, files.shapes, fresh_head=chosen or labels is not None)
+    try:
+        plan = plan_load(architecture, model, head, files.shapes, fresh_head=chosen or labels is not None)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from None
     kind = _one_dtype(name, files.dtypes(entry.theirs for entry in plan.reads), kind)
     _fill(model, plan.reads, files, dtype=kind, device=where)
     _finish(model, architecture, getattr(settings, "initializer_range", 0.02), where)

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from torch import nn
 
+from glassformer.view.labels import percent
+
 RANGE = re.compile(r"(?<![^.])(\d+)-(\d+)(?![^.])")  # `0-5`, alone between dots
 UNITS = ((1e9, " B"), (1e6, " M"), (1e3, " k"))
 
@@ -23,8 +25,8 @@ class Trained(NamedTuple):
     total: int
 
     def __str__(self) -> str:
-        share = 100 * self.trainable / max(1, self.total)
-        return f"{share:.3g} % of {_short(self.total)} parameters are trained"
+        share = percent(self.trainable / max(1, self.total))
+        return f"{share} of {_short(self.total)} parameters are trained"
 
 
 def trained(model: nn.Module) -> Trained:
