@@ -16,9 +16,9 @@ from glassformer.data.batches import Indices, Schedule
 from glassformer.data.shards import Shards
 from glassformer.data.splits import overlap, repeats
 from glassformer.tasks.task import Task, device_of
+from glassformer.train.freeze import percent
 from glassformer.train.memory import estimate
 from glassformer.train.plan import Plan
-from glassformer.view.labels import percent
 
 from .data import Splits
 

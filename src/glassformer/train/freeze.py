@@ -12,10 +12,13 @@ from typing import NamedTuple
 
 from torch import nn
 
-from glassformer.view.labels import percent
-
 RANGE = re.compile(r"(?<![^.])(\d+)-(\d+)(?![^.])")  # `0-5`, alone between dots
 UNITS = ((1e9, " B"), (1e6, " M"), (1e3, " k"))
+
+
+def percent(share: float) -> str:
+    """A share in three digits: "12.3 %"; never with an exponent."""
+    return "under 0.01 %" if 0 < share < 1e-4 else f"{100 * share:.3g} %"
 
 
 class Trained(NamedTuple):

@@ -31,11 +31,6 @@ def text_width(text: str) -> int:
     return sum(2 if east_asian_width(char) in "WF" else 1 for char in text)
 
 
-def percent(share: float) -> str:
-    """A share in three digits: "12.3 %"; never with an exponent."""
-    return "under 0.01 %" if 0 < share < 1e-4 else f"{100 * share:.3g} %"
-
-
 def short(token: str, longest: int = 16) -> str:
     """As much of a token as so many columns have room for."""
     shown = visible(token)
