@@ -4,6 +4,7 @@ B batch, T tokens (of the target, in an encoder-decoder), S source length, D mod
 """
 
 from collections.abc import Iterator, Mapping
+from copy import copy
 from typing import Any, Protocol, Self, TypeGuard, runtime_checkable
 
 from torch import Tensor, nn
@@ -176,8 +177,8 @@ def can_generate(model: Model) -> TypeGuard[GenerativeModel[Any]]:
 
 
 def generation_config(model: Model) -> dict[str, Any]:
-    """What a model's folder says of how it is to write (generation_config.json); empty where it says nothing."""
-    return dict(getattr(model, "generation_config", None) or {})
+    """What a model's folder says of how it is to write (generation_config.json), as a copy; empty where it is silent."""
+    return copy(getattr(model, "generation_config", None) or {})
 
 
 def set_generation_config(model: Model, settings: Mapping[str, Any]) -> None:
