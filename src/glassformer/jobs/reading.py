@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.generate.api import generate
-from glassformer.generate.prompts import vocabulary
-from glassformer.hub.load import takes_segments
 from glassformer.inspect.laws import is_encoder_decoder
+from glassformer.models.contract import as_model
 from glassformer.view.board import Tokens
 
 EMPTY = "there is nothing to read: give a text that is not empty"
@@ -70,7 +69,7 @@ def _read(
         raise ValueError("this model has a tokenizer: give a text instead of ids")
     if not text.strip():  # though special tokens alone would be some
         raise ValueError(EMPTY)
-    asked = None if takes_segments(model) else False
+    asked = None if as_model(model).config.has_segments else False
     encoding = tokenizer(text, pair, return_token_type_ids=asked, return_tensors="pt")
     checked_ids(model, encoding["input_ids"][0].tolist(), device)
     inputs = {part: value.to(device) for part, value in encoding.items()}
@@ -108,7 +107,7 @@ def _written(
     first = config.decoder_start_token_id if config.decoder_start_token_id is not None else config.bos_token_id
     if first is None:
         raise ValueError("the model's config has no decoder_start_token_id, so its decoder cannot begin; set one")
-    written = checked_ids(model, listed, ids.device, size=vocabulary(model))
+    written = checked_ids(model, listed, ids.device, size=model.config.target_vocab_size)
     return torch.cat([torch.tensor([[first]], device=ids.device), written], dim=1)
 
 

@@ -23,11 +23,12 @@ from .heads import (
 )
 from .init import initialise
 
+SMALL_ENCODER = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 1024}
 NEED_POOLER = ("next-sentence-prediction", "pretraining", "text-classification")
 
 
 @dataclass(frozen=True, kw_only=True)
-class BertConfig:
+class BertConfig(hf.BaseConfig):
     """Hugging Face's names; the defaults are bert-base-uncased."""
 
     model_type: str = "bert"
@@ -52,6 +53,8 @@ class BertConfig:
     problem_type: hf.ProblemType | None = None
     id2label: dict[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
 
+    has_segments = True
+
     @classmethod
     def from_hf(cls, raw: dict[str, Any]) -> Self:
         only: dict[str, tuple[Any, ...]] = {
@@ -62,8 +65,9 @@ class BertConfig:
         }
         return hf.read(cls, raw, only=only)
 
-    def to_hf(self) -> dict[str, Any]:
-        return hf.write(self)
+    @property
+    def max_positions(self) -> int:
+        return self.max_position_embeddings
 
 
 def bert_body(config: BertConfig) -> dict[str, Any]:
@@ -169,6 +173,7 @@ ARCHITECTURE = Architecture(
     model_type="bert",
     config=BertConfig,
     build=build,
+    small=SMALL_ENCODER | {"max_position_embeddings": 512},
     prefix="bert",
     weights=ENCODER_WEIGHTS,
     may_be_idle=("pooler.dense",),
