@@ -36,16 +36,25 @@ settings.load_profile("project")
 
 
 @pytest.hookimpl(tryfirst=True)  # before those with a mark are left out
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in takes_long(items):
         item.add_marker(pytest.mark.slow)
-    if config.pluginmanager.hasplugin("xdist"):  # a worker takes whole files, and one of them all that needs a browser
-        for item in items:
-            group = "browser" if "browser" in getattr(item, "fixturenames", ()) else item.path.name
-            item.add_marker(pytest.mark.xdist_group(group))
     if settings.get_current_profile_name() == "quick":
         for test in {item.obj for item in items if is_hypothesis_test(getattr(item, "obj", None))}:
             few_examples(test)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A worker takes whole files, and one of them every file about pages, so that one browser shows them all."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "pages" if "page" in Path(file).name else file
+
+    return Scheduling(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
