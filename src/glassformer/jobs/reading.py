@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from glassformer.generate.api import generate
 from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.models.contract import as_model
-from glassformer.view.board import Tokens
+from glassformer.view.board import AxisTokens
 
 EMPTY = "there is nothing to read: give a text that is not empty"
 
@@ -20,7 +20,7 @@ class Reading:
     """What a model is asked, and its tokens: "read" and, in an encoder-decoder, "fed" and "written"."""
 
     inputs: dict[str, Tensor]
-    tokens: dict[str, Tokens]
+    tokens: dict[str, AxisTokens]
 
 
 def reading(
@@ -111,9 +111,9 @@ def _written(
     return torch.cat([torch.tensor([[first]], device=ids.device), written], dim=1)
 
 
-def _tokens(tokenizer: Any | None, ids: Tensor, sides: Sequence[int | None] = ()) -> Tokens:
+def _tokens(tokenizer: Any | None, ids: Tensor, sides: Sequence[int | None] = ()) -> AxisTokens:
     listed = ids[0].tolist()
-    return Tokens(texts=[token_text(tokenizer, token) for token in listed], ids=listed, sides=list(sides))
+    return AxisTokens(texts=[token_text(tokenizer, token) for token in listed], ids=listed, sides=list(sides))
 
 
 def token_text(tokenizer: Any | None, token: int) -> str:
