@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from glassformer.inspect.explain import Explanation
-    from glassformer.inspect.recompute import Recomputed, Row
+    from glassformer.inspect.recompute import Recomputed, RecomputedRow
 
 NUMBERS = 8  # shown of a long operand
 Tokens = dict[str, list[str]]  # of what is read and, in an encoder-decoder, of what is fed to the decoder
@@ -74,7 +74,7 @@ def verify_text(name: str, model: "nn.Module", asked: Asked, chosen: Shown, *, t
         raise typer.Exit(1)
 
 
-def _of(rows: "list[Row]", what: str, part: str, number: int | None) -> "list[Row]":
+def _of(rows: "list[RecomputedRow]", what: str, part: str, number: int | None) -> "list[RecomputedRow]":
     """The rows of one layer or head, or all of them."""
     if number is None:
         return rows
@@ -85,7 +85,7 @@ def _of(rows: "list[Row]", what: str, part: str, number: int | None) -> "list[Ro
     return [row for row in rows if re.search(rf"\b{part}\.{number}\.", row.name)]
 
 
-def _print_rows(name: str, tokens: Tokens, rows: "list[Row]", found: "Recomputed") -> None:
+def _print_rows(name: str, tokens: Tokens, rows: "list[RecomputedRow]", found: "Recomputed") -> None:
     echo(f"{name}: {len(tokens['read'])} tokens, {len(found.names)} steps recomputed in float64")
     for side, arrow in (("read", ""), ("fed", "-> ")):
         if side in tokens:

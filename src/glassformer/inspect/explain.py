@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from .laws import error
 from .recompute import Recomputed, recompute
-from .steps import Step, at
+from .steps import RecomputeStep, at
 
 Cell = tuple[int, int]
 
@@ -99,7 +99,7 @@ def _of_alignment(found: Recomputed, name: str, cell: Cell) -> Explanation:
     return _weight(f"{name}[{row},{column}]", scored, operands, names, pattern[column], seen[column])
 
 
-def _kept(step: Step) -> Tensor:
+def _kept(step: RecomputeStep) -> Tensor:
     assert step.seen is not None
     return step.seen
 
@@ -115,7 +115,7 @@ def _shares(scores: Tensor, mask: Tensor, column: int) -> dict[str, Tensor]:
 
 
 def _weight(
-    name: str, scored: Step, operands: dict[str, Tensor], names: dict[str, str], value: Tensor, seen: Tensor
+    name: str, scored: RecomputeStep, operands: dict[str, Tensor], names: dict[str, str], value: Tensor, seen: Tensor
 ) -> Explanation:
     place = name[name.rindex("[") + 1 : -1]
     row = place.split(",")[0]
@@ -154,7 +154,7 @@ def _number(found: Recomputed, name: str, cell: Cell) -> Explanation:
     return Explanation(title, step.formula.text, step.formula.latex, operands, names, value, seen, wrong)
 
 
-def _made_from(found: Recomputed, step: Step, place: Cell) -> tuple[dict[str, Tensor], dict[str, str]]:
+def _made_from(found: Recomputed, step: RecomputeStep, place: Cell) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The operands of one number, and what those are called that are a part of the step's own."""
     assert step.formula.number is not None
     given = [at(found.scratch, name) for name in step.operands.values()]

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glassformer.blocks.embeddings import look_up
+from glassformer.blocks.embeddings import TokenEmbeddings
 from glassformer.blocks.masks import as_keep
 from glassformer.blocks.recurrent import Kind, Nonlinearity, Recurrent, RecurrentState
 from glassformer.files.schema import Depth, NotNegative, Probability, Size, TokenId
@@ -55,19 +55,6 @@ class RnnConfig:
 
     def to_hf(self) -> dict[str, Any]:
         return hf.write(self)
-
-
-class TokenEmbeddings(nn.Module):
-    """One vector a token, with dropout."""
-
-    def __init__(self, vocab_size: int, width: int, *, dropout: float, std: float) -> None:
-        super().__init__()
-        self.token = nn.Embedding(vocab_size, width)
-        self.dropout = nn.Dropout(dropout)
-        nn.init.normal_(self.token.weight, std=std)
-
-    def forward(self, input_ids: Tensor) -> Tensor:
-        return self.dropout(look_up(self.token, input_ids, "token"))  # type: ignore[no-any-return]  # (B, T, D)
 
 
 class RnnState(NamedTuple):

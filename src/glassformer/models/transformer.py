@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Self
 
-import torch
 from torch import Tensor, nn
 
 from glassformer.blocks.activations import activation
@@ -24,6 +23,7 @@ from glassformer.files.schema import Count, Depth, NotNegative, Positions, Proba
 
 from . import config as hf
 from .architecture import Architecture, Head
+from .heads import OutputHead
 from .init import initialise
 from .outputs import Seq2SeqHidden, Seq2SeqLogits
 
@@ -172,23 +172,6 @@ class DecoderSide(nn.Module):
         for layer, source, own in zip(chosen, sources, caches, strict=True):
             x = layer(x, scope, cache=own, source=source, source_scope=source_scope)
         return x if self.final_norm is None else self.final_norm(x)
-
-
-class OutputHead(nn.Module):
-    """A score for every word of the target vocabulary."""
-
-    bias: Tensor
-
-    def __init__(self, embedding: nn.Embedding, *, tied: bool) -> None:
-        super().__init__()
-        vocabulary, width = embedding.weight.shape
-        self.output = nn.Linear(width, vocabulary, bias=False)
-        if tied:
-            self.output.weight = embedding.weight
-        self.register_buffer("bias", torch.zeros(1, vocabulary))
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        return self.output(hidden) + self.bias  # type: ignore[no-any-return]
 
 
 class Transformer(nn.Module):

@@ -1,0 +1,62 @@
+"""Every call of every module of one forward pass, captured by forward hooks."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from .record import modules_of, record
+
+
+@dataclass(frozen=True)
+class ModuleCall:
+    """What a module was called with, positional arguments alone, and what it returned."""
+
+    args: tuple[Any, ...]
+    output: Any
+
+
+Calls = dict[str, list[ModuleCall]]  # by module name, in the order of computation
+
+
+class _Captured(Exception):
+    """All that was asked for has been computed."""
+
+
+@torch.no_grad()
+def capture_calls(model: nn.Module, inputs: Mapping[str, Any], under: str = "") -> Calls:
+    """Run a model with hooks on every module; with `under`, on that module and those inside it.
+
+    With `under` the forward pass ends as soon as that module has returned. No hook is left behind.
+    """
+
+    def stop(*_: object) -> None:
+        raise _Captured
+
+    with _capturing(model, under) as calls, ExitStack() as stack:
+        if under:
+            stack.callback(modules_of(model)[under].register_forward_hook(stop).remove)
+        with suppress(_Captured):
+            model(**inputs)
+    return calls
+
+
+@contextmanager
+def _capturing(model: nn.Module, under: str) -> Iterator[Calls]:
+    calls: Calls = {}
+
+    def keep(name: str) -> Any:
+        def hook(_module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            calls.setdefault(name, []).append(ModuleCall(args, output))
+
+        return hook
+
+    with ExitStack() as stack:
+        stack.enter_context(record(model))  # a compiled model runs eagerly, as hooks need
+        for name, part in modules_of(model).items():
+            if name.startswith(under):
+                stack.callback(part.register_forward_hook(keep(name)).remove)
+        yield calls
