@@ -22,7 +22,7 @@ Tokens = dict[str, list[str]]  # of what is read and, in an encoder-decoder, of 
 
 
 @dataclass(frozen=True)
-class Asked:
+class TypedText:
     """What was typed: a text and, where they are wanted, its pair, what is to be written, and a label."""
 
     text: str
@@ -42,7 +42,9 @@ class Shown:
     cell: str | None
 
 
-def verify_text(name: str, model: "nn.Module", asked: Asked, chosen: Shown, *, tolerance: float, json: bool) -> None:
+def verify_text(
+    name: str, model: "nn.Module", asked: TypedText, chosen: Shown, *, tolerance: float, json: bool
+) -> None:
     """Rows or one step on stdout; exit code 1 on a breach."""
     from glassformer.inspect.recompute import folded, recompute
     from glassformer.jobs.progress import shown
@@ -124,8 +126,8 @@ def _show_step(name: str, found: "Recomputed", tokens: Tokens, step: str, cell: 
     if explanation.seen is not None and explanation.error is not None:
         rows += [("the model's", _numbers(explanation.seen, 9)), ("error", f"{explanation.error:.1e}")]
     width = max(len(symbol) for symbol, _ in rows)
-    for symbol, told in rows:
-        echo(f"{symbol.ljust(width)}  {told}")
+    for symbol, words in rows:
+        echo(f"{symbol.ljust(width)}  {words}")
 
 
 def _position(cell: str | None) -> tuple[int, int] | None:
@@ -153,8 +155,8 @@ def _numbers(value: Any, digits: int = 4) -> str:
     if value.numel() == 1:
         return str(value.item()) if not value.is_floating_point() else f"{value.item():.{digits}g}"
     first = value.flatten()[:NUMBERS].tolist()
-    told = " ".join(f"{number:.4g}" for number in first)
-    return f"({'×'.join(map(str, value.shape))})  {told}{' …' if value.numel() > NUMBERS else ''}"
+    numbers = " ".join(f"{number:.4g}" for number in first)
+    return f"({'×'.join(map(str, value.shape))})  {numbers}{' …' if value.numel() > NUMBERS else ''}"
 
 
 def _as_dict(explanation: "Explanation") -> dict[str, Any]:

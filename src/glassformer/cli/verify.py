@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .output import Device, Json, Name, echo, print_json, print_table
-from .recompute import Asked, Shown, verify_text
+from .recompute import Shown, TypedText, verify_text
 from .typed import tokenizer_of
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def verify(
     if text is None:
         _verify_laws(name, model, tolerance, json)
     else:
-        verify_text(name, model, Asked(text, **asked), Shown(**shown), tolerance=tolerance, json=json)
+        verify_text(name, model, TypedText(text, **asked), Shown(**shown), tolerance=tolerance, json=json)
 
 
 def _verify_laws(name: str, model: "nn.Module", tolerance: float, json: bool) -> None:

@@ -110,7 +110,7 @@ def _mean_gradient(run: Embedded, start: Tensor, steps: int) -> Tensor:
 
 @torch.no_grad()
 def _occluded(run: Embedded, start: Tensor, before: Tensor) -> Attribution:
-    """What is lost when one token after another is put out."""
+    """What is lost when one token after another is occluded."""
     lost = []
     for place in range(run.vectors.shape[1]):
         without = run.vectors.clone()

@@ -1,7 +1,7 @@
 """Every call of every module of one forward pass, captured by forward hooks."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,35 +28,26 @@ class _Captured(Exception):
 
 @torch.no_grad()
 def capture_calls(model: nn.Module, inputs: Mapping[str, Any], under: str = "") -> Calls:
-    """Run a model with hooks on every module; with `under`, on that module and those inside it.
+    """Run a model with a hook on every module; with `under`, on that module and those inside it.
 
     With `under` the forward pass ends as soon as that module has returned. No hook is left behind.
     """
+    calls: Calls = {}
+    modules = modules_of(model)
+
+    def keep(name: str) -> Callable[[nn.Module, tuple[Any, ...], Any], None]:
+        return lambda _, args, output: calls.setdefault(name, []).append(ModuleCall(args, output))
 
     def stop(*_: object) -> None:
         raise _Captured
 
-    with _capturing(model, under) as calls, ExitStack() as stack:
-        if under:
-            stack.callback(modules_of(model)[under].register_forward_hook(stop).remove)
-        with suppress(_Captured):
-            model(**inputs)
-    return calls
-
-
-@contextmanager
-def _capturing(model: nn.Module, under: str) -> Iterator[Calls]:
-    calls: Calls = {}
-
-    def keep(name: str) -> Any:
-        def hook(_module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            calls.setdefault(name, []).append(ModuleCall(args, output))
-
-        return hook
-
     with ExitStack() as stack:
         stack.enter_context(record(model))  # a compiled model runs eagerly, as hooks need
-        for name, part in modules_of(model).items():
+        for name, part in modules.items():
             if name.startswith(under):
                 stack.callback(part.register_forward_hook(keep(name)).remove)
-        yield calls
+        if under:
+            stack.callback(modules[under].register_forward_hook(stop).remove)
+        stack.enter_context(suppress(_Captured))
+        model(**inputs)
+    return calls

@@ -28,14 +28,14 @@ class Law:
 
 
 def padding_is_invisible(model: nn.Module, sequences: Sequences) -> float:
-    """Alone, padded right, padded left; packed while nobody listens, padded while someone does."""
+    """Alone, padded right, padded left; packed while there is no hook, padded while there is one."""
     alone = [run(model, *pad([sequence], model)) for sequence in sequences]
     worst = 0.0
     for side in ("right", "left"):
         ids, mask = pad(sequences, model, side=side, extra=1)
         with record(model, "*"):
-            listened = run(model, ids, mask)
-        for outputs in (run(model, ids, mask), listened):
+            recorded = run(model, ids, mask)
+        for outputs in (run(model, ids, mask), recorded):
             for row, one in enumerate(alone):
                 for name, value in one.items():
                     other = outputs[name][row]
@@ -76,28 +76,30 @@ def cache_equals_no_cache(model: nn.Module, sequences: Sequences) -> float:
 
 
 def readable_equals_fused(model: nn.Module, sequences: Sequences) -> float:
-    """Listening to every attention pattern makes the textbook equation run."""
-    return _listening(model, sequences, "*attention.pattern")
+    """A hook on every attention pattern makes the textbook equation run."""
+    return _recording_error(model, sequences, "*attention.pattern")
 
 
 def stepwise_equals_fused(model: nn.Module, sequences: Sequences) -> float:
-    """Listening to the hidden state of every step makes the hand-written time loop run."""
-    return _listening(model, sequences, [name for name, part in model.named_modules() if isinstance(part, StepPoint)])
+    """A hook on the hidden state of every step makes the hand-written time loop run."""
+    return _recording_error(
+        model, sequences, [name for name, part in model.named_modules() if isinstance(part, StepPoint)]
+    )
 
 
 def looking_changes_nothing(model: nn.Module, sequences: Sequences) -> float:
     """Recording everything leaves outputs as they were, and no hook behind."""
-    worst = _listening(model, sequences, "*")
+    worst = _recording_error(model, sequences, "*")
     hooked = [name for name, part in model.named_modules() if part._forward_hooks or part._forward_pre_hooks]
     return float("inf") if hooked else worst
 
 
-def _listening(model: nn.Module, sequences: Sequences, patterns: str | list[str]) -> float:
+def _recording_error(model: nn.Module, sequences: Sequences, patterns: str | list[str]) -> float:
     ids, mask = pad(sequences, model)
     plain = run(model, ids, mask)
     with record(model, patterns):
-        listened = run(model, ids, mask)
-    return max(error(listened[name], plain[name]) for name in plain)
+        recorded = run(model, ids, mask)
+    return max(error(recorded[name], plain[name]) for name in plain)
 
 
 LAWS = (

@@ -73,7 +73,7 @@ class Recomputed:
 def recompute(
     model: nn.Module, inputs: Mapping[str, Any], *, on_progress: Callable[[], None] | None = None
 ) -> Recomputed:
-    """Run a model, listened to and not, and recompute what it did; `labels` among the inputs give a loss.
+    """Run a model, with hooks and without, and recompute what it did; `labels` among the inputs give a loss.
 
     `on_progress` is called before every step, and may raise to end the work.
     """

@@ -138,13 +138,13 @@ def record(
         if "torch._dynamo" in sys.modules:  # else nothing can have been compiled, and importing it takes a second
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.callback(model.register_forward_pre_hook(lambda *_: seen._clear()).remove)
-        listened = [name for name in modules if any(fnmatchcase(name, pattern) for pattern in wanted)]
-        borders = Borders(modules, listened if budget is not None else [], stack)
+        recorded = [name for name in modules if any(fnmatchcase(name, pattern) for pattern in wanted)]
+        borders = Borders(modules, recorded if budget is not None else [], stack)
         for name, part in modules.items():
             for pattern, change in edits.items():
                 if fnmatchcase(name, pattern):
                     stack.callback(part.register_forward_hook(_editing(name, change)).remove)
-        for name in listened:
+        for name in recorded:
             hook = _keeping(name, seen, borders.later(name))
             stack.callback(modules[name].register_forward_hook(hook).remove)
         yield seen

@@ -34,7 +34,7 @@ class Statistics:
 def attention_statistics(model: nn.Module, inputs: Mapping[str, Any], *, seed: int = 0) -> list[Statistics]:
     """Every head of every layer: entropy, distance, and how much of a previous-, next-, first-token or sink head it is.
 
-    Induction heads are told on a text of their own: random tokens, and the same tokens again (Olsson et al. 2022).
+    Induction is measured on a text of its own: random tokens, and the same tokens again (Olsson et al. 2022).
     """
     parts = attentions_of(model)
     patterns = [f"{name}.pattern" for name in parts]
