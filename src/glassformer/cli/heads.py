@@ -65,7 +65,8 @@ def _print_heads(ranked: "list[HeadImportance]", looks: "dict[tuple[str, int], S
 
 def _looks(one: "Statistics") -> dict[str, float]:
     """What could be measured: a look across has no distance, and only a reader from left to right induces."""
-    return {look: value for look in LOOKS if (value := getattr(one, look)) is not None}
+    found = vars(one)
+    return {look: found[look] for look in LOOKS if found[look] is not None}
 
 
 def _print_pruning(curve: "list[PruningPoint]", base: float, ranked: "list[HeadImportance]") -> None:

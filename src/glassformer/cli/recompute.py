@@ -12,7 +12,7 @@ from .output import echo, echo_line, print_json, print_table
 from .typed import labels_of, tokenizer_of, typed
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from glassformer.inspect.explain import Explanation
     from glassformer.inspect.recompute import Recomputed, RecomputedRow
@@ -150,7 +150,7 @@ def _spoken(step: str, tokens: Tokens) -> str:
     return f"   {queries[int(found[1])]!r} looks at {keys[int(found[2])]!r}"
 
 
-def _numbers(value: Any, digits: int = 4) -> str:
+def _numbers(value: "Tensor", digits: int = 4) -> str:
     """A number, a short vector, or the beginning of something long, with its shape."""
     if value.numel() == 1:
         return str(value.item()) if not value.is_floating_point() else f"{value.item():.{digits}g}"

@@ -11,6 +11,8 @@ from .typed import tokenizer_of
 if TYPE_CHECKING:
     from torch import nn
 
+    from glassformer.inspect.laws import Sequences
+
 TEXTS = (
     "The cat sat on the mat.",
     "A longer sentence, with a few more words in it, shows what padding does to a short one.",
@@ -69,9 +71,9 @@ def _verify_laws(name: str, model: "nn.Module", tolerance: float, json: bool) ->
     from glassformer.inspect.laws import LAWS
 
     sequences, spoken = _sequences(name, model)
-    checks: dict[str, Any] = {law.name: law.check for law in LAWS if law.applies(model)}
+    checks = {law.name: law.check for law in LAWS if law.applies(model)}
     checks["saved and loaded again"] = _round_trip
-    rows = []
+    rows: list[dict[str, Any]] = []
     with Progress(transient=True, disable=json) as progress:
         for law, check in progress.track(checks.items(), description="checking"):
             rows.append({"law": law, "error": check(model, sequences)})
@@ -109,7 +111,7 @@ def _sequences(name: str, model: "nn.Module") -> tuple[list[list[int]], str]:
     return made, "it has no tokenizer: made-up ids"
 
 
-def _round_trip(model: "nn.Module", sequences: list[list[int]]) -> float:
+def _round_trip(model: "nn.Module", sequences: "Sequences") -> float:
     import tempfile
 
     import glassformer as gf

@@ -6,7 +6,7 @@ B batch, T tokens, H heads, K head width, W units.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -55,7 +55,7 @@ def ablate(
     model: nn.Module,
     names: Iterable[str],
     to: Replacement = "zero",
-    inputs: Mapping[str, Any] | None = None,
+    inputs: Mapping[str, Tensor] | None = None,
     *,
     seen: Mapping[str, Tensor] | None = None,
 ) -> Edits:
@@ -112,7 +112,7 @@ def _inside(model: nn.Module, whole: AblationTarget) -> list[str]:
 
 @torch.no_grad()
 def _means(
-    model: nn.Module, chosen: Iterable[AblationTarget], inputs: Mapping[str, Any], seen: Mapping[str, Tensor]
+    model: nn.Module, chosen: Iterable[AblationTarget], inputs: Mapping[str, Tensor], seen: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     """The mean of each value over the batch and its tokens: (H, K) of heads, (W,) of others."""
     names: list[str] = []

@@ -87,7 +87,7 @@ class Borders:
         return hook
 
     def _leave(self, home: str) -> Callable[..., None]:
-        def hook(_block: nn.Module, _args: Any, output: Any) -> None:
+        def hook(_block: nn.Module, _args: object, output: Any) -> None:
             self.current[home].output = output
 
         return hook

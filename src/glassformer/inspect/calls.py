@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .record import modules_of, record
 
@@ -27,7 +27,7 @@ class _Captured(Exception):
 
 
 @torch.no_grad()
-def capture_calls(model: nn.Module, inputs: Mapping[str, Any], under: str = "") -> Calls:
+def capture_calls(model: nn.Module, inputs: Mapping[str, Tensor], under: str = "") -> Calls:
     """Run a model with a hook on every module; with `under`, on that module and those inside it.
 
     With `under` the forward pass ends as soon as that module has returned. No hook is left behind.

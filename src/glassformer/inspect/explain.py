@@ -6,7 +6,6 @@ B batch, T target length, S source length, K head width.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +31,7 @@ class Explanation:
     error: float | None
 
 
-def explain(model: nn.Module, inputs: Mapping[str, Any], step: str, *, cell: Cell | None = None) -> Explanation:
+def explain(model: nn.Module, inputs: Mapping[str, Tensor], step: str, *, cell: Cell | None = None) -> Explanation:
     """The operands, formula, value and error of one step, e.g. "layers.3.feed_forward.up".
 
     `cell` asks for one number of it. The name of a head, "layers.3.attention.head.5", explains one cell of its
@@ -161,7 +160,8 @@ def _made_from(found: Recomputed, step: RecomputeStep, place: Cell) -> tuple[dic
     operands = step.formula.number(place, *given)
     names = {}
     for symbol, value in operands.items():
-        base, index = re.fullmatch(r"(.*?)((?:\[\d+\])?)", symbol).groups()  # type: ignore[union-attr]
+        base = re.sub(r"\[\d+\]$", "", symbol)
+        index = symbol.removeprefix(base)
         if base in step.operands:
             whole = at(found.scratch, step.operands[base])
             rows = whole.dim() == 3 and value.dim() < 2 and not (index and value.dim() == 1)

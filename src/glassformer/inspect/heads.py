@@ -72,7 +72,7 @@ def pruning(
         for head in ranked[:count]:
             gone.setdefault(head.attention, []).append(head.number)
         size = sum(len(numbers) * _parameters(parts[name]) for name, numbers in gone.items())
-        with record(model, edit=without(gone)):  # type: ignore[arg-type]
+        with record(model, edit=without(gone)):
             curve.append(PruningPoint(count, loss(), size))
         if on_progress is not None:
             on_progress(len(curve), len(counts))

@@ -48,7 +48,7 @@ class Layers:
         return Lens(self.names, torch.stack([self.says(name) for name in self.names]), self.places)
 
 
-def logit_lens(model: nn.Module, inputs: Mapping[str, Any], *, mask_id: int | None = None) -> Lens:
+def logit_lens(model: nn.Module, inputs: Mapping[str, Tensor], *, mask_id: int | None = None) -> Lens:
     """The output layer on what every layer gives (nostalgebraist 2020), after the final norm where there is one.
 
     A masked language model is asked at its masks alone: `mask_id` is their id. In an encoder-decoder it is the
@@ -58,7 +58,7 @@ def logit_lens(model: nn.Module, inputs: Mapping[str, Any], *, mask_id: int | No
 
 
 @torch.no_grad()
-def logit_layers(model: nn.Module, inputs: Mapping[str, Any], *, mask_id: int | None = None) -> Layers:
+def logit_layers(model: nn.Module, inputs: Mapping[str, Tensor], *, mask_id: int | None = None) -> Layers:
     """The logit lens, layer by layer."""
     side = "decoder." if is_encoder_decoder(model) else ""
     speak, last = _speaker(model, side)
@@ -72,7 +72,7 @@ def logit_layers(model: nn.Module, inputs: Mapping[str, Any], *, mask_id: int | 
 
 
 @torch.no_grad()
-def head_layers(model: Any, inputs: Mapping[str, Any]) -> Layers:
+def head_layers(model: Any, inputs: Mapping[str, Tensor]) -> Layers:
     """The model's own head on what every layer gives: a classifier's classes, a tagger's tags, an answer's two ends."""
     if not _layers(model, "layers") or not hasattr(model, "summary") or model.head is None:
         raise ValueError("a head lens needs an encoder with a head; use logit_lens for a model that writes")
@@ -90,7 +90,7 @@ def head_layers(model: Any, inputs: Mapping[str, Any]) -> Layers:
 
 @torch.no_grad()
 def prefix_lens(
-    model: nn.Module, inputs: Mapping[str, Any], lengths: Sequence[int] | None = None, *, rows: int = 64
+    model: nn.Module, inputs: Mapping[str, Tensor], lengths: Sequence[int] | None = None, *, rows: int = 64
 ) -> Tensor:
     """(T, C): what a classifier says of every beginning of one text, or of some, `rows` of them at a time."""
     (ids,) = inputs["input_ids"]
@@ -108,13 +108,13 @@ def scores(outputs: Sequence[Tensor]) -> Tensor:
     return first if first.dim() == 3 else torch.stack([one for one in outputs if one.dim() == 2], dim=1)
 
 
-def decoder_lens(model: nn.Module, inputs: Mapping[str, Any]) -> Lens:
+def decoder_lens(model: nn.Module, inputs: Mapping[str, Tensor]) -> Lens:
     """The decoder reads what each layer of the encoder gives, in place of the last one (Langedijk et al. 2023)."""
     return decoder_layers(model, inputs).together()
 
 
 @torch.no_grad()
-def decoder_layers(model: nn.Module, inputs: Mapping[str, Any]) -> Layers:
+def decoder_layers(model: nn.Module, inputs: Mapping[str, Tensor]) -> Layers:
     """The decoder lens, layer by layer: each is a run of its own."""
     if not is_encoder_decoder(model) or not _layers(model, "encoder.layers"):
         raise ValueError("a decoder lens needs a Transformer with encoder and decoder; use logit_lens for this model")
@@ -132,8 +132,8 @@ def decoder_layers(model: nn.Module, inputs: Mapping[str, Any]) -> Layers:
 
 
 def _layers(model: nn.Module, stack: str) -> list[str]:
-    part: Any = modules_of(model).get(stack, ())
-    return [f"{stack}.{number}" for number in range(len(part))]
+    part = modules_of(model).get(stack)
+    return [f"{stack}.{number}" for number in range(len(part))] if isinstance(part, nn.ModuleList) else []
 
 
 def _speaker(model: Any, side: str) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:

@@ -5,7 +5,6 @@ B batch, T tokens, S keys, L layers, H heads, F neurons.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +29,7 @@ class Norms:
 
 
 @torch.no_grad()
-def residual_norms(model: nn.Module, inputs: Mapping[str, Any]) -> list[Norms]:
+def residual_norms(model: nn.Module, inputs: Mapping[str, Tensor]) -> list[Norms]:
     """Every stack of a Transformer; an RNN has none. For texts of one length: padding would be counted."""
     with record(model, needed(model)) as seen:
         model(**inputs)
@@ -52,11 +51,13 @@ def norms_of(model: nn.Module, seen: Mapping[str, Tensor]) -> list[Norms]:
 
 def _stacks(model: nn.Module) -> Iterator[tuple[str, list[str]]]:
     """Each stack of Transformer layers, with the names whose values pass from layer to layer."""
-    modules: Any = modules_of(model)
+    modules = modules_of(model)
     for side in ("", "encoder.", "decoder."):
         if f"{side}layers.0.attention" in modules:
             stack = f"{side}layers"
-            yield stack, [f"{side}embeddings", *(f"{stack}.{number}" for number in range(len(modules[stack])))]
+            layers = modules[stack]
+            assert isinstance(layers, nn.ModuleList)
+            yield stack, [f"{side}embeddings", *(f"{stack}.{number}" for number in range(len(layers)))]
 
 
 def _norms(stack: str, names: list[str], seen: Mapping[str, Tensor]) -> Norms:

@@ -4,10 +4,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.linear import Int8Linear
@@ -71,7 +70,7 @@ class Recomputed:
 
 
 def recompute(
-    model: nn.Module, inputs: Mapping[str, Any], *, on_progress: Callable[[], None] | None = None
+    model: nn.Module, inputs: Mapping[str, Tensor], *, on_progress: Callable[[], None] | None = None
 ) -> Recomputed:
     """Run a model, with hooks and without, and recompute what it did; `labels` among the inputs give a loss.
 
@@ -86,7 +85,7 @@ def recompute(
 
 
 def recompute_attention(
-    model: nn.Module, inputs: Mapping[str, Any], name: str, *, on_progress: Callable[[], None] | None = None
+    model: nn.Module, inputs: Mapping[str, Tensor], name: str, *, on_progress: Callable[[], None] | None = None
 ) -> Recomputed:
     """One attention alone, e.g. "layers.3.attention", with all its heads, from what entered it in the model.
 

@@ -6,7 +6,6 @@ from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -172,16 +171,16 @@ def _require_matches(names: list[str], patterns: list[str]) -> None:
             )
 
 
-def _keeping(name: str, seen: Seen, again: Callable[[], Later] | None) -> Callable[[nn.Module, Any, Any], None]:
-    def hook(module: nn.Module, _: Any, output: Any) -> None:
+def _keeping(name: str, seen: Seen, again: Callable[[], Later] | None) -> Callable[[nn.Module, object, object], None]:
+    def hook(module: nn.Module, _: object, output: object) -> None:
         if isinstance(output, Tensor):  # a block that returns several values has its parts recorded instead
             seen._keep(name, module, output, again)
 
     return hook
 
 
-def _editing(name: str, change: Edit) -> Callable[[nn.Module, Any, Any], Tensor]:
-    def hook(_module: nn.Module, _: Any, output: Any) -> Tensor:
+def _editing(name: str, change: Edit) -> Callable[[nn.Module, object, object], Tensor]:
+    def hook(_module: nn.Module, _: object, output: object) -> Tensor:
         if not isinstance(output, Tensor):
             raise ValueError(f"{name} gives several values and cannot be edited; edit a part of it")
         edited = change(output)

@@ -31,7 +31,7 @@ class Statistics:
     induction: float | None = None  # on what followed the same token before; None unless a model reads left to right
 
 
-def attention_statistics(model: nn.Module, inputs: Mapping[str, Any], *, seed: int = 0) -> list[Statistics]:
+def attention_statistics(model: nn.Module, inputs: Mapping[str, Tensor], *, seed: int = 0) -> list[Statistics]:
     """Every head of every layer: entropy, distance, and how much of a previous-, next-, first-token or sink head it is.
 
     Induction is measured on a text of its own: random tokens, and the same tokens again (Olsson et al. 2022).
@@ -51,7 +51,7 @@ def attention_statistics(model: nn.Module, inputs: Mapping[str, Any], *, seed: i
     return found
 
 
-def _sides(name: str, inputs: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+def _sides(name: str, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Which queries and which keys of an attention are real tokens, (B, T) and (B, S)."""
 
     def real(mask: str, ids: str) -> Tensor:
@@ -97,7 +97,7 @@ def measured(pattern: Tensor, queries: Tensor, keys: Tensor, *, across: bool) ->
 
 
 @torch.no_grad()
-def _induction(model: nn.Module, inputs: Mapping[str, Any], seed: int) -> dict[tuple[str, int], float]:
+def _induction(model: nn.Module, inputs: Mapping[str, Tensor], seed: int) -> dict[tuple[str, int], float]:
     """The weight that the second copy of a random text puts on what came next in the first."""
     config: Any = model.config
     room = getattr(config, "n_positions", None) or getattr(config, "max_position_embeddings", None) or 128

@@ -93,8 +93,10 @@ class Walk:
 
     def out(self, name: str, call: int = -1) -> Tensor:
         """What a module returned."""
-        return self.calls[name][call].output  # type: ignore[no-any-return]
+        found: Tensor = self.calls[name][call].output
+        return found
 
     def fed(self, name: str, call: int = -1, *, argument: int = 0) -> Tensor:
         """What a module was called with."""
-        return self.calls[name][call].args[argument]  # type: ignore[no-any-return]
+        found: Tensor = self.calls[name][call].args[argument]
+        return found

@@ -72,11 +72,11 @@ def order(walk: Walk, name: str, targets: int, sources: int, *, causal: bool) ->
 
 def _mask(walk: Walk, name: str) -> Tensor:
     """The mask that the attention was given, as (B, T, S)."""
-    mask = walk.calls[name][-1].args[1].mask
+    mask: Tensor | None = walk.calls[name][-1].args[1].mask
     batch, _, targets, sources = walk.out(f"{name}.scores").shape
     if mask is None:
         return torch.ones(batch, targets, sources, dtype=torch.bool)
-    return mask.expand(batch, 1, targets, sources)[:, 0]  # type: ignore[no-any-return]
+    return mask.expand(batch, 1, targets, sources)[:, 0]
 
 
 def one_head(number: int, width: int) -> Formula:

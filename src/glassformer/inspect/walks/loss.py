@@ -1,7 +1,6 @@
 """The loss as a step, where labels are given under Hugging Face's names; -100 is no label."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +13,7 @@ from ..walk import Walk
 LABELS = ("labels", "start_positions", "end_positions")
 
 
-def walk_loss(walk: Walk, inputs: Mapping[str, Any], outputs: Mapping[str, Tensor]) -> None:
+def walk_loss(walk: Walk, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]) -> None:
     """Cross-entropy of labels, of next tokens, or of the two ends of an answer; torch's own is what is seen."""
     if "start_positions" in inputs:
         names, seen = zip(

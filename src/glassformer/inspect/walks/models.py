@@ -6,7 +6,6 @@ computed while it has no hooks, are steps as well. Such a model's class can have
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +42,7 @@ MAXIMUM = Formula(
 POOLED = {"mean": MEAN, "max": MAXIMUM}
 
 
-def walk_model(model: nn.Module, inputs: Mapping[str, Any], calls: Calls, outputs: Mapping[str, Tensor]) -> Walk:
+def walk_model(model: nn.Module, inputs: Mapping[str, Tensor], calls: Calls, outputs: Mapping[str, Tensor]) -> Walk:
     """Every step from the ids to the outputs, and to the loss where labels are given."""
     walk = Walk(model, calls)
     own = registered(type(model)) or walk_by_names
@@ -53,7 +52,7 @@ def walk_model(model: nn.Module, inputs: Mapping[str, Any], calls: Calls, output
     return walk
 
 
-def walk_one_attention(model: nn.Module, inputs: Mapping[str, Any], calls: Calls, name: str) -> Walk:
+def walk_one_attention(model: nn.Module, inputs: Mapping[str, Tensor], calls: Calls, name: str) -> Walk:
     """The steps of one attention alone, from what entered it."""
     walk = Walk(model, calls)
     walk.given = {weight: value for weight, value in walk.given.items() if weight.startswith(f"{name}.")}
@@ -64,7 +63,7 @@ def walk_one_attention(model: nn.Module, inputs: Mapping[str, Any], calls: Calls
     return walk
 
 
-def walk_by_names(walk: Walk, inputs: Mapping[str, Any]) -> Outputs:
+def walk_by_names(walk: Walk, inputs: Mapping[str, Tensor]) -> Outputs:
     """[encoder.]embeddings, layers or a recurrent network, [decoder.…,] and a head."""
     keep = _keep(walk, inputs, "attention_mask", "input_ids")
     if not is_encoder_decoder(walk.model):
@@ -83,7 +82,7 @@ def is_causal(model: nn.Module) -> bool:
     return hasattr(model, "step") and not is_encoder_decoder(model)
 
 
-def _keep(walk: Walk, inputs: Mapping[str, Any], mask: str, ids: str) -> str:
+def _keep(walk: Walk, inputs: Mapping[str, Tensor], mask: str, ids: str) -> str:
     """(B, T): which tokens are real."""
     given = inputs.get(mask)
     return walk.give(mask, torch.ones_like(inputs[ids], dtype=torch.bool) if given is None else given.bool())
