@@ -10,11 +10,10 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from glassformer.blocks.recurrent import Recurrent
 from glassformer.blocks.transformer import Stack
 
 from ..calls import Calls
-from ..formulas import AT_PADDING, CONCATENATION, IDENTITY, Formula
+from ..formulas import AT_PADDING, IDENTITY, Formula
 from ..laws import is_encoder_decoder
 from ..walk import Walk, registered
 from .attention import MaskOperands, order, walk_attention_alone
@@ -29,17 +28,6 @@ FIRST = Formula(
     r"x_{\min\{t \mid m_t = 1\}}",
     lambda x, keep: x[torch.arange(len(x)), keep.int().argmax(1)],
 )
-MEAN = Formula(
-    "the mean of x over real tokens",
-    r"\frac{\sum_t m_t x_t}{\sum_t m_t}",
-    lambda x, keep: (x * keep[..., None]).sum(1) / keep.sum(1, keepdim=True).clamp(min=1),
-)
-MAXIMUM = Formula(
-    "the largest of x over real tokens",
-    r"\max_{t : m_t = 1} x_t",
-    lambda x, keep: torch.where(keep[..., None], x, -torch.inf).amax(1),
-)
-POOLED = {"mean": MEAN, "max": MAXIMUM}
 
 
 def walk_model(model: nn.Module, inputs: Mapping[str, Tensor], calls: Calls, outputs: Mapping[str, Tensor]) -> Walk:
@@ -128,14 +116,9 @@ def _outputs(walk: Walk, hidden: str, summary: Summary) -> Outputs:
 
 def _summary(walk: Walk, hidden: str, state: list[PastOperands], keep: str) -> str:
     """One vector a text."""
+    if "pooling" in walk.parts:
+        return walk.block("pooling", hidden, state, keep)
     operands = {"x": hidden, "keep": keep}
-    if "recurrent" in walk.parts:
-        pooling = walk.model.config.pooling  # type: ignore[union-attr]
-        if pooling in POOLED:
-            return walk.add("summary", POOLED[pooling], operands, walk.fed("head"))
-        last = state[-walk.part("recurrent", Recurrent).directions :]
-        top = {f"h{way}": past["hidden"] for way, past in enumerate(last)}
-        return walk.add("summary", CONCATENATION, top, walk.fed("head"))
     if "pooler" not in walk.parts:
         return walk.add("summary", FIRST, operands, walk.fed("head", argument=1))
     return walk.block("pooler", walk.add("summary", FIRST, operands, walk.fed("pooler")))

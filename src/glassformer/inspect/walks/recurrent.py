@@ -8,11 +8,23 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from glassformer.blocks.recurrent import Recurrent
+from glassformer.blocks.recurrent import Recurrent, RecurrentPooling
 
 from ..formulas import AT_PADDING, CONCATENATION, STACK, Formula
 from ..walk import Walk, walks
 from .gates import CellStep, PastOperands
+
+MEAN = Formula(
+    "the mean of x over real tokens",
+    r"\frac{\sum_t m_t x_t}{\sum_t m_t}",
+    lambda x, keep: (x * keep[..., None]).sum(1) / keep.sum(1, keepdim=True).clamp(min=1),
+)
+MAXIMUM = Formula(
+    "the largest of x over real tokens",
+    r"\max_{t : m_t = 1} x_t",
+    lambda x, keep: torch.where(keep[..., None], x, -torch.inf).amax(1),
+)
+POOLED = {"mean": MEAN, "max": MAXIMUM}
 
 
 @walks(Recurrent)
@@ -53,6 +65,16 @@ def walk_together(walk: Walk, name: str, outputs: Sequence[str], keep: str) -> s
     steps = {f"x{number}": output for number, output in enumerate(outputs)}
     whole = walk.add(f"{name}.steps", STACK, steps)
     return walk.add(f"{name}.outputs", AT_PADDING, {"x": whole, "keep": keep}, walk.calls[name][-1].output[0])
+
+
+@walks(RecurrentPooling)
+def walk_pooling(walk: Walk, name: str, hidden: str, state: list[PastOperands], keep: str) -> str:
+    """One vector a text."""
+    part = walk.part(name, RecurrentPooling)
+    if part.kind in POOLED:
+        return walk.add("summary", POOLED[part.kind], {"x": hidden, "keep": keep}, walk.out(name))
+    last = {f"h{way}": past["hidden"] for way, past in enumerate(state[-part.directions :])}
+    return walk.add("summary", CONCATENATION, last, walk.out(name))
 
 
 def _zeros(walk: Walk, name: str, batch: int) -> list[PastOperands]:
