@@ -188,10 +188,10 @@ class Settings:
             return self.pad_token_id
         return self.ends[0] if self.ends else 0
 
-    def with_room(self, new_tokens: int) -> Self:
+    def with_max_new(self, new_tokens: int) -> Self:
         return replace(self, max_new_tokens=new_tokens, max_length=None)
 
-    def room(self, prompt: int) -> int:
+    def max_new(self, prompt: int) -> int:
         """How many tokens may follow a prompt of this length."""
         if self.max_new_tokens is not None:
             return self.max_new_tokens

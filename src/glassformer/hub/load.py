@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from glassformer.blocks.linear import Int8Linear, quantised
+from glassformer.engine.linear import Int8Linear, quantised
 from glassformer.files import read_json, write_atomically, write_json
 from glassformer.models.architecture import Architecture
 from glassformer.models.init import fill_tables, start

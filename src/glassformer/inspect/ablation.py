@@ -76,7 +76,7 @@ def ablate(
             for place in _inside(model, target):
                 edits[place] = _whole(means.get(place))
         elif target.kind == "head":
-            mean = means.get(f"{target.name}.mixed")
+            mean = means.get(f"{target.name}.context")
             edits |= heads({target.name: numbers}, "zero" if mean is None else mean[numbers])
         else:
             mean = means.get(target.name)
@@ -120,7 +120,7 @@ def _means(
         if target.size is None:
             names += _inside(model, target)
         else:
-            names.append(f"{target.name}.mixed" if target.kind == "head" else target.name)
+            names.append(f"{target.name}.context" if target.kind == "head" else target.name)
     if any(name not in seen for name in names):
         with record(model, names) as seen:
             model(**inputs)

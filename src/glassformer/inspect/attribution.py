@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .laws import is_encoder_decoder
+from glassformer.models.contract import as_model
+
 from .record import modules_of, record
 
 Method = Literal["gradient_x_input", "integrated_gradients", "occlusion"]
@@ -67,7 +68,7 @@ class Embedded:
 
     def __init__(self, model: nn.Module, inputs: Mapping[str, Tensor], score: Score) -> None:
         self.model, self.inputs, self.judge = model, inputs, score
-        self.name = "encoder.embeddings.token" if is_encoder_decoder(model) else "embeddings.token"
+        self.name = "encoder.embeddings.token" if as_model(model).config.is_encoder_decoder else "embeddings.token"
         with torch.no_grad(), record(model, self.name) as seen:
             self.score = self._judged(model(**inputs))
         self.vectors = seen[self.name].detach()
@@ -122,12 +123,13 @@ def _occluded(run: Embedded, start: Tensor, before: Tensor) -> Attribution:
 @torch.no_grad()
 def _likeliest(model: nn.Module, inputs: Mapping[str, Tensor]) -> Score:
     """The logit of what the model says, which stays the same logit when tokens change."""
+    writes = as_model(model).config.is_encoder_decoder
 
     def last(outputs: Sequence[Tensor]) -> Tensor:
         found = outputs[0]
         if found.dim() < 3:
             return found
-        keep = inputs.get("decoder_attention_mask" if is_encoder_decoder(model) else "attention_mask")
+        keep = inputs.get("decoder_attention_mask" if writes else "attention_mask")
         ends = torch.full((len(found),), found.shape[1] - 1, device=found.device)
         if keep is not None:
             ends = (keep.to(found.device) * torch.arange(1, found.shape[1] + 1, device=found.device)).argmax(1)

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.blocks.attention import MultiHeadAttention
-from glassformer.blocks.linear import Int8Linear
+from glassformer.engine.linear import Int8Linear
 
 from .calls import capture_calls
 from .laws import error
-from .record import modules_of
+from .record import current, modules_of
 from .steps import RecomputeStep, Values, evaluate, unused
 from .walk import Walk
 from .walks.loss import LABELS
@@ -48,6 +48,7 @@ class Recomputed:
 
     def step(self, name: str) -> RecomputeStep:
         """A step by name; the name of a block stands for its last step."""
+        name = current(name)
         for step in reversed(self.walk.steps):
             if step.name == name or step.name.startswith(f"{name}."):
                 return step

@@ -5,14 +5,14 @@ B batch, T length, S source length, H heads.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from glassformer.models.contract import as_model
+
 from .heads import attentions_of
-from .laws import is_encoder_decoder
 from .record import record
 
 
@@ -40,7 +40,8 @@ def attention_statistics(model: nn.Module, inputs: Mapping[str, Tensor], *, seed
     patterns = [f"{name}.pattern" for name in parts]
     with torch.no_grad(), record(model, patterns) as seen:
         model(**inputs)
-    induced = _induction(model, inputs, seed) if hasattr(model, "step") and not is_encoder_decoder(model) else {}
+    reads_back = as_model(model).is_causal and not as_model(model).config.is_encoder_decoder
+    induced = _induction(model, inputs, seed) if reads_back else {}
     found = []
     for name in parts:
         queries, keys = _sides(name, inputs)
@@ -99,9 +100,8 @@ def measured(pattern: Tensor, queries: Tensor, keys: Tensor, *, across: bool) ->
 @torch.no_grad()
 def _induction(model: nn.Module, inputs: Mapping[str, Tensor], seed: int) -> dict[tuple[str, int], float]:
     """The weight that the second copy of a random text puts on what came next in the first."""
-    config: Any = model.config
-    room = getattr(config, "n_positions", None) or getattr(config, "max_position_embeddings", None) or 128
-    half = min(25, room // 2)
+    config = as_model(model).config
+    half = min(25, (config.max_positions or 128) // 2)
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(config.vocab_size, (4, half), generator=generator).to(inputs["input_ids"].device)
     with record(model, "*attention.pattern") as seen:

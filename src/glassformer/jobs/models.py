@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from glassformer.blocks.memory import free_on_this_machine
 from glassformer.hub.fetch import config_folder
 from glassformer.hub.folder import read_config
 from glassformer.hub.load import load
@@ -16,7 +17,6 @@ from glassformer.hub.registry import ARCHITECTURES, architecture_for, build, che
 from glassformer.models.config import labels as read_labels
 from glassformer.tasks.task import Task
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.train.memory import free_on_this_machine
 
 from .recipe import NONE
 

@@ -98,23 +98,6 @@ class SpanHead(nn.Module):
         return SpanLogits(start, end)
 
 
-class OutputHead(nn.Module):
-    """A score for every word of the target vocabulary."""
-
-    bias: Tensor
-
-    def __init__(self, embedding: nn.Embedding, *, tied: bool) -> None:
-        super().__init__()
-        vocabulary, width = embedding.weight.shape
-        self.output = nn.Linear(width, vocabulary, bias=False)
-        if tied:
-            self.output.weight = embedding.weight
-        self.register_buffer("bias", torch.zeros(1, vocabulary))
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        return self.output(hidden) + self.bias  # type: ignore[no-any-return]
-
-
 class Pooler(nn.Module):
     """tanh(dense(first token))"""
 

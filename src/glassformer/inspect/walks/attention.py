@@ -16,7 +16,7 @@ from ..walk import Walk, walks
 
 BOTH = Formula("keep[j] and order[i, j]", r"m_j \wedge o_{ij}", lambda keep, order: keep[:, None] & order)
 SOFTMAX = Formula("softmax(scores where mask, else −∞)", r"\mathrm{softmax}(s + \log m)", masked_softmax)
-MIX = Formula("pattern · v", r"A v", lambda pattern, value: pattern @ value)
+CONTEXT = Formula("pattern · v", r"A v", lambda pattern, value: pattern @ value)
 
 
 class MaskOperands(NamedTuple):
@@ -28,7 +28,7 @@ class MaskOperands(NamedTuple):
 
 @walks(MultiHeadAttention)
 def walk_attention(walk: Walk, name: str, x: str, mask: MaskOperands, memory: str = "") -> str:
-    """q, k, v, scores, softmax and mix of every head; then their concatenation and the output.
+    """q, k, v, scores, softmax and context of every head; then their concatenation and the output.
 
     `memory` is what a cross-attention looks at.
     """
@@ -48,8 +48,8 @@ def walk_attention(walk: Walk, name: str, x: str, mask: MaskOperands, memory: st
         operands = {"scores": scored, "mask": seen_by}
         pattern = walk.add(f"{head}.pattern", SOFTMAX, operands, walk.out(f"{name}.pattern")[:, number])
         operands = {"pattern": pattern, "v": own["value"]}
-        mixed = walk.add(f"{head}.mixed", MIX, operands, walk.out(f"{name}.mixed")[:, :, number])
-        heads[f"head {number}"] = mixed
+        context = walk.add(f"{head}.context", CONTEXT, operands, walk.out(f"{name}.context")[:, :, number])
+        heads[f"head {number}"] = context
     joined = walk.add(f"{name}.joined", CONCATENATION, heads, walk.fed(f"{name}.output"))
     return walk.block(f"{name}.output", joined)
 
@@ -72,7 +72,7 @@ def order(walk: Walk, name: str, targets: int, sources: int, *, causal: bool) ->
 
 def _mask(walk: Walk, name: str) -> Tensor:
     """The mask that the attention was given, as (B, T, S)."""
-    mask: Tensor | None = walk.calls[name][-1].args[1].mask
+    mask: Tensor | None = walk.calls[name][-1].args[1].dense
     batch, _, targets, sources = walk.out(f"{name}.scores").shape
     if mask is None:
         return torch.ones(batch, targets, sources, dtype=torch.bool)

@@ -6,11 +6,11 @@ of each text, which adds its steps when it is first called.
 
 from collections.abc import Callable, Iterator
 
+from glassformer.blocks.output import LMHead
 from glassformer.models.heads import (
     ClassifierHead,
     MaskedLMHead,
     NextSentenceHead,
-    OutputHead,
     Pooler,
     PretrainingHead,
     SpanHead,
@@ -73,8 +73,8 @@ def walk_pretraining(walk: Walk, name: str, hidden: str, summary: Summary) -> Ou
         yield from ((output, logits) for _, logits in inner(walk, f"{name}.{part}", hidden, summary))
 
 
-@walks(OutputHead)
-def walk_output(walk: Walk, name: str, x: str) -> str:
+@walks(LMHead)
+def walk_lm(walk: Walk, name: str, x: str) -> str:
     operands = {"x": walk.block(f"{name}.output", x), "y": f"{name}.bias"}
     return walk.add(f"{name}.biased", RESIDUAL, operands, walk.out(name))
 

@@ -6,8 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from glassformer.models.contract import as_model, can_generate
+
 from ..formulas import Formula
-from ..laws import is_encoder_decoder
 from ..walk import Walk
 
 LABELS = ("labels", "start_positions", "end_positions")
@@ -23,8 +24,9 @@ def walk_loss(walk: Walk, inputs: Mapping[str, Tensor], outputs: Mapping[str, Te
         walk.add("loss", HALF, dict(zip(ENDS, names, strict=True)), sum(seen) / 2)
     elif "labels" in inputs and "logits" in outputs:
         labels = inputs["labels"]
-        if hasattr(walk.model, "step") and not is_encoder_decoder(walk.model) and labels.dim() == 2:
-            labels = F.pad(labels[:, 1:], (0, 1), value=-100)  # the next token is what is to be said
+        model = as_model(walk.model)
+        if can_generate(model) and not model.config.is_encoder_decoder:
+            labels = F.pad(labels[:, 1:], (0, 1), value=-100)  # the next token is what is to be predicted
         _one(walk, "loss", "logits", labels, outputs)
 
 

@@ -10,11 +10,10 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from glassformer.blocks.transformer import Stack
+from glassformer.models.contract import as_model
 
 from ..calls import Calls
 from ..formulas import AT_PADDING, IDENTITY, Formula
-from ..laws import is_encoder_decoder
 from ..walk import Walk, registered
 from .attention import MaskOperands, order, walk_attention_alone
 from .gates import PastOperands
@@ -47,15 +46,17 @@ def walk_one_attention(model: nn.Module, inputs: Mapping[str, Tensor], calls: Ca
     writes, crosses = name.startswith("decoder."), name.endswith(".cross_attention")
     side = "decoder_" if writes and not crosses else ""
     keep = _keep(walk, inputs, f"{side}attention_mask", f"{side}input_ids")
-    walk_attention_alone(walk, name, keep, crosses=crosses, causal=bool(side) or is_causal(model))
+    causal = as_model(model).is_causal and not crosses and not name.startswith("encoder.")
+    walk_attention_alone(walk, name, keep, crosses=crosses, causal=causal)
     return walk
 
 
 def walk_by_names(walk: Walk, inputs: Mapping[str, Tensor]) -> Outputs:
     """[encoder.]embeddings, layers or a recurrent network, [decoder.…,] and a head."""
     keep = _keep(walk, inputs, "attention_mask", "input_ids")
-    if not is_encoder_decoder(walk.model):
-        hidden, state = _read(walk, "", keep, causal=is_causal(walk.model))
+    model = as_model(walk.model)
+    if not model.config.is_encoder_decoder:
+        hidden, state = _read(walk, "", keep, causal=model.is_causal)
         yield from _outputs(walk, hidden, cache(lambda: _summary(walk, hidden, state, keep)))
         return
     memory, state = _read(walk, "encoder.", keep, causal=False)
@@ -63,11 +64,6 @@ def walk_by_names(walk: Walk, inputs: Mapping[str, Tensor]) -> Outputs:
     hidden = _write(walk, memory, state, keep, target)
     yield from _outputs(walk, hidden, cache(lambda: _summary(walk, hidden, [], target)))
     yield "encoder_last_hidden_state", memory
-
-
-def is_causal(model: nn.Module) -> bool:
-    """Whether it has no encoder and writes: what steps, never looks ahead."""
-    return hasattr(model, "step") and not is_encoder_decoder(model)
 
 
 def _keep(walk: Walk, inputs: Mapping[str, Tensor], mask: str, ids: str) -> str:
@@ -83,13 +79,8 @@ def _read(walk: Walk, side: str, keep: str, *, causal: bool) -> tuple[str, list[
         name = f"{side}recurrent"
         outputs, state = walk_recurrent(walk, name, [f"{x}[{time}]" for time in range(length)], keep)
         return walk_together(walk, name, outputs, keep), state
-    mask = MaskOperands(order(walk, f"{side}order", length, length, causal=causal), keep)
-    x = walk.block(f"{side}layers", x, mask)
-    if f"{side}final_norm" in walk.parts:
-        x = walk.block(f"{side}final_norm", x)
-        if isinstance(walk.parts[f"{side}layers"], Stack) and not bool(walk.given[keep].all()):
-            x = walk.add(f"{side}hidden", AT_PADDING, {"x": x, "keep": keep})
-    return x, []
+    who = order(walk, f"{side}order", length, length, causal=causal)
+    return _layers(walk, side, x, MaskOperands(who, keep)), []
 
 
 def _write(walk: Walk, memory: str, state: list[PastOperands], source: str, target: str) -> str:
@@ -100,8 +91,18 @@ def _write(walk: Walk, memory: str, state: list[PastOperands], source: str, targ
     length, sources = walk.given[target].shape[1], walk.given[source].shape[1]
     own = MaskOperands(order(walk, "decoder.order", length, length, causal=True), target)
     across = MaskOperands(order(walk, "decoder.across", length, sources, causal=False), source)
-    x = walk.block("decoder.layers", x, own, memory, across)
-    return walk.block("decoder.final_norm", x) if "decoder.final_norm" in walk.parts else x
+    return _layers(walk, "decoder.", x, own, memory, across)
+
+
+def _layers(walk: Walk, side: str, x: str, mask: MaskOperands, *source: object) -> str:
+    """A stack and, where there is one, the norm after it, which leaves padding at zero too."""
+    x = walk.block(f"{side}layers", x, mask, *source)
+    if f"{side}final_norm" not in walk.parts:
+        return x
+    x = walk.block(f"{side}final_norm", x)
+    if bool(walk.given[mask.keep].all()):
+        return x
+    return walk.add(f"{side}hidden", AT_PADDING, {"x": x, "keep": mask.keep})
 
 
 def _outputs(walk: Walk, hidden: str, summary: Summary) -> Outputs:

@@ -42,9 +42,9 @@ def walk_layer(
 
 
 @walks(Stack)
-def walk_stack(walk: Walk, name: str, x: str, mask: MaskOperands) -> str:
-    """Layers one after another; where there is padding, zero there."""
-    x = walk_list(walk, name, x, mask)
+def walk_stack(walk: Walk, name: str, x: str, mask: MaskOperands, *source: object) -> str:
+    """Layers one after another; where there is padding, zero there. `source`: a decoder's memory and its mask."""
+    x = walk_list(walk, name, x, mask, *source)
     if bool(walk.given[mask.keep].all()):
         return x
     return walk.add(name, AT_PADDING, {"x": x, "keep": mask.keep}, walk.out(name))
