@@ -55,6 +55,18 @@ def test_alone_without_padding_and_one_token_long(model_type, lengths):
     assert worst(recompute(model, inputs_of(model, lengths=lengths))) <= WITHIN
 
 
+@pytest.mark.parametrize(
+    ("model_type", "more"),
+    [("glassformer-transformer", {}), ("glassformer-transformer", {"pre_norm": True}), ("glassformer-seq2seq", {})],
+)
+def test_targets_of_unequal_length(model_type, more):
+    model = small(model_type, "text2text-generation", **more)
+    inputs = inputs_of(model)
+    inputs["decoder_attention_mask"] = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0]])
+    found = recompute(model, inputs)
+    assert {row.verdict for row in found.rows(WITHIN)} <= {"holds", "-"}
+
+
 @pytest.mark.parametrize("model_type", ["bert", "gpt2", "distilbert", "marian", "bart"])
 def test_patterns_from_scratch_are_those_of_transformers(model_type, tmp_path):
     head = "text-generation" if model_type == "gpt2" else None
@@ -455,3 +467,12 @@ def test_the_loss_of_each_kind_of_label():
     explanation = gf.explain(spans, {**inputs, "start_positions": ends, "end_positions": ends}, "loss")
     expected = (F.cross_entropy(out.start_logits, ends) + F.cross_entropy(out.end_logits, ends)) / 2
     assert_close(explanation.value.float(), expected)
+
+
+def test_labels_of_a_tagger_are_those_of_its_own_tokens():
+    tagger = small("glassformer-rnn", "token-classification")
+    ids = inputs_of(tagger, lengths=(6,))["input_ids"]
+    labels = torch.arange(6)[None] % len(tagger.config.id2label)
+    with torch.no_grad():
+        expected = F.cross_entropy(tagger(input_ids=ids).logits[0], labels[0])
+    assert_close(gf.explain(tagger, {"input_ids": ids, "labels": labels}, "loss").value.float(), expected)
