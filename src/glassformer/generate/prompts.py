@@ -27,10 +27,8 @@ def request_of(model: GenerativeModel[Any], given: dict[str, Any]) -> Settings:
     for name, value in config.items():  # many a small model has kept the special ids of a large one, or says -1
         if name.endswith("_token_id") and isinstance(value, int) and not 0 <= value < size:
             config[name] = None
-    stated = {
-        name: None if name.endswith("_token_id") and value == -1 else value
-        for name, value in generation_config(model).items()
-    }
+    stated = generation_config(model)
+    stated.update({name: None for name, value in stated.items() if name.endswith("_token_id") and value == -1})
     request = Settings.of(given, stated, config)
     _check_draft(model, request.assistant_model)
     return request

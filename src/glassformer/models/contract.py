@@ -4,10 +4,12 @@ B batch, T tokens (of the target, in an encoder-decoder), S source length, D mod
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol, Self, TypeGuard, runtime_checkable
+from copy import copy
+from typing import Any, Protocol, Self, TypeGuard
 
 from torch import Tensor, nn
 
+from glassformer.blocks.cache import DecoderState
 from glassformer.blocks.decoder import DecoderParts
 from glassformer.blocks.state import S
 
@@ -141,8 +143,7 @@ class GenerativeModel(ScoresTokens, Stepper[S], Protocol[S]):
     """A model that writes: a language model, or an encoder-decoder."""
 
 
-@runtime_checkable
-class AttentionDecoder(Protocol):
+class AttentionDecoder(GenerativeModel[DecoderState], Protocol):
     """A generative model whose steps run through the layers of a Transformer, which an engine may prepare."""
 
     @property
@@ -170,6 +171,11 @@ def as_model(module: nn.Module) -> Model:
 GENERATES = ("text-generation", "text2text-generation")
 
 
+def has_attention_decoder(model: Model) -> TypeGuard[AttentionDecoder]:
+    """Whether a model's steps run through the layers of a Transformer."""
+    return hasattr(type(model), "decoder_parts")
+
+
 def can_generate(model: Model) -> TypeGuard[GenerativeModel[Any]]:
     """Whether a model writes: whether it has one of the heads that do."""
     return model.head_name in GENERATES
@@ -186,8 +192,8 @@ def has_summary(model: Model) -> TypeGuard[Summarises]:
 
 
 def generation_config(model: Model) -> dict[str, Any]:
-    """What a model's folder says of how it is to write (generation_config.json); empty where it says nothing."""
-    return dict(getattr(model, "generation_config", None) or {})
+    """What a model's folder says of how it is to write (generation_config.json), as a copy; empty where silent."""
+    return copy(getattr(model, "generation_config", None) or {})
 
 
 def set_generation_config(model: Model, settings: Mapping[str, Any]) -> None:
