@@ -39,6 +39,11 @@ class ModelConfig(Protocol):
         ...
 
     @property
+    def has_segments(self) -> bool:
+        """Whether token_type_ids mean something to the model."""
+        ...
+
+    @property
     def pad_token_id(self) -> int | None: ...
 
     @property

@@ -173,6 +173,7 @@ ARCHITECTURE = Architecture(
     model_type="gpt2",
     config=Gpt2Config,
     build=Gpt2,
+    small={"n_embd": 256, "n_layer": 4, "n_head": 4, "n_positions": 512},
     prefix="transformer",
     weights=WEIGHTS,
     may_be_idle=("score", "classifier", "qa_outputs", "multiple_choice_head.summary"),
