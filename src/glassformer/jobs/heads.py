@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from glassformer.data.batches import Budget, in_order
-from glassformer.inspect.heads import Cut, Head, attentions_of, importance, pruning
+from glassformer.inspect.heads import HeadImportance, PruningPoint, attentions_of, importance, pruning
 from glassformer.inspect.statistics import Statistics, attention_statistics
 from glassformer.tasks.task import Batch, device_of
 
@@ -27,8 +27,8 @@ class Measured:
 
     examples: int
     loss: float
-    heads: list[Head]
-    cuts: list[Cut]
+    heads: list[HeadImportance]
+    cuts: list[PruningPoint]
     looks: list[Statistics]
 
 
