@@ -302,7 +302,7 @@ def test_a_small_model_learns_the_micro_world():
     sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
     off = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "initializer_range": 0.05}
     model = build("bert", task.head, vocab_size=len(tokenizer), **sizes, **off)
-    task.fit_to(model)
+    task = QuestionAnswering.for_model(tokenizer, model)
     learn(model, task, task.encode(train), steps=250, lr=3e-3, rows=32)
     scores = evaluate(model, task, task.encode(dev), budget=Budget(rows=50)).compute()
     assert scores["f1"] >= 0.8

@@ -370,7 +370,7 @@ def test_a_small_model_learns_the_micro_world(kind):
     if kind == "glassformer-rnn":
         lr, sizes = 1e-2, {"embedding_size": 32, "hidden_size": 32, "initializer_range": 0.1}
     model = small_model(kind, tokenizer, task.labels, **sizes)
-    task.fit_to(model)
+    task = TokenClassification.for_model(tokenizer, model)
     learn(model, task, task.encode(train), steps=150, lr=lr, rows=16)
     scores = evaluate(model, task, task.encode(dev), budget=Budget(rows=50)).compute()
     assert scores["f1"] >= 0.9

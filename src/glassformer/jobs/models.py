@@ -14,6 +14,7 @@ from glassformer.hub.folder import read_config
 from glassformer.hub.load import load
 from glassformer.hub.registry import ARCHITECTURES, architecture_for, build, check_known, skeleton
 from glassformer.models.config import labels as read_labels
+from glassformer.tasks.spec import Spec
 from glassformer.tasks.task import Task
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.train.memory import free_on_this_machine
@@ -95,25 +96,47 @@ def _heads(kind: str) -> Collection[str | None]:
     return architecture_for(kind).heads
 
 
-def fresh(arch: str, task: Task[Any, Any], config: Mapping[str, Any]) -> nn.Module:
-    """A new model, as large as its vocabulary asks, with the labels of the task."""
-    kind, tokenizer = model_type(arch, task.head), task.tokenizer
+def model_for(
+    cls: type[Task[Any, Any]],
+    spec: Spec,
+    tokenizer: Tokenizer,
+    *,
+    name: str | None,
+    arch: str | None,
+    config: Mapping[str, Any],
+) -> nn.Module:
+    """The model of a run, from the folder or hub name, or a new one of this arch; `config` changes its settings."""
+    wanted = cls.model_settings(tokenizer, spec)
+    if name is not None:
+        model = loaded(name, spec.head, wanted, tokenizer, config)
+    else:
+        model = fresh(str(arch), spec.head, wanted, tokenizer, config)
+    if spec.generation:  # so that the folder generates as it was scored
+        stated: Any = getattr(model, "generation_config", None) or {}
+        model.generation_config = {**stated, **spec.generation}  # type: ignore[assignment]
+    return model
+
+
+def fresh(
+    arch: str, head: str | None, wanted: Mapping[str, Any], tokenizer: Tokenizer, config: Mapping[str, Any]
+) -> nn.Module:
+    """A new model, as large as its vocabulary asks, with the settings that its task wants."""
+    kind = model_type(arch, head)
     known = architecture_for(kind).config.__dataclass_fields__
     settings = {**SMALL[kind], "vocab_size": len(tokenizer)}
     if arch in RNNS:
         settings["kind"] = arch
-    if task.head in READS_BOTH_WAYS and kind == "glassformer-rnn":
+    if head in READS_BOTH_WAYS and kind == "glassformer-rnn":
         settings["bidirectional"] = True
     for role in ("pad_token_id", "bos_token_id", "eos_token_id"):
         settings[role] = getattr(tokenizer, role)
-    wanted = dict(task.settings())
-    if labels := wanted.pop("labels", None):
-        settings["id2label"] = dict(enumerate(labels))
+    if "labels" in wanted:
+        settings["id2label"] = dict(enumerate(wanted["labels"]))
     settings |= {name: value for name, value in wanted.items() if name in known}
     settings |= _plain(config)
     settings = {name: value for name, value in settings.items() if name in known or name in config}
-    _check_memory(kind, task.head, settings)
-    return build(kind, task.head, **settings)
+    _check_memory(kind, head, settings)
+    return build(kind, head, **settings)
 
 
 def _check_memory(kind: str, head: str | None, settings: Mapping[str, Any]) -> None:
@@ -137,22 +160,28 @@ def labels_of(name: str, head: str | None) -> list[str] | None:
     return list(read_labels(raw).values())
 
 
-def loaded(name: str, task: Task[Any, Any], config: Mapping[str, Any]) -> nn.Module:
-    """A model from a folder or the hub, in float32. The labels it was trained for keep their order, if they are those
-    of the task; for others it is given a new head."""
-    wanted = dict(task.settings())
+def in_order_of(name: str, spec: Spec) -> Spec:
+    """The spec; the labels that a folder's model was trained for keep their order, if they are those of the spec."""
+    known = labels_of(name, spec.head) if spec.labels else None
+    return replace(spec, labels=tuple(known)) if known and set(known) == set(spec.labels) else spec
+
+
+def loaded(
+    name: str, head: str | None, wanted: Mapping[str, Any], tokenizer: Tokenizer, config: Mapping[str, Any]
+) -> nn.Module:
+    """A model from a folder or the hub, in float32; its head starts anew where it was trained for other labels."""
     labels = wanted.get("labels")
-    known = labels_of(name, task.head) if labels else None
-    if labels and known and set(known) == set(labels):
-        task.labels = labels = known  # type: ignore[attr-defined]
-    model: Any = load(name, head=task.head, labels=labels, dtype=torch.float32, config=_plain(config))
+    known = labels_of(name, head) if labels else None
+    changes = _plain(config)
+    kind = architecture_for(read_config(config_folder(name)).get("model_type"))
+    if "problem_type" in wanted and "problem_type" in kind.config.__dataclass_fields__:
+        changes["problem_type"] = wanted["problem_type"]
+    model: Any = load(name, head=head, labels=labels, dtype=torch.float32, config=changes)
     if labels and known and len(known) > 1 and known != labels:
         log.warning("%s was trained for other labels (%s); its head starts anew", name, ", ".join(known[:5]))
         for tensor in model.head.parameters():
             nn.init.zeros_(tensor) if tensor.dim() == 1 else nn.init.normal_(tensor, std=model.config.initializer_range)
-    if "problem_type" in wanted and hasattr(model.config, "problem_type"):
-        model.config = replace(model.config, problem_type=wanted["problem_type"])
-    return with_room_for(model, task.tokenizer)
+    return with_room_for(model, tokenizer)
 
 
 def check_fit(model: nn.Module, tokenizer: Tokenizer) -> None:
@@ -178,4 +207,6 @@ def with_room_for(model: nn.Module, tokenizer: Tokenizer) -> nn.Module:
     with torch.no_grad():
         for name, old in model.state_dict().items():
             state[name][tuple(slice(length) for length in old.shape)] = old
+    if hasattr(model, "generation_config"):
+        grown.generation_config = model.generation_config
     return grown.eval()

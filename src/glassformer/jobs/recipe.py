@@ -24,6 +24,7 @@ NONE = "none"  # in a model's config, because TOML has no null
 EITHER = (("epochs", "steps"), ("batch_size", "batch_tokens"), ("model", "arch"), ("ema", "average"))
 PLAN = hints_of(Plan)
 NOT_SETTINGS = {"self", "cls", "tokenizer", "sources", "columns", "options", "_", "require_target", "return"}
+NOT_SETTINGS |= {"special_ids", "form"}  # a model's, and of a lesson what it is learnt as
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """gf.train: one call, or one command, from data to a run folder that holds a model, its scores and its recipe."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,28 +11,25 @@ from safetensors import SafetensorError
 from torch import nn
 
 from glassformer.files import write_json, write_text
-from glassformer.hub.fetch import config_folder
 from glassformer.hub.load import load, save, usable
 from glassformer.tasks.task import Metrics, Task, evaluate, remark
 from glassformer.train import checkpoint
-from glassformer.train.freeze import freeze, trained
+from glassformer.train.freeze import trained
 from glassformer.train.loop import Fit, Outcome
-from glassformer.train.lora import LoraLinear, add_lora, merge
+from glassformer.train.lora import LoraLinear, merge
 from glassformer.train.plan import Plan
 from glassformer.train.processes import Processes, joined, local_device
 from glassformer.train.signals import terminable
-from glassformer.train.transforms import compiled, recomputing
 
+from .assemble import assemble
 from .card import card, curves
-from .data import Splits, examples_with_labels, read_splits, texts_of, tokenise
-from .defaults import defaults
-from .models import check_arch, check_model, fresh, head_for, loaded
+from .data import Splits
+from .models import check_arch, check_model
 from .preflight import Preflight, overfit, preflight
 from .progress import Silent, Teller, shown
-from .recipe import Recipe, changed
+from .recipe import Recipe
 from .run_folder import CARD, CURVES, METRICS, RESULT, claimed, resume_command, write_card
-from .tasks import taken, task_class
-from .vocabulary import tokenizer_for
+from .tasks import task_class
 
 Say = Callable[[str], None]
 
@@ -93,57 +90,10 @@ def run(recipe: Recipe, *, resume: bool = False, say: Say = print) -> Run:
                 return _conclude(recipe, task, plan, splits, found, outcome, say=say)
 
 
-def assemble(
-    recipe: Recipe, device: torch.device, processes: Processes | None = None
-) -> tuple[Splits, Task[Any, Any], nn.Module, Plan]:
-    """The examples, the task, the model on its device, and the plan; `processes` are those that share a run folder."""
-    cls = task_class(recipe.task)
-    splits = read_splits(recipe, cls)
-    tokenizer = tokenizer_for(
-        recipe.tokenizer or recipe.model or cls.vocabulary,
-        lambda: texts_of(cls, splits.train),
-        vocab_size=recipe.vocab_size,
-        lowercase=recipe.lowercase,
-        folder=Path(recipe.out),
-        processes=processes,
-    )
-    kept = cls.read_extras(config_folder(recipe.model)) if recipe.model else {}
-    options = {**kept, **taken(cls, recipe.options)}
-    if cls.built_in:
-        options.setdefault("head", head_for(recipe.arch, cls))
-    task = cls.for_data(tokenizer, examples_with_labels(cls, splits), **options)
-    tokenise(splits, task, processes or Processes())
-    torch.manual_seed(int(recipe.plan.get("seed", 0)))
-    model = loaded(recipe.model, task, recipe.config) if recipe.model else fresh(str(recipe.arch), task, recipe.config)
-    task.fit_to(model)
-    if task.max_length is not None:  # the tokenizer takes it along in the folder
-        tokenizer.model_max_length = min(tokenizer.model_max_length, task.max_length)
-    if task.head is None and getattr(model, "pooler", None) is not None:
-        model.pooler.requires_grad_(False)  # vectors are pooled by the task, so this one has nothing to learn from
-    standard = defaults(recipe.task, model, pretrained=recipe.model is not None, device=str(device))
-    plan = plan_of(standard, recipe.plan)
-    if recipe.freeze:
-        freeze(model, recipe.freeze)
-    if recipe.lora:
-        add_lora(model, recipe.lora_targets, rank=recipe.lora)
-    model = model.to(device)
-    if plan.checkpointing:
-        recomputing(model)
-    if plan.compile:
-        compiled(model)
-        task.compile()
-    return splits, task, model, plan
-
-
 def _encoded(task: Task[Any, Any], splits: Splits) -> tuple[Any, Any]:
     """The training data and the dev data, if there is any, as the loop takes them."""
     with shown("encoding"):
         return task.encode(splits.train), task.encode(splits.dev) if splits.dev else None
-
-
-def plan_of(standard: Mapping[str, Any], given: Mapping[str, Any]) -> Plan:
-    """The standard plan, with what was asked for in its place."""
-    return Plan(**changed(standard, given))
 
 
 def _check(recipe: Recipe, say: Say) -> None:

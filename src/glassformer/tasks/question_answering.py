@@ -22,6 +22,7 @@ from glassformer.text.tokenizer import Tokenizer
 
 from .metrics import Answers, Interval
 from .spans import AskedTexts, Context, Reading, Row, answer_tokens, asked_texts, readings, window_rows
+from .spec import Spec
 from .task import Batch, Task, device_of
 from .windows import Frame, tokenised
 
@@ -97,16 +98,15 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
         return example.context
 
     @classmethod
-    def for_data(cls, tokenizer: Tokenizer, examples: Sequence[Asked], **options: Any) -> Self:
+    def spec_of_data(cls, examples: Sequence[Asked], **options: Any) -> Spec:
         if not any(one.answers for one in examples):
             raise ValueError("no question of the training data has an answer; some must, to learn from")
-        return cls(tokenizer, **options)
+        return cls.make_spec(options)
 
     @classmethod
-    def for_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Self:
-        if model.head_name != cls.head:
-            raise ValueError(f"the model has the head {model.head_name!r}: load one with the head {cls.head!r}")
-        return super().for_model(tokenizer, model, **options)
+    def spec_of_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Spec:
+        cls.check_head(model)
+        return super().spec_of_model(tokenizer, model, **options)
 
     def encode(self, examples: Sequence[Asked]) -> AskedTexts:
         frame = Frame(self.tokenizer, pair=True)

@@ -25,6 +25,7 @@ from glassformer.text.tokenizer import Tokenizer
 from .encoded import EncodedTexts
 from .metrics import Correlation, Interval, Metric, Retrieval
 from .pooling import Mode, Pooling, read_pooling, write_pooling
+from .spec import Spec
 from .task import Batch, Task, device_of
 
 Loss = Literal["cosine", "contrastive"]
@@ -120,7 +121,7 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
         return f"{example.text}\t{example.pair or ''}"
 
     @classmethod
-    def for_data(cls, tokenizer: Tokenizer, examples: Sequence[Labelled], **options: Any) -> Self:
+    def spec_of_data(cls, examples: Sequence[Labelled], **options: Any) -> Spec:
         """Scores are scaled by the least and the highest in the data, unless score_range is given."""
         if not any(one.pair is not None for one in examples):
             raise ValueError(
@@ -134,7 +135,7 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
                     "together and loss=contrastive"
                 )
             options["score_range"] = (min(scores), max(scores))
-        return cls(tokenizer, **options)
+        return cls.make_spec(options)
 
     def write_extras(self, folder: Path) -> None:
         write_pooling(folder, replace(self.pooling, max_length=self.max_length))

@@ -20,10 +20,12 @@ from glassformer.data.batches import Budget, Indices, in_order
 from glassformer.data.report import Read
 from glassformer.data.splits import split_by_hash
 from glassformer.files import conform
+from glassformer.hub.load import takes_segments
 from glassformer.text.folder import NO_LIMIT
 from glassformer.text.tokenizer import Tokenizer
 
 from .metrics import Interval
+from .spec import Spec
 
 
 @dataclass(frozen=True)
@@ -105,11 +107,12 @@ class Task(ABC, Generic[E, I]):
     vocabulary: ClassVar[str] = "wordpiece"  # what a fresh model learns, if nothing else is asked for
     one_in_a_list: ClassVar[bool] = False  # whether a pipeline, as Hugging Face's, wraps the result of one text
     longest: ClassVar[int | None] = 1024  # tokens, where a model reads more: an endless line must not take all memory
+    length_option: ClassVar[str] = "max_length"  # what the constructor calls the tokens of an example
     labels_of_all: ClassVar[bool] = False  # whether labels that only dev or test data has are learnt too
     built_in: ClassVar[bool] = False  # whether examples are made up where no data is given
 
     tokenizer: Tokenizer
-    max_length: int | None  # tokens of an example; None until a model says how many it can read
+    max_length: int | None  # tokens of an example at most
 
     @abstractmethod
     def __init__(self, tokenizer: Tokenizer, **options: Any) -> None:
@@ -152,30 +155,72 @@ class Task(ABC, Generic[E, I]):
         """Examples of the micro-world, which need no file."""
         return microworld.examples(cls.micro, count, seed=seed, language=language or "en")
 
+    # From data or a model to a spec, and from a spec to a task.
+
+    @classmethod
+    def make_spec(cls, options: Mapping[str, Any], **known: Any) -> Spec:
+        """A spec of the constructor's options and of what else is known."""
+        rest = {name: value for name, value in options.items() if name != cls.length_option}
+        return Spec(**{"head": cls.head, "max_length": options.get(cls.length_option), "options": rest, **known})
+
+    @classmethod
+    def spec_of_data(cls, examples: Sequence[E], **options: Any) -> Spec:
+        """What the training data (`labels_of_all`: all data) says: its labels. Refused: what teaches nothing."""
+        del examples
+        return cls.make_spec(options)
+
+    @classmethod
+    def spec_of_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Spec:
+        """What a trained model says: its labels. One that was trained for something else is refused."""
+        del tokenizer, model
+        return cls.make_spec(options)
+
+    @classmethod
+    def check_head(cls, model: nn.Module) -> None:
+        """Refuse a model with another head than this task's."""
+        if model.head_name != cls.head:
+            raise ValueError(f"the model has the head {model.head_name!r}: load one with the head {cls.head!r}")
+
+    @classmethod
+    def fit_spec(cls, spec: Spec, tokenizer: Tokenizer, model: nn.Module) -> Spec:
+        """The spec with what only a model knows: how long a text may be, and whether it has a use for segments."""
+        limits = [spec.max_length]
+        if spec.max_length is None:
+            limits = [longest_input(model, tokenizer), cls.longest]
+        longest = min((number for number in limits if number is not None), default=None)
+        return replace(spec, max_length=longest, segments=takes_segments(model))
+
+    @classmethod
+    def model_settings(cls, tokenizer: Tokenizer, spec: Spec) -> dict[str, Any]:
+        """What the config of a model for this task must say: labels, problem_type, special ids."""
+        del tokenizer, spec
+        return {}
+
+    @classmethod
+    def from_spec(cls, tokenizer: Tokenizer, spec: Spec) -> Self:
+        """The task, complete."""
+        return cls(tokenizer, **{cls.length_option: spec.max_length}, **spec.options)
+
     @classmethod
     def for_data(cls, tokenizer: Tokenizer, examples: Sequence[E], **options: Any) -> Self:
-        """A task whose labels are those of the training data (`labels_of_all`: of all data), where it has labels."""
-        del examples
-        return cls(tokenizer, **options)
+        """A task for a model that is still to be built, as its training data says."""
+        spec = cls.spec_of_data(examples, **options)
+        return cls.from_spec(tokenizer.adapted(special_tokens=spec.special_tokens), spec)
 
     @classmethod
     def for_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Self:
-        """A task whose labels are those of a trained model, where it has labels."""
-        task = cls(tokenizer, **options)
-        task.fit_to(model)
-        return task
+        """A task for a trained model, as the model says."""
+        spec = cls.fit_spec(cls.spec_of_model(tokenizer, model, **options), tokenizer, model)
+        return cls.from_spec(tokenizer.adapted(segments=spec.segments), spec)
+
+    @property
+    def spec(self) -> Spec:
+        """What this task and a model for it must agree on."""
+        return Spec(head=self.head, max_length=self.max_length)
 
     def settings(self) -> dict[str, Any]:
-        """What a model for this task must be told: labels, problem_type."""
-        return {}
-
-    def fit_to(self, model: nn.Module) -> None:
-        """Take from a model what only it knows: how long a text may be, and whether it has a use for segments."""
-        if getattr(getattr(model, "embeddings", None), "segment", None) is None:
-            self.tokenizer.settings.segments = False
-        if self.max_length is None:
-            limits = [number for number in (longest_input(model, self.tokenizer), self.longest) if number is not None]
-            self.max_length = min(limits, default=None)
+        """What the config of a model for this task must say."""
+        return self.model_settings(self.tokenizer, self.spec)
 
     @classmethod
     def read_extras(cls, folder: Path) -> dict[str, Any]:

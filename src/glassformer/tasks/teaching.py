@@ -20,6 +20,7 @@ from glassformer.data.report import Read
 from glassformer.generate.prompts import positions
 from glassformer.text.tokenizer import Tokenizer
 
+from .spec import Spec
 from .task import Batch, Metrics, Task
 from .text_classification import ClassificationMetrics, TextClassification
 from .text_generation import hidden_states
@@ -84,16 +85,14 @@ class Teaching(Task[Parallel, Any]):
     head = "text2text-generation"
     metric = "exact_match"
 
-    def __init__(self, tokenizer: Tokenizer, *, head: str = "text2text-generation") -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, *, head: str = "text2text-generation", form: Task[Any, Any] | None = None
+    ) -> None:
         known = HEADS if self.lesson == "parity" else HEADS[:2]
         if head not in known:
             raise ValueError(f"{self.lesson} is learnt with the head {' or '.join(known)}, not {head!r}")
-        self.tokenizer, self.head, self.max_length = tokenizer, head, None
-        self.form: Any = Translation(tokenizer, exact_match=True)
-        if head == "text-generation":
-            self.form = Continuation(tokenizer, exact_match=True)
-        elif head == "text-classification":
-            self.form = Classes(tokenizer, ["0", "1"])
+        self.form = form or form_of(head).from_spec(tokenizer, self.make_spec({"head": head}))
+        self.tokenizer, self.head, self.max_length = tokenizer, head, self.form.max_length
 
     @classmethod
     def read(cls, sources: Sequence[str], *, columns: Mapping[str, str] | None = None, **_: Any) -> Read[Parallel]:
@@ -113,15 +112,32 @@ class Teaching(Task[Parallel, Any]):
         return example.source
 
     @classmethod
-    def for_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Self:
-        return super().for_model(tokenizer, model, **{"head": model.head_name, **options})
+    def make_spec(cls, options: Mapping[str, Any], **known: Any) -> Spec:
+        """The spec of the form that the head asks for."""
+        head = options.get("head", cls.head)
+        if head == "text-classification":
+            return Spec(head=head, labels=("0", "1"), problem_type="single_label_classification", **known)
+        return Spec(head=head, options={"exact_match": True}, **known)
 
-    def settings(self) -> dict[str, Any]:
-        return self.form.settings()  # type: ignore[no-any-return]
+    @classmethod
+    def spec_of_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Spec:
+        return super().spec_of_model(tokenizer, model, **{"head": model.head_name, **options})
 
-    def fit_to(self, model: nn.Module) -> None:
-        self.form.fit_to(model)
-        self.max_length = self.form.max_length
+    @classmethod
+    def fit_spec(cls, spec: Spec, tokenizer: Tokenizer, model: nn.Module) -> Spec:
+        return form_of(spec.head).fit_spec(spec, tokenizer, model)
+
+    @classmethod
+    def model_settings(cls, tokenizer: Tokenizer, spec: Spec) -> dict[str, Any]:
+        return form_of(spec.head).model_settings(tokenizer, spec)
+
+    @classmethod
+    def from_spec(cls, tokenizer: Tokenizer, spec: Spec) -> Self:
+        return cls(tokenizer, head=str(spec.head), form=form_of(spec.head).from_spec(tokenizer, spec))
+
+    @property
+    def spec(self) -> Spec:
+        return self.form.spec
 
     def encode(self, examples: Sequence[Parallel]) -> Any:
         return self.form.encode([self._formed(one) for one in examples])
@@ -130,16 +146,16 @@ class Teaching(Task[Parallel, Any]):
         return Labelled(example.source, label=example.target) if self.head == "text-classification" else example
 
     def batch(self, items: Any, indices: Indices, seed: int = 0) -> Batch:
-        return self.form.batch(items, indices, seed)  # type: ignore[no-any-return]
+        return self.form.batch(items, indices, seed)
 
     def loss(self, model: Any, batch: Batch) -> Tensor:
-        return self.form.loss(model, batch)  # type: ignore[no-any-return]
+        return self.form.loss(model, batch)
 
     def metrics(self, *, keep_examples: bool = False) -> Metrics:
-        return self.form.metrics(keep_examples=keep_examples)  # type: ignore[no-any-return]
+        return self.form.metrics(keep_examples=keep_examples)
 
     def predict_options(self) -> dict[str, Any]:
-        return self.form.predict_options()  # type: ignore[no-any-return]
+        return self.form.predict_options()
 
     def check_predict(self, options: Mapping[str, Any]) -> None:
         self.form.check_predict(options)
@@ -204,8 +220,10 @@ class Continuation(Translation):
     name = "text-generation"
     head = "text-generation"
 
-    def settings(self) -> dict[str, Any]:
-        return {name: value for name, value in super().settings().items() if name != "decoder_start_token_id"}
+    @classmethod
+    def model_settings(cls, tokenizer: Tokenizer, spec: Spec) -> dict[str, Any]:
+        found = super().model_settings(tokenizer, spec)
+        return {name: value for name, value in found.items() if name != "decoder_start_token_id"}
 
     def encode(self, examples: Sequence[Parallel]) -> Continued:
         plain = super().encode(examples)
@@ -213,14 +231,17 @@ class Continuation(Translation):
 
     def _sources(self, texts: Sequence[str]) -> tuple[Ragged, int]:
         rows, cut = self._rows(self.max_length, texts=texts, add_special_tokens=False)
-        return Ragged.of(row or [self.marks.first] for row in rows), sum(cut)
+        return Ragged.of(row or [self.special_ids.first] for row in rows), sum(cut)
 
     def batch(self, items: Translated, indices: Indices, seed: int = 0) -> Batch:
         assert isinstance(items, Continued)
         batch = super().batch(items, indices, seed)
         if items.rows is None or items.targets is None:
             return batch
-        inputs = {"input_ids": items.rows.padded(indices, self.marks.pad), "attention_mask": items.rows.mask(indices)}
+        inputs = {
+            "input_ids": items.rows.padded(indices, self.special_ids.pad),
+            "attention_mask": items.rows.mask(indices),
+        }
         width, rows = inputs["input_ids"].shape[1], batch.targets["rows"]
         # An answer's first token is told at the last place of its source.
         column = batch.targets["places"] - rows * int(items.targets.lengths[indices].max())
@@ -237,3 +258,10 @@ class Continuation(Translation):
     def room(self, length: int, model: Any) -> int:
         longest = rounded_up(length)
         return min(10 + 3 * longest // 2, max(1, (positions(model) or 10 * longest) - longest))
+
+
+def form_of(head: str | None) -> type[Task[Any, Any]]:
+    """The task that a lesson is learnt as, with this head."""
+    forms: dict[str | None, type[Task[Any, Any]]]
+    forms = {"text-generation": Continuation, "text-classification": Classes}
+    return forms.get(head, Translation)

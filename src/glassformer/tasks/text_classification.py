@@ -5,7 +5,7 @@ B batch, C classes.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -20,14 +20,15 @@ from glassformer.data.report import Read
 from glassformer.data.rows import Format
 from glassformer.data.table import read_labelled
 from glassformer.files.schema import Probability, Size
+from glassformer.models.config import ProblemType
 from glassformer.text.tokenizer import Tokenizer
 
 from .encoded import EncodedTexts
 from .metrics import Classification, Interval, MultiLabel, Regression
+from .spec import Spec
 from .task import Batch, Task, device_of
 
-Problem = Literal["single_label_classification", "multi_label_classification", "regression"]
-KINDS: dict[Problem, Kind] = {
+KINDS: dict[ProblemType, Kind] = {
     "single_label_classification": "classes",
     "multi_label_classification": "multi-label",
     "regression": "regression",
@@ -54,12 +55,12 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         tokenizer: Tokenizer,
         labels: Sequence[str],
         *,
-        problem_type: Problem = "single_label_classification",
+        problem_type: ProblemType = "single_label_classification",
         max_length: Size | None = None,
         label_smoothing: Probability = 0.0,
     ) -> None:
-        if problem_type not in get_args(Problem):
-            raise ValueError(f"problem_type must be one of {', '.join(get_args(Problem))}, not {problem_type!r}")
+        if problem_type not in KINDS:
+            raise ValueError(f"problem_type must be one of {', '.join(KINDS)}, not {problem_type!r}")
         self.tokenizer, self.labels, self.problem = tokenizer, list(labels), problem_type
         self.max_length, self.label_smoothing = max_length, label_smoothing
         self.metric = {"regression": "spearman", "multi_label_classification": "f1_micro"}.get(problem_type, "accuracy")
@@ -70,7 +71,7 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         sources: Sequence[str],
         *,
         columns: Mapping[str, str] | None = None,
-        problem_type: Problem = "single_label_classification",
+        problem_type: ProblemType = "single_label_classification",
         file_format: Format | None = None,
         header: bool | None = None,
         labels: str | Sequence[str] | None = None,
@@ -107,34 +108,50 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         return () if isinstance(example.label, float) else classes_of(example)
 
     @classmethod
-    def for_data(
+    def spec_of_data(
         cls,
-        tokenizer: Tokenizer,
         examples: Sequence[Labelled],
         *,
         labels: str | Sequence[str] | None = None,
-        problem_type: Problem = "single_label_classification",
+        problem_type: ProblemType = "single_label_classification",
         **options: Any,
-    ) -> Self:
+    ) -> Spec:
         found = cls.labels_of(examples, problem_type)  # which there must be, whatever they are called
-        return cls(
-            tokenizer,
-            found if labels is None else list(class_names(labels).values()),
-            problem_type=problem_type,
-            **options,
-        )
+        names = found if labels is None else class_names(labels).values()
+        return cls.make_spec(options, labels=tuple(names), problem_type=problem_type)
 
     @classmethod
-    def for_model(cls, tokenizer: Tokenizer, model: nn.Module, *, labels: Any = None, **options: Any) -> Self:
-        del labels  # those that it was trained with are its own now
+    def spec_of_model(
+        cls,
+        tokenizer: Tokenizer,
+        model: nn.Module,
+        *,
+        labels: str | Sequence[str] | None = None,
+        problem_type: ProblemType | None = None,
+        **options: Any,
+    ) -> Spec:
+        del tokenizer, labels  # those that it was trained with are its own now
         config: Any = model.config
-        problem = config.problem_type or ("regression" if len(config.id2label) == 1 else "single_label_classification")
-        task = cls(tokenizer, list(config.id2label.values()), **{"problem_type": problem, **options})
-        task.fit_to(model)
-        return task
+        usual: ProblemType = "regression" if len(config.id2label) == 1 else "single_label_classification"
+        problem = problem_type or config.problem_type or usual
+        return cls.make_spec(options, labels=tuple(config.id2label.values()), problem_type=problem)
 
     @classmethod
-    def labels_of(cls, examples: Sequence[Labelled], problem_type: Problem) -> list[str]:
+    def from_spec(cls, tokenizer: Tokenizer, spec: Spec) -> Self:
+        problem = spec.problem_type or "single_label_classification"
+        return cls(tokenizer, spec.labels, problem_type=problem, max_length=spec.max_length, **spec.options)
+
+    @classmethod
+    def model_settings(cls, tokenizer: Tokenizer, spec: Spec) -> dict[str, Any]:
+        del tokenizer
+        return {"labels": list(spec.labels), "problem_type": spec.problem_type}
+
+    @property
+    def spec(self) -> Spec:
+        return replace(super().spec, labels=tuple(self.labels), problem_type=self.problem)
+
+    @classmethod
+    def labels_of(cls, examples: Sequence[Labelled], problem_type: ProblemType) -> list[str]:
         """The classes that occur, in the order of their names, numbers by value."""
         if problem_type == "regression":
             return ["score"]
@@ -143,9 +160,6 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
             only = f"only the label {next(iter(found))!r}" if found else "no label"
             raise ValueError(f"the training data has {only}; a classifier needs two classes or more")
         return sorted(found, key=lambda label: (not label.isdigit(), int(label) if label.isdigit() else 0, label))
-
-    def settings(self) -> dict[str, Any]:
-        return {"labels": self.labels, "problem_type": self.problem}
 
     def encode(self, examples: Sequence[Labelled]) -> ClassifiedTexts:
         pairs = [one.pair or "" for one in examples] if any(one.pair is not None for one in examples) else None

@@ -5,7 +5,7 @@ B batch, T length, D model width, V vocabulary.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from glassformer.text.tokenizer import Tokenizer
 
 from .metrics import Interval, Likelihood
 from .running_text import RunningTextTask, as_text
+from .spec import Spec
 from .task import Batch
 from .windows import ragged
 from .words import NO_TARGET, judged, summed_cross_entropy
@@ -70,6 +71,7 @@ class TextGeneration(RunningTextTask[Stream | Texts]):
     head = "text-generation"
     vocabulary = "bpe"
     longest = None
+    length_option = "block_size"
     labels_of_all = True
 
     def __init__(
@@ -111,32 +113,26 @@ class TextGeneration(RunningTextTask[Stream | Texts]):
         return () if example.label is None else (example.label,)
 
     @classmethod
-    def for_data(
-        cls, tokenizer: Tokenizer, examples: Sequence[Document], *, conditions: Sequence[str] = (), **options: Any
-    ) -> Self:
+    def spec_of_data(cls, examples: Sequence[Document], *, conditions: Sequence[str] = (), **options: Any) -> Spec:
         """The labels of the documents become conditions, and their tokens part of the vocabulary."""
         labels = conditions or sorted({one.label for one in examples if one.label is not None})
-        if labels:
-            tokenizer.add_tokens([control_token(label) for label in labels], special_tokens=True)
-        return cls(tokenizer, conditions=labels, **options)
+        tokens = tuple(control_token(label) for label in labels)
+        return cls.make_spec({**options, "conditions": labels}, special_tokens=tokens)
 
     @classmethod
-    def for_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Self:
-        return super().for_model(tokenizer, model, **{"conditions": conditions_of(tokenizer), **options})
+    def spec_of_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Spec:
+        return super().spec_of_model(tokenizer, model, **{"conditions": conditions_of(tokenizer), **options})
 
-    def settings(self) -> dict[str, Any]:
+    @classmethod
+    def model_settings(cls, tokenizer: Tokenizer, spec: Spec) -> dict[str, Any]:
         """One token stands before a text and after it; a fresh model has a position for each token of a block."""
-        ends = {"bos_token_id": self.end, "eos_token_id": self.end}
-        return ends if self.max_length is None else {**ends, "n_positions": self.max_length}
+        end = end_of(tokenizer)
+        ends = {"bos_token_id": end, "eos_token_id": end}
+        return ends if spec.max_length is None else {**ends, "n_positions": spec.max_length}
 
     @property
     def end(self) -> int:
-        """The id that stands between documents."""
-        ids = (self.tokenizer.eos_token_id, self.tokenizer.sep_token_id)
-        found = next((index for index in ids if index is not None), None)
-        if found is None:
-            raise ValueError("the tokenizer has no end token, so no text would end: tok.eos_token = '…' names one")
-        return found
+        return end_of(self.tokenizer)
 
     def condition_prefix(self, label: str) -> str:
         """What stands before a text of this kind: the end of another, and the condition."""
@@ -275,6 +271,15 @@ def hidden_states(model: Any, batch: Batch) -> Tensor:
     """What the head reads (B, T, D); a recurrent model has a dropout before it."""
     hidden: Tensor = model.encode(**batch.inputs)
     return model.dropout(hidden) if hasattr(model, "dropout") else hidden
+
+
+def end_of(tokenizer: Tokenizer) -> int:
+    """The id that stands between documents."""
+    ids = (tokenizer.eos_token_id, tokenizer.sep_token_id)
+    found = next((index for index in ids if index is not None), None)
+    if found is None:
+        raise ValueError("the tokenizer has no end token, so no text would end: tok.eos_token = '…' names one")
+    return found
 
 
 def control_token(label: str) -> str:

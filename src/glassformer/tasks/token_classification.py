@@ -4,6 +4,7 @@ B batch, T length, P targets, C classes.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ from glassformer.text.tokenizer import Tokenizer
 from .alignment import TaggedTexts, Tokens, aligned, tagged_texts, target_windows, whole
 from .grouping import Strategy, Token, entities
 from .metrics import Classification, Entities, Interval
+from .spec import Spec
 from .task import Batch, Task, device_of
 from .windows import Frame, Numbers, ragged, tokenised
 
@@ -100,20 +102,31 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         return {tag.removeprefix("B-").removeprefix("I-") for tag in example.tags or ()}
 
     @classmethod
-    def for_data(cls, tokenizer: Tokenizer, examples: Sequence[Tagged], **options: Any) -> Self:
-        return cls(tokenizer, cls.labels_of(examples), **options)
+    def spec_of_data(cls, examples: Sequence[Tagged], **options: Any) -> Spec:
+        return cls.make_spec(options, labels=tuple(cls.labels_of(examples)))
 
     @classmethod
-    def for_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Self:
+    def spec_of_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Spec:
+        del tokenizer
         config: Any = model.config
-        if model.head_name != cls.head:
-            raise ValueError(f"the model has the head {model.head_name!r}: load one with the head {cls.head!r}")
-        labels = list(config.id2label.values())
+        cls.check_head(model)
+        labels = tuple(config.id2label.values())
         if len(set(labels)) < len(labels):
             raise ValueError(f"the model gives two numbers to one label ({', '.join(labels)}): mend its id2label")
-        task = cls(tokenizer, labels, **options)
-        task.fit_to(model)
-        return task
+        return cls.make_spec(options, labels=labels)
+
+    @classmethod
+    def from_spec(cls, tokenizer: Tokenizer, spec: Spec) -> Self:
+        return cls(tokenizer, spec.labels, max_length=spec.max_length, **spec.options)
+
+    @classmethod
+    def model_settings(cls, tokenizer: Tokenizer, spec: Spec) -> dict[str, Any]:
+        del tokenizer
+        return {"labels": list(spec.labels)}
+
+    @property
+    def spec(self) -> Spec:
+        return replace(super().spec, labels=tuple(self.labels))
 
     @classmethod
     def labels_of(cls, examples: Iterable[Tagged]) -> list[str]:
@@ -125,9 +138,6 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         if all(map(is_iob, found)):
             found |= {letter + tag[1:] for tag in found if tag != OUTSIDE for letter in "BI"}
         return sorted(found, key=lambda tag: (tag != OUTSIDE, tag))
-
-    def settings(self) -> dict[str, Any]:
-        return {"labels": self.labels}
 
     @property
     def frame(self) -> Frame:

@@ -5,7 +5,7 @@ B batch, S source length, T target length, R real target tokens, D width, V targ
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -22,39 +22,18 @@ from glassformer.data.report import Read
 from glassformer.data.rows import Format
 from glassformer.files.schema import Probability, Size
 from glassformer.generate.api import generate
-from glassformer.generate.prompts import positions, vocabulary
+from glassformer.generate.prompts import positions
 from glassformer.generate.result import Generated
+from glassformer.text.marian import MarianBackend
 from glassformer.text.tokenizer import Tokenizer
 
 from . import metrics
 from .encoded import CHUNK, quiet
+from .spec import Spec, SpecialIds
 from .task import Batch, Task, device_of
 
 LOG = logging.getLogger("glassformer")
 BUCKET = 16  # sources whose lengths are rounded up to the same multiple may grow equally long targets
-NAMES = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
-
-
-@dataclass(frozen=True)
-class Marks:
-    """Ids that are no text."""
-
-    start: int  # what the decoder reads first
-    ends: tuple[int, ...]  # the first is what it is taught to end with
-    pad: int
-    first: int  # what stands for a source without any token
-
-    @classmethod
-    def of(cls, tokenizer: Tokenizer, known: Mapping[str, Any]) -> Self:
-        """What a model's config says, else the tokenizer's own: BERT's begin with [CLS] and end with [SEP]."""
-        end = _some(known.get("eos_token_id"), tokenizer.eos_token_id, tokenizer.sep_token_id)
-        if end is None:
-            raise ValueError("the tokenizer has no end token, so no model could learn to stop: set tok.eos_token")
-        ends = (end,) if isinstance(end, int) else tuple(end)
-        bos = known.get("bos_token_id") if known else _some(tokenizer.bos_token_id, tokenizer.cls_token_id)
-        start = _some(known.get("decoder_start_token_id"), bos, ends[0])
-        pad = _some(known.get("pad_token_id"), tokenizer.pad_token_id, ends[0])
-        return cls(start, ends, pad, _some(bos, ends[0]))
 
 
 @dataclass
@@ -100,14 +79,18 @@ class Translation(Task[Parallel, Translated]):
         bleu_lowercase: bool = False,
         bleu_tokenize: str | None = None,
         generate: Mapping[str, Any] | None = None,
+        special_ids: SpecialIds | None = None,
     ) -> None:
-        """`bleu_lowercase` and `bleu_tokenize` say how sacreBLEU compares; no text is changed."""
+        """`bleu_lowercase` and `bleu_tokenize` say how sacreBLEU compares; no text is changed.
+
+        `special_ids` are those of the model; without them, those that a new model is built with.
+        """
         self.tokenizer, self.max_length, self.label_smoothing = tokenizer, max_length, label_smoothing
         self.bleu, self.exact_match = bleu, exact_match
         self.bleu_lowercase, self.bleu_tokenize = bleu_lowercase, bleu_tokenize
         self.generate = dict(generate or {})
         self.metric = "bleu" if bleu else "exact_match" if exact_match else "-loss"
-        self.marks = Marks.of(tokenizer, {})
+        self.special_ids = special_ids or SpecialIds.of(tokenizer, {})
         self.before = self._before_targets()
 
     @classmethod
@@ -134,31 +117,37 @@ class Translation(Task[Parallel, Translated]):
     def key(cls, example: Parallel) -> str:
         return example.source
 
-    def fit_to(self, model: nn.Module) -> None:
-        """Also begin, end and pad texts as the model does."""
-        super().fit_to(model)
-        config: Any = model.config
-        stated = getattr(model, "generation_config", None) or {}
-        known = {name: _some(stated.get(name), getattr(config, name, None)) for name in NAMES}
-        for name, value in known.items():  # many a small model has kept the special ids of a large one
-            known[name] = None if isinstance(value, int) and value >= vocabulary(model) else value
-        self.marks = Marks.of(self.tokenizer, known)
-        if self.generate:  # so that the folder translates as it was scored
-            model.generation_config = {**stated, **self.generate}  # type: ignore[assignment]
-        self.before = self._before_targets()
+    @classmethod
+    def spec_of_data(cls, examples: Sequence[Parallel], **options: Any) -> Spec:
+        del examples
+        return cls.make_spec(options, generation=options.get("generate") or {})
 
-    def settings(self) -> dict[str, Any]:
-        sizes = {"vocab_size": max(self.tokenizer.get_vocab().values()) + 1}
-        if getattr(self.tokenizer.backend, "separate", False):  # Marian's two vocabularies
-            sizes["decoder_vocab_size"] = self.tokenizer.backend.last_id() + 1
-        marks = self.marks
-        return sizes | dict(zip(NAMES, (marks.pad, marks.first, marks.ends[0], marks.start), strict=True))
+    @classmethod
+    def fit_spec(cls, spec: Spec, tokenizer: Tokenizer, model: nn.Module) -> Spec:
+        """Also with the ids by which the model begins, ends and pads texts."""
+        fitted = super().fit_spec(spec, tokenizer, model)
+        return replace(fitted, special_ids=SpecialIds.of_model(tokenizer, model))
+
+    @classmethod
+    def model_settings(cls, tokenizer: Tokenizer, spec: Spec) -> dict[str, Any]:
+        sizes = {"vocab_size": max(tokenizer.get_vocab().values()) + 1}
+        if isinstance(tokenizer.backend, MarianBackend) and tokenizer.backend.separate:  # two vocabularies
+            sizes["decoder_vocab_size"] = tokenizer.backend.last_id() + 1
+        return sizes | (spec.special_ids or SpecialIds.of(tokenizer, {})).config()
+
+    @classmethod
+    def from_spec(cls, tokenizer: Tokenizer, spec: Spec) -> Self:
+        return cls(tokenizer, max_length=spec.max_length, special_ids=spec.special_ids, **spec.options)
+
+    @property
+    def spec(self) -> Spec:
+        return replace(super().spec, special_ids=self.special_ids, generation=self.generate)
 
     def _before_targets(self) -> list[int]:
         """What the tokenizer puts before a target, as BART's does: it is learnt, unless the decoder begins with it."""
         special = self.tokenizer(text_target="")["input_ids"]
-        before = special[: -1 if special[-1:] == [self.marks.ends[0]] else None]
-        return [] if before == [self.marks.start] else before
+        before = special[: -1 if special[-1:] == [self.special_ids.ends[0]] else None]
+        return [] if before == [self.special_ids.start] else before
 
     def encode(self, examples: Sequence[Parallel]) -> Translated:
         sources, cut = self._sources([one.source for one in examples])
@@ -171,13 +160,13 @@ class Translation(Task[Parallel, Translated]):
     def _sources(self, texts: Sequence[str]) -> tuple[Ragged, int]:
         """Rows as `generate` makes them, and how many tokens they lost; a text of no token still has its first."""
         rows, cut = self._rows(self.max_length, texts=texts)
-        return Ragged.of(row or [self.marks.first] for row in rows), sum(cut)
+        return Ragged.of(row or [self.special_ids.first] for row in rows), sum(cut)
 
     def _targets(self, texts: Sequence[str]) -> tuple[Ragged, int]:
         """Rows that end, unless they were cut, and how many tokens they lost."""
         room = None if self.max_length is None else self.max_length - len(self.before) - 1
         rows, cut = self._rows(room, text_target=texts, add_special_tokens=False)
-        end = self.marks.ends[:1]
+        end = self.special_ids.ends[:1]
         return Ragged.of(
             [*self.before, *row, *(() if lost else end)] for row, lost in zip(rows, cut, strict=True)
         ), sum(cut)
@@ -200,13 +189,13 @@ class Translation(Task[Parallel, Translated]):
         """Real target tokens are listed by their places, so that the output layer never sees padding."""
         del seed  # nothing is random here
         inputs = {
-            "input_ids": items.sources.padded(indices, self.marks.pad),
+            "input_ids": items.sources.padded(indices, self.special_ids.pad),
             "attention_mask": items.sources.mask(indices),
         }
         if items.targets is None:
             return Batch(inputs, {}, count=len(indices))
-        labels, real = items.targets.padded(indices, self.marks.pad), items.targets.mask(indices).bool()  # (B, T)
-        inputs["decoder_input_ids"] = F.pad(labels[:, :-1], (1, 0), value=self.marks.start)
+        labels, real = items.targets.padded(indices, self.special_ids.pad), items.targets.mask(indices).bool()  # (B, T)
+        inputs["decoder_input_ids"] = F.pad(labels[:, :-1], (1, 0), value=self.special_ids.start)
         places = real.flatten().nonzero()[:, 0]
         targets = {"labels": labels[real], "places": places, "rows": places // real.shape[1]}  # (R,)
         references = [items.references[place] for place in indices.tolist()]
@@ -246,8 +235,8 @@ class Translation(Task[Parallel, Translated]):
 
     def request(self, model: Any, length: int, settings: dict[str, Any]) -> dict[str, Any]:
         """What generate is asked for a source of so many tokens."""
-        given = {"decoder_start_token_id": self.marks.start, "eos_token_id": list(self.marks.ends)}
-        given |= {"pad_token_id": self.marks.pad} | self.generate | settings
+        given = {"decoder_start_token_id": self.special_ids.start, "eos_token_id": list(self.special_ids.ends)}
+        given |= {"pad_token_id": self.special_ids.pad} | self.generate | settings
         stated = {**(getattr(model, "generation_config", None) or {}), **given}
         limited = stated.get("max_new_tokens") is not None or stated.get("max_length") is not None
         return given if limited else {**given, "max_new_tokens": self.room(length, model)}
@@ -396,8 +385,3 @@ def as_source(given: Any) -> str:
 
 def rounded_up(length: int) -> int:
     return BUCKET * -(-length // BUCKET)
-
-
-def _some(*values: Any) -> Any:
-    """The first that is not None."""
-    return next((value for value in values if value is not None), None)

@@ -2,6 +2,8 @@
 
 import logging
 from collections.abc import Sequence
+from copy import copy, deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,24 @@ class Tokenizer(SpecialTokens):
         `segments` says whether the model beside it takes token_type_ids; by default as this tokenizer gives them.
         """
         save(self, Path(folder), self.settings.segments if segments is None else segments)
+
+    def adapted(
+        self, *, special_tokens: Sequence[str] = (), segments: bool = True, model_max_length: int | None = None
+    ) -> "Tokenizer":
+        """A tokenizer of the same vocabulary for another model; this one stays as it is.
+
+        It has further special tokens, gives no token_type_ids where the model has no segments, and no more than
+        model_max_length tokens.
+        """
+        twin = deepcopy(self) if special_tokens else copy(self)
+        twin.settings = replace(twin.settings, segments=self.settings.segments and segments)
+        if special_tokens:
+            twin.add_tokens(
+                [token for token in special_tokens if token not in twin.settings.extra], special_tokens=True
+            )
+        if model_max_length is not None:
+            twin.model_max_length = min(self.model_max_length, model_max_length)
+        return twin
 
     def refresh(self) -> None:
         """Take note of a change to the vocabulary or the special tokens."""
