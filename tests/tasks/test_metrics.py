@@ -88,9 +88,7 @@ CASES = {
         columns,
         {"exact_match", "f1"},
     ),
-    "translation": Case(
-        metrics.Translation, lambda rng: (sentence(rng, 9), sentence(rng, 9)), columns, {"bleu", "chrf"}
-    ),
+    "translation": Case(metrics.BleuChrf, lambda rng: (sentence(rng, 9), sentence(rng, 9)), columns, {"bleu", "chrf"}),
     "likelihood": Case(
         metrics.Likelihood,
         lambda rng: (rng.uniform(0, 50), rng.randint(10, 20), rng.randint(0, 10), rng.randint(1, 90)),

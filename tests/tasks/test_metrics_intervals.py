@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
-from glassformer.tasks.metrics import Classification, Interval, Translation, bootstrap, wilson
+from glassformer.tasks.metrics import Classification, Interval, bootstrap, wilson
 
 
 @given(

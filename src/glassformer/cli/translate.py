@@ -116,7 +116,7 @@ def _translated(
 
     real = [line for line in lines if line.strip()]
     with shown(f"lines {before + 1:,}-{before + len(lines):,}", "sentences") as told:
-        found = pipe(real, batch_size=batch_size, progress=told, **settings) if real else []
+        found = pipe(real, batch_size=batch_size, on_progress=told, **settings) if real else []
         listed = [one if isinstance(one, list) else [one] for one in found]
         texts = [[" ".join(one["translation_text"].splitlines()) for one in some] for some in listed]  # a line each
         pairs = [(line, text) for line, some in zip(real, texts, strict=True) for text in some]

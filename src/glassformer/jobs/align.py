@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from glassformer.data.batches import Budget, in_order
 from glassformer.data.examples import Parallel
 from glassformer.inspect.crossing import crossing
+from glassformer.tasks.batch import device_of
 from glassformer.tasks.encoded import quiet
-from glassformer.tasks.task import device_of
 from glassformer.tasks.translation import Translation
 from glassformer.text.backend import RustBackend
 from glassformer.text.marian import MarianBackend

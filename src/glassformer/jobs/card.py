@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import nn
 
-from glassformer.tasks.metrics import Interval
-from glassformer.tasks.task import Metrics, Task, remark
+from glassformer.tasks.metrics import Interval, ScoreSheet
+from glassformer.tasks.task import Task, remark
 from glassformer.train.loop import Outcome, Progress
 from glassformer.train.plan import Plan
 from glassformer.view.curves import panels_of, svg
@@ -41,7 +41,7 @@ def card(
     plan: Plan,
     task: Task[Any, Any],
     model: nn.Module,
-    sheets: Mapping[str, Metrics],
+    sheets: Mapping[str, ScoreSheet],
     outcome: Outcome,
     splits: Splits,
 ) -> str:
@@ -96,12 +96,12 @@ def _header(recipe: Recipe, task: Task[Any, Any]) -> str:
     return f"{CARD_MARK}pipeline_tag: {task.name}\n{base}---\n"
 
 
-def _scores(split: str, sheet: Metrics) -> str:
+def _scores(split: str, sheet: ScoreSheet) -> str:
     values, intervals = sheet.compute(), sheet.intervals()
     lines = [f"**{split}**", "", "| metric | score | 95 % interval |", "|---|---:|---|"]
     lines += [f"| {name} | {value:.4f} | {_span(intervals.get(name))} |" for name, value in values.items()]
-    if signatures := getattr(sheet, "signatures", None):
-        lines += ["", *(f"`{name}: {text}`  " for name, text in signatures().items())]
+    if signatures := sheet.signatures():
+        lines += ["", *(f"`{name}: {text}`  " for name, text in signatures.items())]
     if report := sheet.report():
         if (mind := remark(report)) is not None:
             lines += ["", f"Mind: {_text(mind)}."]

@@ -12,7 +12,7 @@ import torch
 from glassformer.data.batches import Budget, in_order
 from glassformer.inspect.heads import Cut, Head, attentions_of, importance, pruning
 from glassformer.inspect.statistics import Statistics, attention_statistics
-from glassformer.tasks.task import Batch, device_of
+from glassformer.tasks.batch import Batch, device_of
 
 from .predict import Pipeline
 from .progress import clock, shown

@@ -16,7 +16,8 @@ from glassformer.hub.fetch import config_folder
 from glassformer.hub.folder import read_config
 from glassformer.hub.load import load, load_tokenizer
 from glassformer.hub.registry import architecture_for, head_for
-from glassformer.tasks.task import Metrics, Task, evaluate
+from glassformer.tasks.metrics import ScoreSheet
+from glassformer.tasks.task import Task, evaluate
 from glassformer.text.tokenizer import Tokenizer
 
 from .data import read_examples, reading
@@ -65,12 +66,14 @@ class Pipeline:
         with shown("reading"):
             return read_examples(type(self.task), sources, split="test", columns=columns, options=options)
 
-    def score(self, examples: Sequence[Any], *, batch_tokens: int = 8192) -> Metrics:
+    def score(self, examples: Sequence[Any], *, batch_tokens: int = 8192) -> ScoreSheet:
         """The score sheet of some examples, with what intervals need."""
         budget = Budget(tokens=batch_tokens)
-        with shown("scoring") as told:
+        with shown("scoring") as on_progress:
             items = self.task.encode(examples)
-            return evaluate(self.model, self.task, items, budget=budget, keep_examples=True, final=True, told=told)
+            return evaluate(
+                self.model, self.task, items, budget=budget, keep_examples=True, final=True, on_progress=on_progress
+            )
 
 
 def pipeline(

@@ -15,7 +15,8 @@ from torch import nn
 from glassformer.data.batches import Indices, Schedule
 from glassformer.data.shards import Shards
 from glassformer.data.splits import overlap, repeats
-from glassformer.tasks.task import Task, device_of
+from glassformer.tasks.batch import device_of
+from glassformer.tasks.task import Task
 from glassformer.train.memory import estimate
 from glassformer.train.plan import Plan
 

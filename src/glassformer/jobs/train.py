@@ -12,7 +12,8 @@ from torch import nn
 
 from glassformer.files import write_json, write_text
 from glassformer.hub.load import load, save, usable
-from glassformer.tasks.task import Metrics, Task, evaluate, remark
+from glassformer.tasks.metrics import ScoreSheet
+from glassformer.tasks.task import Task, evaluate, remark
 from glassformer.train import checkpoint
 from glassformer.train.freeze import trained
 from glassformer.train.loop import Fit, Outcome
@@ -164,13 +165,13 @@ def _conclude(
     """Score what the folder holds, as anyone would who loads it, and write it all down."""
     folder = Path(recipe.out)
     model = load(folder, device=_device(recipe.device))
-    sheets: dict[str, Metrics] = {}
+    sheets: dict[str, ScoreSheet] = {}
     for name in ("dev", "test"):
         if examples := getattr(splits, name):
-            with shown(f"scoring {name}") as told:
+            with shown(f"scoring {name}") as on_progress:
                 items = task.encode(examples)
                 sheets[name] = evaluate(
-                    model, task, items, budget=plan.budget, keep_examples=True, final=True, told=told
+                    model, task, items, budget=plan.budget, keep_examples=True, final=True, on_progress=on_progress
                 )
     scores = {name: sheet.compute() for name, sheet in sheets.items()}
     for name, values in scores.items():

@@ -9,10 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from glassformer.data.batches import Indices
+from glassformer.data.examples import Tagged
 from glassformer.data.ragged import Ragged
 from glassformer.text.backend import Pieces
+from glassformer.text.tokenizer import Tokenizer
 
 from .encoded import EncodedTexts
+from .metrics import Entities
 from .windows import Frame, Numbers, Span, ragged, shares, windows
 
 OVERLAP = 4  # neighbouring windows share one part in so many
@@ -118,3 +122,63 @@ def around(sentences: Sequence[Tokens], number: int, context: int, *, room: int)
     right = min(len(after), max(room // 2, room - len(before)))
     left = min(len(before), room - right)
     return before[len(before) - left :], after[:right]
+
+
+class WindowedEntities(Entities):
+    """Entities of sentences whose windows come one by one: a sentence counts when its last window has come, and only
+    those that are not yet whole are kept."""
+
+    def __init__(self, labels: Sequence[str], *, keep_examples: bool) -> None:
+        super().__init__(keep_examples=keep_examples)
+        self.labels = tuple(labels)
+        self.parts: dict[int, Numbers] = {}  # sentence -> (2, words): guessed and true, -1 for not yet
+
+    def update_windows(self, tags: Numbers, items: TaggedTexts, rows: Indices) -> None:
+        """Guessed and true classes (2, P) of the targets of some rows."""
+        parts = np.split(tags, items.places.lengths[rows].cumsum()[:-1], axis=1)
+        for row, part in zip(rows.tolist(), parts, strict=True):
+            owner = int(items.owners[row])
+            sentence = np.full((2, items.sizes[owner]), -1)
+            sentence[:, items.words[row]] = part
+            self._add_part(owner, sentence)
+
+    def merge(self, other: Entities) -> None:
+        assert isinstance(other, WindowedEntities)
+        super().merge(other)
+        for owner, sentence in other.parts.items():
+            self._add_part(owner, sentence)
+
+    def _add_part(self, owner: int, sentence: Numbers) -> None:
+        """Count a sentence that is whole, keep one that is not."""
+        sentence = np.maximum(sentence, self.parts.pop(owner, sentence))
+        if (sentence < 0).any():
+            self.parts[owner] = sentence
+        else:
+            guessed, true = ([self.labels[number] for number in row] for row in sentence.tolist())
+            self.update([guessed], [true])
+
+
+class AlignmentLine(NamedTuple):
+    """What becomes of a token."""
+
+    token: str
+    word: str | None  # None for special tokens and for spaces
+    label: str | None  # None where it is no target
+    target: bool
+    window: int
+
+
+def alignment_lines(
+    tokenizer: Tokenizer, sentence: Tokens, example: Tagged, *, frame: Frame, max_length: int | None
+) -> list[AlignmentLine]:
+    """What becomes of every token of a sentence, in every window."""
+    lines = []
+    for window, ((start, stop), _, firsts) in enumerate(target_windows(sentence, frame.room(max_length))):
+        row, targets = frame.row(sentence.ids[start:stop]), firsts.tolist()
+        for place, token in enumerate(tokenizer.convert_ids_to_tokens(row)):
+            at = place - frame.before(0) + start
+            word = int(sentence.words[at]) if start <= at < stop else -1
+            label = example.tags[word] if example.tags and at in targets else None
+            read = example.words[word] if word >= 0 else None
+            lines.append(AlignmentLine(token, read, label, at in targets, window))
+    return lines

@@ -6,7 +6,7 @@ B batch, T length, M masked places, D model width, V vocabulary.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -23,9 +23,10 @@ from glassformer.files.schema import Probability, Size
 from glassformer.generate.fill import fill_mask
 from glassformer.text.tokenizer import Tokenizer
 
-from .metrics import Interval, Likelihood
+from .batch import Batch, OnProgress, device_of, predict_in_batches
+from .metrics import Likelihood, MeanLoss, ScoreSheet
+from .metrics.metric import Array
 from .running_text import RunningTextTask, as_text
-from .task import Batch, Metrics, device_of
 from .windows import Frame, ragged
 from .words import Head, judged, summed_cross_entropy
 
@@ -143,11 +144,26 @@ class FillMask(RunningTextTask[MaskedTexts]):
         hidden, _ = model.encode(**batch.inputs)
         return self.summed(at_places(hidden, batch), self.word_head(model), batch.targets["words"])
 
-    def metrics(self, *, keep_examples: bool = False) -> Metrics:
-        return MaskedMetrics(keep_examples=keep_examples)
+    def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
+        """Loss, perplexity and accuracy at the masked places."""
+        likelihood = Likelihood(keep_examples=keep_examples)
 
-    def final_metrics(self, *, keep_examples: bool = False) -> Metrics:
-        return MaskedMetrics(keep_examples=keep_examples, mask_id=self.masking.mask_id)
+        def update(model: Any, batch: Batch) -> None:
+            hidden, _ = model.encode(**batch.inputs)
+            score_rows(likelihood, hidden, model.head, batch)
+
+        return ScoreSheet(update, likelihood=likelihood)
+
+    def final_metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
+        """Also the pseudo-perplexity of some examples."""
+        plain, pseudo, mask_id = self.metrics(keep_examples=keep_examples), PseudoPerplexity(), self.masking.mask_id
+
+        def update(model: Any, batch: Batch) -> None:
+            plain.update(model, batch)
+            for ids, places in batch.extra["sampled"]:
+                pseudo.update(pseudo_loss(model, model.head, ids, places, mask_id=mask_id), len(places))
+
+        return ScoreSheet(update, **plain.meters, pseudo=pseudo)
 
     def predict(
         self,
@@ -157,6 +173,7 @@ class FillMask(RunningTextTask[MaskedTexts]):
         top_k: Size = 5,
         targets: Sequence[str] | str | None = None,
         batch_size: Size | None = None,
+        on_progress: OnProgress | None = None,
     ) -> list[Any]:
         """For each text its likeliest words, as dicts of score, token, token_str and sequence.
 
@@ -164,38 +181,20 @@ class FillMask(RunningTextTask[MaskedTexts]):
         """
         Budget.of(batch_size, 1)  # refuses what is no size; each text is read by itself
         texts = [as_text(one) for one in inputs]
-        return fill_mask(model, self.tokenizer, texts, top_k=top_k, targets=targets)  # type: ignore[no-any-return]
+
+        def predict(indices: Indices) -> list[Any]:
+            some = [texts[place] for place in indices.tolist()]
+            return fill_mask(model, self.tokenizer, some, top_k=top_k, targets=targets)  # type: ignore[no-any-return]
+
+        characters = np.array([len(text) for text in texts], np.int64)
+        return predict_in_batches(characters, Budget(rows=1), predict, on_progress)
 
 
-class MaskedMetrics:
-    """Loss, perplexity and accuracy at the masked places; with a mask_id, the pseudo-perplexity of some examples."""
+class PseudoPerplexity(MeanLoss):
+    """How surprised a model is, a token, by texts whose every token is masked in turn."""
 
-    def __init__(self, *, keep_examples: bool, mask_id: int | None = None) -> None:
-        self.likelihood = Likelihood(keep_examples=keep_examples)
-        self.mask_id = mask_id
-        self.nats, self.guessed = 0.0, 0  # of the sampled examples
-
-    def update(self, model: Any, batch: Batch) -> None:
-        hidden, _ = model.encode(**batch.inputs)
-        score_rows(self.likelihood, hidden, model.head, batch)
-        if self.mask_id is not None:
-            for ids, places in batch.extra["sampled"]:
-                self.nats += pseudo_loss(model, model.head, ids, places, mask_id=self.mask_id)
-                self.guessed += len(places)
-
-    def merge(self, other: Self) -> None:
-        self.likelihood.merge(other.likelihood)
-        self.nats, self.guessed = self.nats + other.nats, self.guessed + other.guessed
-
-    def compute(self) -> dict[str, float]:
-        pseudo = {"pseudo_perplexity": exp(self.nats / self.guessed)} if self.guessed else {}
-        return {**self.likelihood.compute(), **pseudo}
-
-    def intervals(self) -> dict[str, Interval]:
-        return self.likelihood.intervals()
-
-    def report(self) -> dict[str, dict[str, float]]:
-        return {}
+    def _scores(self, total: Array) -> dict[str, float]:
+        return {"pseudo_perplexity": exp(total[0] / total[1])} if total[1] else {}
 
 
 def at_places(hidden: Tensor, batch: Batch) -> Tensor:
@@ -240,7 +239,3 @@ def pseudo_perplexity(model: Any, task: FillMask, texts: Sequence[str]) -> float
     if not count:
         raise ValueError("there is no token to guess in these texts: give words of the vocabulary")
     return exp(nats / count)
-
-
-def _listed(targets: Sequence[str] | str) -> Sequence[str]:
-    return [targets] if isinstance(targets, str) else targets

@@ -10,6 +10,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.data.examples import Tagged
+from glassformer.text.backend import Pieces, RustBackend
+from glassformer.text.tokenizer import Tokenizer
+
 Strategy = Literal["none", "simple", "first", "average", "max"]
 Join = Callable[[list[str]], str]  # tokens to text
 
@@ -103,3 +107,42 @@ def _groups(tokens: Sequence[Token], labels: Sequence[str]) -> Iterator[tuple[st
         group.append(one)
     if group:
         yield open_kind, group
+
+
+def scored_tokens(
+    text: str, pieces: Pieces, scores: NDArray[np.float32], *, tokenizer: Tokenizer, before: int
+) -> list[Token]:
+    """The tokens of a text with the scores (T, C) of each; `before` special tokens stand before them."""
+    names = tokenizer.convert_ids_to_tokens(pieces.ids)
+    found = []
+    for place, (start, end) in enumerate(pieces.offsets):
+        name = text[start:end] if pieces.ids[place] == tokenizer.unk_token_id else names[place]
+        found.append(Token([name], before + place, start, end, pieces.words[place], scores[place]))
+    return found
+
+
+def tagged_words(words: Sequence[str], labels: Sequence[str], scores: NDArray[np.float32]) -> list[dict[str, Any]]:
+    """The likeliest tag of every word, from scores (T, C)."""
+    return [
+        {"entity": labels[row.argmax()], "score": float(row.max()), "index": index, "word": word}
+        for index, (word, row) in enumerate(zip(words, scores, strict=True))
+    ]
+
+
+def joined(tokenizer: Tokenizer, tokens: list[str]) -> str:
+    """Tokens to text, as the tokenizer decodes them."""
+    backend = tokenizer.backend
+    decoder = backend.rust.decoder if isinstance(backend, RustBackend) else None
+    return str(decoder.decode(tokens)) if decoder is not None else " ".join(tokens)
+
+
+def text_or_words(given: Any) -> str | list[str]:
+    """A text, or the words of one."""
+    match given:
+        case str():
+            return given
+        case Tagged():
+            return list(given.words)
+        case [*words] if all(isinstance(word, str) for word in words):
+            return words
+    raise ValueError(f"a text or a list of words is wanted, not {given!r}")

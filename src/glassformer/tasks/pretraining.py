@@ -4,7 +4,7 @@ B pairs, M masked places.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,9 +22,9 @@ from glassformer.data.shards import Shards
 from glassformer.files.schema import Probability, Size
 from glassformer.text.tokenizer import Tokenizer
 
+from .batch import Batch
 from .fill_mask import FillMask, MaskedTexts, at_places, score_rows
-from .metrics import Classification, Interval, Likelihood
-from .task import Batch, Metrics
+from .metrics import Classification, Likelihood, MeanLoss, Meter, ScoreSheet
 from .windows import Frame, ragged
 
 ANSWERS = ("follows", "another")  # in the order of the model's classes
@@ -113,44 +113,24 @@ class Pretraining(FillMask):
         )
         return words + F.cross_entropy(answer_scores(model, hidden, summary), targets["answers"], reduction="sum")
 
-    def metrics(self, *, keep_examples: bool = False) -> Metrics:
-        return PretrainingMetrics(keep_examples=keep_examples)
+    def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
+        """The loss of a pair; of masked tokens their loss and accuracy; how often the second text is judged rightly."""
+        loss, words = MeanLoss(), Likelihood(keep_examples=keep_examples)
+        answers = Classification(ANSWERS, keep_examples=keep_examples)
 
-    def final_metrics(self, *, keep_examples: bool = False) -> Metrics:
+        def update(model: Any, batch: Batch) -> None:
+            hidden, summary = model.encode(**batch.inputs)
+            means = score_rows(words, hidden, self.word_head(model), batch)
+            scores, gold = answer_scores(model, hidden, summary), batch.targets["answers"]
+            answers.update(scores.argmax(-1), gold)
+            sums = float(means.sum()) + float(F.cross_entropy(scores, gold, reduction="sum"))
+            loss.update(sums, batch.count)
+
+        sentences = Meter(answers, prefix="nsp_", only=("accuracy",))
+        return ScoreSheet(update, loss=loss, words=Meter(words, prefix="mlm_"), sentences=sentences)
+
+    def final_metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
         return self.metrics(keep_examples=keep_examples)
-
-
-class PretrainingMetrics:
-    """The loss of a pair; of masked tokens their own loss and accuracy; how often the second text is judged rightly."""
-
-    def __init__(self, *, keep_examples: bool) -> None:
-        self.words = Likelihood(keep_examples=keep_examples)
-        self.answers = Classification(ANSWERS, keep_examples=keep_examples)
-        self.loss = 0.0
-
-    def update(self, model: Any, batch: Batch) -> None:
-        hidden, summary = model.encode(**batch.inputs)
-        means = score_rows(self.words, hidden, model.head.words, batch)
-        scores, answers = answer_scores(model, hidden, summary), batch.targets["answers"]
-        self.answers.update(scores.argmax(-1), answers)
-        self.loss += float(means.sum()) + float(F.cross_entropy(scores, answers, reduction="sum"))
-
-    def merge(self, other: Self) -> None:
-        self.words.merge(other.words)
-        self.answers.merge(other.answers)
-        self.loss += other.loss
-
-    def compute(self) -> dict[str, float]:
-        words = {f"mlm_{name}": value for name, value in self.words.compute().items()}
-        right = self.answers.compute()["accuracy"]
-        return {"loss": self.loss / self.answers.count, **words, "nsp_accuracy": right}
-
-    def intervals(self) -> dict[str, Interval]:
-        words = {f"mlm_{name}": value for name, value in self.words.intervals().items()}
-        return {**words, "nsp_accuracy": self.answers.intervals()["accuracy"]}
-
-    def report(self) -> dict[str, dict[str, float]]:
-        return {}
 
 
 def answer_scores(model: Any, hidden: Tensor, summary: Tensor) -> Tensor:

@@ -13,17 +13,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glassformer.data.batches import Budget, Indices, in_order
+from glassformer.data.batches import Budget, Indices
 from glassformer.data.examples import Asked
 from glassformer.data.report import Read
 from glassformer.data.squad import read_asked
 from glassformer.files.schema import Count, Size
 from glassformer.text.tokenizer import Tokenizer
 
-from .metrics import Answers, Interval
+from .batch import Batch, OnProgress, device_of, predict_in_batches
+from .metrics import Answers, DeferredMetric, MeanLoss, ScoreSheet
 from .spans import AskedTexts, Context, Reading, Row, answer_tokens, asked_texts, readings, window_rows
 from .spec import Spec
-from .task import Batch, Task, device_of
+from .task import Task
 from .windows import Frame, tokenised
 
 LOG = logging.getLogger("glassformer")
@@ -159,8 +160,18 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
         starts = F.cross_entropy(start, batch.targets["start"], reduction="sum")
         return (starts + F.cross_entropy(end, batch.targets["end"], reduction="sum")) / 2
 
-    def metrics(self, *, keep_examples: bool = False) -> "AnswerMetrics":
-        return AnswerMetrics(self, keep_examples=keep_examples)
+    def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
+        """The answer to each question by SQuAD's rules, and the loss of a window."""
+        loss, answers = MeanLoss(), BestAnswers(self.null_threshold, keep_examples=keep_examples)
+
+        def update(model: Any, batch: Batch) -> None:
+            start, end = self.scores(model, batch)
+            loss.update(float(self.compare(start, end, batch)), batch.count)
+            items, rows = batch.extra["items"], batch.extra["rows"]
+            for owner, one in readings(items, rows, start, end, keep=1, longest=self.max_answer_length):
+                answers.update(owner, one, [answer.text for answer in items.examples[owner].answers])
+
+        return ScoreSheet(update, loss=loss, answers=answers)
 
     @torch.inference_mode()
     def predict(
@@ -174,6 +185,7 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
         null_threshold: float | None = None,
         batch_size: Size | None = None,
         batch_tokens: Size = 4096,
+        on_progress: OnProgress | None = None,
     ) -> list[Any]:
         """A dict of score, start, end and answer for each question, the likeliest; a list of top_k if more than 1.
 
@@ -187,65 +199,44 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
         items = self.encode([as_asked(one) for one in inputs])
         longest = max_answer_length or self.max_answer_length
         threshold = self.null_threshold if null_threshold is None else null_threshold
-        found = [Reading(top_k) for _ in inputs]
-        for indices in in_order(items.lengths, Budget.of(batch_size, batch_tokens)):
+
+        def predict(indices: Indices) -> Iterator[tuple[int, Reading]]:
             scores = self.scores(model, self.batch(items, indices).to(device_of(model)))
-            for owner, one in readings(items, indices, *scores, keep=top_k, longest=longest):
-                found[owner].merge(one)
+            return readings(items, indices, *scores, keep=top_k, longest=longest)
+
+        found = [Reading(top_k) for _ in inputs]
+        budget = Budget.of(batch_size, batch_tokens)
+        for owner, one in predict_in_batches(items.lengths, budget, predict, on_progress):
+            found[owner].merge(one)
         answers = [_as_dicts(one, threshold if handle_impossible_answer else None) for one in found]
         return [one[0] for one in answers] if top_k == 1 else answers
 
 
-class AnswerMetrics:
-    """Exact match and F1 of the best answer over all windows of each question, and the loss of a window.
+class BestAnswers(DeferredMetric):
+    """Exact match and F1 of the best answer over all windows of each question, one of which is kept."""
 
-    It keeps one answer for each question, and scores them when asked to.
-    """
-
-    def __init__(self, task: QuestionAnswering, *, keep_examples: bool) -> None:
-        self.task: QuestionAnswering | None = task
-        self.threshold, self.keep_examples = task.null_threshold, keep_examples
-        self.loss, self.count = 0.0, 0
+    def __init__(self, threshold: float, *, keep_examples: bool) -> None:
+        self.threshold, self.keep_examples, self.count = threshold, keep_examples, 0
         self.found: dict[int, Reading] = {}
         self.gold: dict[int, list[str]] = {}
 
-    def update(self, model: Any, batch: Batch) -> None:
-        assert self.task is not None
-        start, end = self.task.scores(model, batch)
-        self.loss += float(self.task.compare(start, end, batch))
-        self.count += batch.count
-        items, rows = batch.extra["items"], batch.extra["rows"]
-        for owner, one in readings(items, rows, start, end, keep=1, longest=self.task.max_answer_length):
-            self.found.setdefault(owner, Reading(1)).merge(one)
-            self.gold[owner] = [answer.text for answer in items.examples[owner].answers]
+    def update(self, owner: int, found: Reading, gold: list[str]) -> None:
+        """What a window says to the question of this number, and the question's gold answers."""
+        self.found.setdefault(owner, Reading(1)).merge(found)
+        self.gold[owner] = gold
+        self.count = len(self.gold)
 
     def merge(self, other: Self) -> None:
-        self.loss += other.loss
-        self.count += other.count
-        self.gold |= other.gold
         for owner, one in other.found.items():
-            self.found.setdefault(owner, Reading(1)).merge(one)
+            self.update(owner, one, other.gold[owner])
 
-    def scores(self) -> Answers:
-        """The answers judged; whether there may be none, the whole of the data says."""
+    def judge(self) -> Answers:
+        """Whether there may be no answer, the whole of the data says."""
         threshold = None if all(self.gold.values()) else self.threshold
         predicted = [one.ranked(threshold)[0].text for one in self.found.values()]
-        sheet = Answers(keep_examples=self.keep_examples)
-        sheet.update(predicted, [self.gold[owner] for owner in self.found])
-        return sheet
-
-    def compute(self) -> dict[str, float]:
-        return {"loss": self.loss / max(1, self.count), **self.scores().compute()}
-
-    def intervals(self) -> dict[str, Interval]:
-        return self.scores().intervals()
-
-    def report(self) -> dict[str, dict[str, float]]:
-        """Nothing: answers have no classes."""
-        return {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "task": None}  # the tokenizer stays behind
+        scores = Answers(keep_examples=self.keep_examples)
+        scores.update(predicted, self.gold.values())
+        return scores
 
 
 def _as_dicts(reading: Reading, threshold: float | None) -> list[dict[str, Any]]:

@@ -5,14 +5,12 @@ B batch, T length.
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, get_type_hints
+from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from glassformer.data import microworld
@@ -24,74 +22,9 @@ from glassformer.hub.load import takes_segments
 from glassformer.text.folder import NO_LIMIT
 from glassformer.text.tokenizer import Tokenizer
 
-from .metrics import Interval
+from .batch import Batch, Items, OnProgress, device_of
+from .metrics import ScoreSheet
 from .spec import Spec
-
-
-@dataclass(frozen=True)
-class Batch:
-    """The model's inputs and what its outputs are compared with."""
-
-    inputs: dict[str, Tensor]
-    targets: dict[str, Tensor]
-    count: int  # of targets: the loss is a sum over them
-    extra: dict[str, Any] = field(default_factory=dict)  # what metrics want to know and the loss does not
-
-    def to(self, device: torch.device) -> Self:
-        """On the model's device; masks stay, since packing reads them on the CPU."""
-        if device.type == "cpu":
-            return self
-
-        def move(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-            return {
-                name: tensor if name == "attention_mask" else tensor.pin_memory().to(device, non_blocking=True)
-                for name, tensor in tensors.items()
-            }
-
-        return replace(self, inputs=move(self.inputs), targets=move(self.targets))
-
-    @property
-    def tokens(self) -> int:
-        """Real tokens read, of a translation the source's."""
-        mask = self.inputs.get("attention_mask")
-        return self.inputs["input_ids"].numel() if mask is None else int(mask.sum())
-
-    @property
-    def padding(self) -> int:
-        return self.inputs["input_ids"].numel() - self.tokens
-
-
-class Items(Protocol):
-    """Encoded examples."""
-
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """(N,) tokens each costs."""
-        ...
-
-    @property
-    def cut(self) -> int:
-        """Tokens lost to truncation, over all."""
-        ...
-
-
-class Metrics(Protocol):
-    """A score sheet that is filled batch by batch, and over several processes."""
-
-    def update(self, model: Any, batch: Batch) -> None: ...
-
-    def merge(self, other: Any) -> None: ...
-
-    def compute(self) -> dict[str, float]: ...
-
-    def intervals(self) -> dict[str, Interval]:
-        """95 % intervals of some of the scores, where the sheet was made with keep_examples."""
-        ...
-
-    def report(self) -> dict[str, dict[str, float]]:
-        """Scores of each class or type by itself; empty where there is none."""
-        ...
-
 
 E = TypeVar("E")
 I = TypeVar("I", bound=Items)  # noqa: E741
@@ -246,10 +179,10 @@ class Task(ABC, Generic[E, I]):
         """The sum over the batch's targets, so that parts of a batch add up to the whole."""
 
     @abstractmethod
-    def metrics(self, *, keep_examples: bool = False) -> Metrics:
-        """An empty score sheet; it must pickle without model and tokenizer, to travel between processes."""
+    def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
+        """An empty score sheet."""
 
-    def final_metrics(self, *, keep_examples: bool = False) -> Metrics:
+    def final_metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
         """The sheet for a trained model, with scores too costly to ask for while training."""
         return self.metrics(keep_examples=keep_examples)
 
@@ -257,7 +190,8 @@ class Task(ABC, Generic[E, I]):
         """What `predict` can be told, and the hint of what each may be."""
         hints = get_type_hints(self.predict, include_extras=True)
         known = inspect.signature(self.predict).parameters.values()
-        return {one.name: hints[one.name] for one in known if one.kind is one.KEYWORD_ONLY}
+        named = (one.name for one in known if one.kind is one.KEYWORD_ONLY and one.name != "on_progress")
+        return {name: hints[name] for name in named}
 
     def check_predict(self, options: Mapping[str, Any]) -> None:
         """Refuse options that `predict` does not have, or values that they cannot have; of a task that generates, the
@@ -283,10 +217,6 @@ def longest_input(model: Any, tokenizer: Tokenizer) -> int | None:
         limit -= model.padding_idx + 1  # RoBERTa counts from there
     known = [number for number in (limit, tokenizer.model_max_length) if number is not None and number < NO_LIMIT]
     return min(known, default=None)
-
-
-def device_of(model: nn.Module) -> torch.device:
-    return next(model.parameters()).device
 
 
 def remark(report: Mapping[str, Mapping[str, float]]) -> str | None:
@@ -315,11 +245,11 @@ def evaluate(
     share: tuple[int, int] = (0, 1),
     keep_examples: bool = False,
     final: bool = False,
-    told: Callable[[int, int], None] | None = None,
-) -> Metrics:
+    on_progress: OnProgress | None = None,
+) -> ScoreSheet:
     """The score sheet of a split, or of this process's share (number, of how many) of it; model in eval mode.
 
-    `told` hears after each batch how many are done, and of how many.
+    `on_progress` hears after each batch how many are done, and of how many.
     """
     was_training, device = model.training, device_of(model)
     model.eval()
@@ -329,7 +259,7 @@ def evaluate(
     for place, indices in enumerate(batches):
         if place % processes == number:
             sheet.update(model, task.batch(items, indices).to(device))
-        if told is not None:
-            told(place + 1, len(batches))
+        if on_progress is not None:
+            on_progress(place + 1, len(batches))
     model.train(was_training)
     return sheet

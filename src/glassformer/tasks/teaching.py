@@ -20,11 +20,14 @@ from glassformer.data.report import Read
 from glassformer.generate.prompts import positions
 from glassformer.text.tokenizer import Tokenizer
 
+from .batch import Batch
+from .metrics import Classification, ScoreSheet
 from .spec import Spec
-from .task import Batch, Metrics, Task
-from .text_classification import ClassificationMetrics, TextClassification
+from .task import Task
+from .text_classification import TextClassification
 from .text_generation import hidden_states
-from .translation import Translated, Translation, as_source, rounded_up
+from .text_pairs import Translated, as_source, encode_sources, rounded_up
+from .translation import Translation
 
 Lesson = Literal["copy", "reverse", "parity"]
 LONGEST: dict[Lesson, int] = {"copy": 8, "reverse": 8, "parity": 20}  # digits
@@ -151,7 +154,7 @@ class Teaching(Task[Parallel, Any]):
     def loss(self, model: Any, batch: Batch) -> Tensor:
         return self.form.loss(model, batch)
 
-    def metrics(self, *, keep_examples: bool = False) -> Metrics:
+    def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
         return self.form.metrics(keep_examples=keep_examples)
 
     def predict_options(self) -> dict[str, Any]:
@@ -188,11 +191,11 @@ class Parity(Teaching):
 class Classes(TextClassification):
     """Answers of one character are classes."""
 
-    def metrics(self, *, keep_examples: bool = False) -> "ClassMetrics":
-        return ClassMetrics(self, keep_examples=keep_examples)
+    def _scores(self, *, keep_examples: bool) -> Classification:
+        return WholeAnswers(self.labels, keep_examples=keep_examples)
 
 
-class ClassMetrics(ClassificationMetrics):
+class WholeAnswers(Classification):
     """A class that is right is an answer that is right from end to end."""
 
     def compute(self) -> dict[str, float]:
@@ -230,8 +233,7 @@ class Continuation(Translation):
         return Continued(plain.sources, plain.targets, plain.references, plain.bleu_tokenizer, plain.cut)
 
     def _sources(self, texts: Sequence[str]) -> tuple[Ragged, int]:
-        rows, cut = self._rows(self.max_length, texts=texts, add_special_tokens=False)
-        return Ragged.of(row or [self.special_ids.first] for row in rows), sum(cut)
+        return encode_sources(self.tokenizer, texts, self.special_ids, max_length=self.max_length, special=False)
 
     def batch(self, items: Translated, indices: Indices, seed: int = 0) -> Batch:
         assert isinstance(items, Continued)

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from glassformer.data.batches import Budget, Indices, in_order
+from glassformer.data.batches import Budget, Indices
 from glassformer.data.examples import Labelled
 from glassformer.data.labels import Kind, class_names, classes_of, with_names
 from glassformer.data.report import Read
@@ -23,10 +23,11 @@ from glassformer.files.schema import Probability, Size
 from glassformer.models.config import ProblemType
 from glassformer.text.tokenizer import Tokenizer
 
+from .batch import Batch, OnProgress, device_of, predict_in_batches
 from .encoded import EncodedTexts
-from .metrics import Classification, Interval, MultiLabel, Regression
+from .metrics import Classification, MeanLoss, MultiLabel, Regression, ScoreSheet
 from .spec import Spec
-from .task import Batch, Task, device_of
+from .task import Task
 
 KINDS: dict[ProblemType, Kind] = {
     "single_label_classification": "classes",
@@ -200,8 +201,27 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
             return F.binary_cross_entropy_with_logits(logits, labels, reduction="none").mean(1).sum()
         return F.cross_entropy(logits, labels, reduction="sum", label_smoothing=self.label_smoothing)
 
-    def metrics(self, *, keep_examples: bool = False) -> "ClassificationMetrics":
-        return ClassificationMetrics(self, keep_examples=keep_examples)
+    def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
+        """The scores that the kind of label calls for, and the loss."""
+        loss, scores = MeanLoss(), self._scores(keep_examples=keep_examples)
+
+        def update(model: Any, batch: Batch) -> None:
+            logits, labels = model(**batch.inputs).logits, batch.targets["labels"]
+            loss.update(float(self.compare(logits, labels)), batch.count)
+            if isinstance(scores, Classification):
+                scores.update(logits.argmax(-1), labels)
+            elif isinstance(scores, MultiLabel):
+                scores.update(self.probabilities(logits), labels)
+            else:
+                scores.update(logits[:, 0], labels)
+
+        return ScoreSheet(update, loss=loss, scores=scores)
+
+    def _scores(self, *, keep_examples: bool) -> Classification | MultiLabel | Regression:
+        if self.problem == "regression":
+            return Regression()
+        cls = MultiLabel if self.problem == "multi_label_classification" else Classification
+        return cls(self.labels, keep_examples=keep_examples)
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """(B, C): shares of one class, chances of each of several, or the score itself."""
@@ -219,59 +239,19 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         top_k: Size | None = 1,
         batch_size: Size | None = None,
         batch_tokens: Size = 4096,
+        on_progress: OnProgress | None = None,
     ) -> list[Any]:
         """A dict of label and score for each text, the likeliest first; a list of them where top_k is not 1."""
         items = self.encode([as_labelled(one) for one in inputs])
-        found: list[Any] = [None] * len(inputs)
-        for indices in in_order(items.lengths, Budget.of(batch_size, batch_tokens)):
+
+        def predict(indices: Indices) -> Iterator[Any]:
             batch = self.batch(items, indices).to(device_of(model))
-            rows = self.probabilities(model(**batch.inputs).logits).tolist()
-            for place, row in zip(indices.tolist(), rows, strict=True):
+            for row in self.probabilities(model(**batch.inputs).logits).tolist():
                 ranked = sorted(zip(row, self.labels, strict=True), key=lambda pair: -pair[0])
                 listed = [{"label": label, "score": score} for score, label in ranked[:top_k]]
-                found[place] = listed[0] if top_k == 1 else listed
-        return found
+                yield listed[0] if top_k == 1 else listed
 
-
-class ClassificationMetrics:
-    """The scores that the kind of label calls for, and the loss."""
-
-    def __init__(self, task: TextClassification, *, keep_examples: bool) -> None:
-        self.task, self.loss = task, 0.0
-        self.scores: Classification | MultiLabel | Regression
-        if task.problem == "regression":
-            self.scores = Regression()
-        elif task.problem == "multi_label_classification":
-            self.scores = MultiLabel(task.labels, keep_examples=keep_examples)
-        else:
-            self.scores = Classification(task.labels, keep_examples=keep_examples)
-
-    def update(self, model: Any, batch: Batch) -> None:
-        logits, labels = model(**batch.inputs).logits, batch.targets["labels"]
-        self.loss += float(self.task.compare(logits, labels))
-        if isinstance(self.scores, Classification):
-            self.scores.update(logits.argmax(-1), labels)
-        elif isinstance(self.scores, MultiLabel):
-            self.scores.update(self.task.probabilities(logits), labels)
-        else:
-            self.scores.update(logits[:, 0], labels)
-
-    def merge(self, other: Self) -> None:
-        self.loss += other.loss
-        self.scores.merge(other.scores)  # type: ignore[arg-type]
-
-    def compute(self) -> dict[str, float]:
-        return {"loss": self.loss / max(1, self.scores.count), **self.scores.compute()}
-
-    def intervals(self) -> dict[str, Interval]:
-        return self.scores.intervals()
-
-    def report(self) -> dict[str, dict[str, float]]:
-        """Each class by itself; nothing for scores."""
-        return {} if isinstance(self.scores, Regression) else self.scores.report()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"loss": self.loss, "scores": self.scores}  # the tokenizer stays behind
+        return predict_in_batches(items.lengths, Budget.of(batch_size, batch_tokens), predict, on_progress)
 
 
 def as_labelled(given: Any) -> Labelled:

@@ -3,7 +3,7 @@
 B batch, T length, D model width, V vocabulary.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +22,10 @@ from glassformer.files.schema import Size
 from glassformer.generate.api import generate
 from glassformer.text.tokenizer import Tokenizer
 
-from .metrics import Interval, Likelihood
+from .batch import Batch, OnProgress, predict_in_batches
+from .metrics import Likelihood, ScoreSheet
 from .running_text import RunningTextTask, as_text
 from .spec import Spec
-from .task import Batch
 from .windows import ragged
 from .words import NO_TARGET, judged, summed_cross_entropy
 
@@ -193,8 +193,17 @@ class TextGeneration(RunningTextTask[Stream | Texts]):
         hidden = hidden_states(model, batch)
         return self.summed(hidden, model.head, batch.targets["labels"], chunk=self.chunk)
 
-    def metrics(self, *, keep_examples: bool = False) -> "LanguageMetrics":
-        return LanguageMetrics(keep_examples=keep_examples)
+    def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
+        """Loss, perplexity and accuracy a token, and bits a byte."""
+        likelihood = Likelihood(keep_examples=keep_examples)
+
+        def update(model: Any, batch: Batch) -> None:
+            labels, size = batch.targets["labels"], batch.extra["text_bytes"]
+            losses, right = judged(hidden_states(model, batch), model.head, labels)
+            counts = (labels != NO_TARGET).sum(1)
+            likelihood.update(losses.sum(1), counts, correct=right.sum(1), text_bytes=size)
+
+        return ScoreSheet(update, likelihood=likelihood)
 
     def predict(
         self,
@@ -204,6 +213,7 @@ class TextGeneration(RunningTextTask[Stream | Texts]):
         condition: str | None = None,
         return_full_text: bool = True,
         batch_size: Size = 32,
+        on_progress: OnProgress | None = None,
         **settings: Any,
     ) -> list[Any]:
         """For each prompt a list of dicts with generated_text; `settings` are those of generate."""
@@ -211,49 +221,21 @@ class TextGeneration(RunningTextTask[Stream | Texts]):
         prompts = [as_text(one) for one in inputs]
         if settings.get("seed") is not None:
             batch_size = 1  # what is drawn depends on what else is in the batch
-        Budget(rows=batch_size)  # refuses what is no size
-        found: list[Any] = []
-        for start in range(0, len(prompts), batch_size):
-            some = prompts[start : start + batch_size]
+
+        def predict(indices: Indices) -> Iterator[Any]:
+            some = [prompts[place] for place in indices.tolist()]
             written = generate(model, self.tokenizer, [prefix + prompt for prompt in some], **settings)
             for prompt, texts in zip(some, written, strict=True):
                 read = len(self.tokenizer.decode(self._ids(prompt), skip_special_tokens=True))
                 before = prompt if return_full_text else ""
                 listed = [texts] if isinstance(texts, str) else texts
-                found.append([{"generated_text": before + text[read:]} for text in listed])
-        return found
+                yield [{"generated_text": before + text[read:]} for text in listed]
+
+        characters = np.array([len(prompt) for prompt in prompts], np.int64)
+        return predict_in_batches(characters, Budget(rows=batch_size), predict, on_progress)
 
     def _ids(self, text: str) -> list[int]:
         return self.tokenizer.encode(text, add_special_tokens=False)  # type: ignore[no-any-return]
-
-
-class LanguageMetrics:
-    """Loss, perplexity and accuracy a token, and bits a byte."""
-
-    def __init__(self, *, keep_examples: bool) -> None:
-        self.likelihood = Likelihood(keep_examples=keep_examples)
-
-    def update(self, model: Any, batch: Batch) -> None:
-        labels = batch.targets["labels"]
-        losses, right = judged(hidden_states(model, batch), model.head, labels)
-        self.likelihood.update(
-            losses.sum(1),
-            (labels != NO_TARGET).sum(1),
-            correct=right.sum(1),
-            text_bytes=batch.extra["text_bytes"],
-        )
-
-    def merge(self, other: "LanguageMetrics") -> None:
-        self.likelihood.merge(other.likelihood)
-
-    def compute(self) -> dict[str, float]:
-        return self.likelihood.compute()
-
-    def intervals(self) -> dict[str, Interval]:
-        return self.likelihood.intervals()
-
-    def report(self) -> dict[str, dict[str, float]]:
-        return {}
 
 
 def language_batch(ids: NDArray[np.int64], scored: NDArray[np.bool_], text_bytes: NDArray[np.float64]) -> Batch:

@@ -4,17 +4,16 @@ B batch, S source length, T target length, R real target tokens, D width, V targ
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from glassformer.data.batches import Budget, Indices, in_order
+from glassformer.data.batches import Budget, Indices
 from glassformer.data.examples import Parallel
 from glassformer.data.parallel import read_parallel
 from glassformer.data.ragged import Ragged
@@ -23,34 +22,24 @@ from glassformer.data.rows import Format
 from glassformer.files.schema import Probability, Size
 from glassformer.generate.api import generate
 from glassformer.generate.prompts import positions
-from glassformer.generate.result import Generated
 from glassformer.text.marian import MarianBackend
 from glassformer.text.tokenizer import Tokenizer
 
-from . import metrics
-from .encoded import CHUNK, quiet
+from .batch import Batch, OnProgress, device_of, predict_in_batches
+from .metrics import BleuChrf, ExactMatch, Likelihood, Meter, Metric, ScoreSheet, bleu_tokenizer
 from .spec import Spec, SpecialIds
-from .task import Batch, Task, device_of
+from .task import Task
+from .text_pairs import (
+    Translated,
+    as_source,
+    encode_sources,
+    encode_targets,
+    rounded_up,
+    score_targets,
+    written_texts,
+)
 
 LOG = logging.getLogger("glassformer")
-BUCKET = 16  # sources whose lengths are rounded up to the same multiple may grow equally long targets
-
-
-@dataclass
-class Translated:
-    """Encoded pairs of texts."""
-
-    sources: Ragged
-    targets: Ragged | None  # with the end token; None where they are to be written
-    references: list[str]
-    bleu_tokenizer: str
-    cut: int
-    lengths: NDArray[np.int64] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.lengths = self.sources.lengths
-        if self.targets is not None:
-            self.lengths = np.maximum(self.lengths, self.targets.lengths)
 
 
 class Translation(Task[Parallel, Translated]):
@@ -154,36 +143,13 @@ class Translation(Task[Parallel, Translated]):
         references = [one.target for one in examples if one.target is not None]
         if len(references) < len(examples):
             return Translated(sources, None, [], "", cut)
-        targets, lost = self._targets(references)
-        return Translated(sources, targets, references, metrics.bleu_tokenizer(references[:1000]), cut + lost)
+        targets, lost = encode_targets(
+            self.tokenizer, references, self.special_ids, before=self.before, max_length=self.max_length
+        )
+        return Translated(sources, targets, references, bleu_tokenizer(references[:1000]), cut + lost)
 
     def _sources(self, texts: Sequence[str]) -> tuple[Ragged, int]:
-        """Rows as `generate` makes them, and how many tokens they lost; a text of no token still has its first."""
-        rows, cut = self._rows(self.max_length, texts=texts)
-        return Ragged.of(row or [self.special_ids.first] for row in rows), sum(cut)
-
-    def _targets(self, texts: Sequence[str]) -> tuple[Ragged, int]:
-        """Rows that end, unless they were cut, and how many tokens they lost."""
-        room = None if self.max_length is None else self.max_length - len(self.before) - 1
-        rows, cut = self._rows(room, text_target=texts, add_special_tokens=False)
-        end = self.special_ids.ends[:1]
-        return Ragged.of(
-            [*self.before, *row, *(() if lost else end)] for row, lost in zip(rows, cut, strict=True)
-        ), sum(cut)
-
-    def _rows(
-        self, room: int | None, *, add_special_tokens: bool = True, **side: Sequence[str]
-    ) -> tuple[list[list[int]], list[int]]:
-        """The ids of each text of a side (texts or text_target), and how many each lost to truncation."""
-        ((name, texts),) = side.items()
-        rows, cut = list[list[int]](), list[int]()
-        for start in range(0, len(texts), CHUNK):
-            some: dict[str, Any] = {name: list(texts[start : start + CHUNK])}
-            with quiet():
-                found = self.tokenizer(**some, add_special_tokens=add_special_tokens, truncation=True, max_length=room)
-            rows += found["input_ids"]
-            cut += found.cut
-        return rows, cut
+        return encode_sources(self.tokenizer, texts, self.special_ids, max_length=self.max_length)
 
     def batch(self, items: Translated, indices: Indices, seed: int = 0) -> Batch:
         """Real target tokens are listed by their places, so that the output layer never sees padding."""
@@ -218,11 +184,38 @@ class Translation(Task[Parallel, Translated]):
         logits, smoothing = self.logits(model, batch), self.label_smoothing
         return F.cross_entropy(logits, batch.targets["labels"], reduction="sum", label_smoothing=smoothing)
 
-    def metrics(self, *, keep_examples: bool = False) -> "TranslationMetrics":
-        return TranslationMetrics(self, bleu=self.bleu, keep_examples=keep_examples)
+    def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
+        return self._sheet(bleu=self.bleu, keep_examples=keep_examples)
 
-    def final_metrics(self, *, keep_examples: bool = False) -> "TranslationMetrics":
-        return TranslationMetrics(self, bleu=self.bleu or not self.exact_match, keep_examples=keep_examples)
+    def final_metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
+        return self._sheet(bleu=self.bleu or not self.exact_match, keep_examples=keep_examples)
+
+    def _sheet(self, *, bleu: bool, keep_examples: bool) -> ScoreSheet:
+        """Loss, perplexity and accuracy a token given the right ones before it; exact match, BLEU and chrF of texts.
+
+        With bleu_lowercase, bleu and chrf compare lowercased, and bleu_cased and chrf_cased do not.
+        """
+        likelihood, bleus = Likelihood(keep_examples=keep_examples), list[BleuChrf]()
+        meters: dict[str, Metric | Meter] = {"likelihood": likelihood}
+        exact = ExactMatch(keep_examples=keep_examples)
+        if self.exact_match:
+            meters["exact_match"] = exact
+        if bleu:
+            ways = (True, False) if self.bleu_lowercase else (False,)
+            tokenize = self.bleu_tokenize
+            bleus += [BleuChrf(tokenize=tokenize, lowercase=way, keep_examples=keep_examples) for way in ways]
+            meters |= {f"bleu{end}": Meter(one, suffix=end) for one, end in zip(bleus, ("", "_cased"), strict=False)}
+
+        def update(model: Any, batch: Batch) -> None:
+            score_targets(likelihood, self.logits(model, batch), batch)
+            if len(meters) > 1:
+                texts = [found[0]["translation_text"] for found in self.write(model, *self.prompts(batch))]
+                exact.update(texts, batch.extra["references"])
+                for one in bleus:
+                    one.tokenize = one.tokenize or batch.extra["bleu_tokenizer"]
+                    one.update(texts, batch.extra["references"])
+
+        return ScoreSheet(update, **meters)
 
     def prompts(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """What is read before writing begins, (B, S), and its mask."""
@@ -241,34 +234,22 @@ class Translation(Task[Parallel, Translated]):
         limited = stated.get("max_new_tokens") is not None or stated.get("max_length") is not None
         return given if limited else {**given, "max_new_tokens": self.room(length, model)}
 
-    def write(self, model: Any, ids: Tensor, mask: Tensor, **settings: Any) -> list[list[str]]:
-        """What the model makes of each source: one text, or num_return_sequences of them."""
-        return [[one["translation_text"] for one in found] for found in self.told(model, ids, mask, **settings)]
-
-    def told(self, model: Any, ids: Tensor, mask: Tensor, **settings: Any) -> list[list[dict[str, Any]]]:
-        """The same as dicts with translation_text and, with return_dict_in_generate, the score."""
+    def write(self, model: Any, ids: Tensor, mask: Tensor, **settings: Any) -> list[list[dict[str, Any]]]:
+        """What the model makes of each source, one text or num_return_sequences of them: dicts with translation_text
+        and, with return_dict_in_generate, the score."""
         lengths = mask.sum(1).tolist()
         asked = [self.request(model, length, settings) for length in lengths]
         limits = [one.get("max_new_tokens") for one in asked]
-        told: list[list[dict[str, Any]]] = [[]] * len(lengths)
+        written: list[list[dict[str, Any]]] = [[]] * len(lengths)
         for limit in dict.fromkeys(limits):  # all that share a limit at once, so that each is as if alone
             rows = [row for row, other in enumerate(limits) if other == limit]
             width = max(lengths[row] for row in rows)
             found = generate(model, None, ids[rows, :width], attention_mask=mask[rows, :width], **asked[rows[0]])
-            listed = self._dicts(found, 1 if model.config.is_encoder_decoder else width)
+            listed = written_texts(self.tokenizer, found, 1 if model.config.is_encoder_decoder else width)
             share = len(listed) // len(rows)
             for place, row in enumerate(rows):
-                told[row] = listed[place * share : (place + 1) * share]
-        return told
-
-    def _dicts(self, found: Any, start: int) -> list[dict[str, Any]]:
-        """What generate gives, from this column on, as texts."""
-        ids = found.sequences if isinstance(found, Generated) else found
-        texts = self.tokenizer.batch_decode(ids[:, start:].tolist(), skip_special_tokens=True)
-        if not isinstance(found, Generated):
-            return [{"translation_text": text} for text in texts]
-        scores = found.sequences_scores.tolist()
-        return [{"translation_text": text, "score": score} for text, score in zip(texts, scores, strict=True)]
+                written[row] = listed[place * share : (place + 1) * share]
+        return written
 
     @torch.inference_mode()
     def predict(
@@ -278,110 +259,24 @@ class Translation(Task[Parallel, Translated]):
         *,
         batch_size: Size | None = None,
         batch_tokens: Size = 4096,
-        progress: Callable[[int, int], None] | None = None,
+        on_progress: OnProgress | None = None,
         **settings: Any,
     ) -> list[Any]:
         """For each text a dict with translation_text, or a list of num_return_sequences; settings are generate's.
 
-        A batch has batch_size texts of like length, or else batch_tokens tokens; `progress` hears after each how many
-        texts are done, and of how many.
+        A batch has batch_size texts of like length, or else batch_tokens tokens; `on_progress` hears after each how
+        many texts are done, and of how many.
         """
+        if "progress" in settings:
+            warnings.warn("progress is called on_progress now", DeprecationWarning, stacklevel=2)
+            on_progress = settings.pop("progress")
         items = self.encode([Parallel(as_source(one)) for one in inputs])
         if items.cut:
             LOG.warning("%s tokens of the texts were cut: the model reads %s a text", items.cut, self.max_length)
-        found: list[Any] = [None] * len(inputs)
-        done, budget = 0, Budget.of(batch_size, batch_tokens)
-        for indices in in_order(items.lengths, budget):
+
+        def predict(indices: Indices) -> Iterator[Any]:
             batch = self.batch(items, indices).to(device_of(model))
-            for place, some in zip(indices.tolist(), self.told(model, *self.prompts(batch), **settings), strict=True):
-                found[place] = some if len(some) > 1 else some[0]
-            done += len(indices)
-            if progress is not None:
-                progress(done, len(inputs))
-        return found
+            written = self.write(model, *self.prompts(batch), **settings)
+            return (some if len(some) > 1 else some[0] for some in written)
 
-
-class TranslationMetrics:
-    """Loss, perplexity and accuracy a token given the right ones before it; BLEU, chrF and exact match of own texts.
-
-    With bleu_lowercase, bleu and chrf compare lowercased, and bleu_cased and chrf_cased do not.
-    """
-
-    def __init__(self, task: Translation, *, bleu: bool, keep_examples: bool) -> None:
-        self.task: Translation | None = task
-        self.bleu = bleu
-        self.keep = {"keep_examples": keep_examples}
-        self.parts: dict[str, Any] = {"likelihood": metrics.Likelihood(**self.keep)}
-        if task.exact_match:
-            self.parts["exact_match"] = metrics.ExactMatch(**self.keep)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "task": None}  # counts travel, tokenizers do not
-
-    def update(self, model: Any, batch: Batch) -> None:
-        assert self.task is not None
-        logits, labels = self.task.logits(model, batch), batch.targets["labels"]
-        losses, right = F.cross_entropy(logits, labels, reduction="none"), logits.argmax(-1) == labels
-        rows = batch.targets["rows"]
-        none = torch.zeros(len(batch.inputs["input_ids"]), dtype=torch.float64, device=rows.device)
-        loss, correct = (none.index_add(0, rows, each.double()) for each in (losses, right))
-        self.parts["likelihood"].update(loss, rows.bincount(minlength=len(none)), correct=correct)
-        if self.bleu and "bleu" not in self.parts:
-            self._begin_bleu(self.task, batch.extra["bleu_tokenizer"])
-        if len(self.parts) > 1:
-            texts = [found[0] for found in self.task.write(model, *self.task.prompts(batch))]
-            for name, part in self.parts.items():
-                if name != "likelihood":
-                    part.update(texts, batch.extra["references"])
-
-    def _begin_bleu(self, task: Translation, language: str) -> None:
-        """With the first batch, since it says what language the references are in."""
-        tokenize = task.bleu_tokenize or language
-        self.parts["bleu"] = metrics.Translation(tokenize=tokenize, lowercase=task.bleu_lowercase, **self.keep)
-        if task.bleu_lowercase:
-            self.parts["bleu_cased"] = metrics.Translation(tokenize=tokenize, **self.keep)
-
-    def merge(self, other: Self) -> None:
-        for name, part in other.parts.items():
-            if name in self.parts:
-                self.parts[name].merge(part)
-            else:
-                self.parts[name] = part
-
-    def compute(self) -> dict[str, float]:
-        return self._joined("compute")
-
-    def intervals(self) -> dict[str, metrics.Interval]:
-        return self._joined("intervals")
-
-    def signatures(self) -> dict[str, str]:
-        """How BLEU and chrF were made, in sacreBLEU's words."""
-        return self._joined("signatures")
-
-    def report(self) -> dict[str, dict[str, float]]:
-        return {}
-
-    def _joined(self, question: str) -> dict[str, Any]:
-        """What all parts answer to a question, each score under its name."""
-        found: dict[str, Any] = {}
-        for name, part in self.parts.items():
-            suffix = "_cased" if name == "bleu_cased" else ""
-            if hasattr(part, question):
-                found |= {key + suffix: value for key, value in getattr(part, question)().items()}
-        return found
-
-
-def as_source(given: Any) -> str:
-    """A text, or a dict with text, as Hugging Face takes them."""
-    match given:
-        case str():
-            return given
-        case Parallel():
-            return given.source
-        case {"text": str(text)}:
-            return text
-    raise ValueError(f"a text or a dict with 'text' is wanted, not {given!r}")
-
-
-def rounded_up(length: int) -> int:
-    return BUCKET * -(-length // BUCKET)
+        return predict_in_batches(items.lengths, Budget.of(batch_size, batch_tokens), predict, on_progress)

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from glassformer.data.batches import Prefetch, Schedule, in_order
 from glassformer.data.fingerprint import fingerprint
-from glassformer.tasks.task import Task, device_of, evaluate
+from glassformer.tasks.batch import device_of
+from glassformer.tasks.task import Task, evaluate
 
 from . import checkpoint
 from .averaging import Ema, average_states
@@ -238,7 +239,7 @@ class Fit:
     def _score(self) -> dict[str, float]:
         place, told = (self.processes.number, self.processes.count), self.listener.scoring
         sheets = self.processes.gathered(
-            evaluate(self.model, self.task, self.dev, budget=self.plan.budget, share=place, told=told)
+            evaluate(self.model, self.task, self.dev, budget=self.plan.budget, share=place, on_progress=told)
         )
         for other in sheets[1:]:
             sheets[0].merge(other)

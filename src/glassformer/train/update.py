@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.data.batches import Indices, Schedule, Turn, share_out
-from glassformer.tasks.task import Batch, Task
+from glassformer.tasks.batch import Batch
+from glassformer.tasks.task import Task
 
 from .plan import Plan
 from .processes import Processes
