@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from vocabularies import asked, small_tokenizer
 
 from glassformer.data.batches import Budget
-from glassformer.data.examples import Answer, Asked
+from glassformer.data.examples import SquadAnswer, SquadExample
 from glassformer.hub.load import load, load_tokenizer
 from glassformer.hub.registry import build
 from glassformer.tasks.metrics import Answers
@@ -289,7 +289,7 @@ def one_sentence(one):
     start = one.context.rfind(". ", 0, answer.start) + 1
     end = one.context.index(".", answer.start + len(answer.text)) + 1
     context = one.context[start:end].lstrip()
-    return Asked(one.id, one.question, context, (Answer(answer.text, answer.start - end + len(context)),))
+    return SquadExample(one.id, one.question, context, (SquadAnswer(answer.text, answer.start - end + len(context)),))
 
 
 @pytest.mark.slow

@@ -73,7 +73,7 @@ def shuffled(lengths: NDArray[np.int64], budget: Budget, *, seed: int, epoch: in
     return [batches[place] for place in chance.permutation(len(batches))]
 
 
-class Turn(NamedTuple):
+class BatchIndices(NamedTuple):
     """The examples of one step."""
 
     epoch: int
@@ -100,13 +100,13 @@ class Schedule:
         steps = sum(len(self.epoch(number)) for number in range(whole))
         return max(1, steps + round((epochs - whole) * len(self.epoch(whole))) if epochs > whole else steps)
 
-    def after(self, step: int) -> Iterator["Turn"]:
+    def after(self, step: int) -> Iterator["BatchIndices"]:
         """The turn of each step after `step`, without end."""
         number, passed = 0, 0
         while True:
             batches = self.epoch(number)
             for place in range(max(0, step - passed), len(batches)):
-                yield Turn(number, batches[place], place + 1 == len(batches))
+                yield BatchIndices(number, batches[place], place + 1 == len(batches))
             passed += len(batches)
             number += 1
 

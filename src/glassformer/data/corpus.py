@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from glassformer.data.documents import Unit, stream_documents
 from glassformer.data.examples import Document
-from glassformer.data.report import Report
+from glassformer.data.report import ReadReport
 from glassformer.data.rows import Format
 from glassformer.data.shards import Shards, home_of, identity_of, tokenise_to_shards
 from glassformer.data.source import resolve
@@ -59,7 +59,7 @@ class Corpus:
     def __iter__(self) -> Iterator[Document]:
         return self.documents()
 
-    def documents(self, told: Told | None = None, report: Report | None = None) -> Iterator[Document]:
+    def documents(self, told: Told | None = None, report: ReadReport | None = None) -> Iterator[Document]:
         """The documents one by one; `report` is complete when the last has come."""
         stream = stream_documents(
             self.sources, self.columns, unit=self.unit, file_format=self.file_format, report=report
@@ -92,7 +92,7 @@ class Corpus:
 
     def to_shards(self, tokenizer: Tokenizer, end_token_id: int | None, told: Told | None = None) -> Shards:
         """Tokenise it, or what is left of it after a stop; what was done before is only opened."""
-        report = Report()
+        report = ReadReport()
         shards = tokenise_to_shards(
             self.documents(told, report),
             tokenizer,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from glassformer.data.corpus import Corpus, account_of
-from glassformer.data.report import Read, Report
+from glassformer.data.report import Read, ReadReport
 from glassformer.data.shards import Shards, is_complete
 from glassformer.data.splits import draw, keep_labels
 from glassformer.tasks.running_text import RunningTextTask
@@ -125,7 +125,7 @@ def read_examples(
     """One split by itself."""
     if is_made_up(sources):
         examples = made_up(sources[0], split, task)
-        return Read(examples, Report(rows={sources[0]: len(examples)}))
+        return Read(examples, ReadReport(rows={sources[0]: len(examples)}))
     return task.read(expanded(sources), columns=columns, **reading(task, options))
 
 

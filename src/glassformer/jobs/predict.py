@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from glassformer.data.batches import Budget
-from glassformer.data.report import Read, Report
+from glassformer.data.report import Read, ReadReport
 from glassformer.data.rows import json_value
 from glassformer.data.source import resolve
 from glassformer.hub.fetch import config_folder
@@ -155,7 +155,7 @@ def inputs_of(
             report = read.report
             yield from map(_unanswered, read.examples)
         else:
-            report = Report()
+            report = ReadReport()
             yield from (as_input(text.rstrip("\r\n")) for _, text in source.lines(report))
         for line in report.lines()[1:]:
             say(line)

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from glassformer.train.loop import Line, Progress
+from glassformer.train.loop import MetricsLine, Progress
 from glassformer.train.processes import Processes
 
 SECONDS_BETWEEN_LINES = 10.0
@@ -51,7 +51,7 @@ class Teller:
             self.shown = time.perf_counter()
             self.say(f"scoring: {done} of {total} batches")
 
-    def line(self, line: Line) -> None:
+    def line(self, line: MetricsLine) -> None:
         self.loss, self.rate = line.values.get("loss", self.loss), line.values.get("lr", self.rate)
         if self.board is not None:
             for name, value in line.values.items():
@@ -145,7 +145,7 @@ class Silent:
 
     def scoring(self, done: int, total: int) -> None: ...
 
-    def line(self, line: Line) -> None: ...
+    def line(self, line: MetricsLine) -> None: ...
 
     def close(self) -> None: ...
 

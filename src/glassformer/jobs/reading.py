@@ -17,7 +17,7 @@ EMPTY = "there is nothing to read: give a text that is not empty"
 
 
 @dataclass(frozen=True)
-class Reading:
+class TokenizedInputs:
     """What a model is asked, and its tokens: "read" and, in an encoder-decoder, "fed" and "written"."""
 
     inputs: dict[str, Tensor]
@@ -33,7 +33,7 @@ def reading(
     target: str | Sequence[int] | None = None,
     check: Callable[[int], None] | None = None,
     **settings: Any,
-) -> Reading:
+) -> TokenizedInputs:
     """One text, or a pair; without a tokenizer, a list of ids.
 
     An encoder-decoder writes `target`, or else what it wants to itself, by `settings` of generation. `check` is told
@@ -54,7 +54,7 @@ def reading(
             check(written.shape[1] - 1)
         inputs["decoder_input_ids"] = written[:, :-1]
         tokens |= {"fed": _tokens(tokenizer, written[:, :-1]), "written": _tokens(tokenizer, written[:, 1:])}
-    return Reading(inputs, tokens)
+    return TokenizedInputs(inputs, tokens)
 
 
 def _read(

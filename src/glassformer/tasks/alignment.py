@@ -22,7 +22,7 @@ from .windows import Frame, Numbers, Span, ragged, shares, windows
 OVERLAP = 4  # neighbouring windows share one part in so many
 
 
-class Tokens(NamedTuple):
+class SentenceTokens(NamedTuple):
     """A sentence in tokens: those that stand for a word (every token, in a text that is not split) are to be tagged."""
 
     ids: Numbers
@@ -46,7 +46,7 @@ class TaggedTexts(EncodedTexts):
     labels: Ragged | None = None  # and its class
 
 
-def aligned(pieces: Pieces, words: Sequence[str], nothing: int) -> Tokens:
+def aligned(pieces: Pieces, words: Sequence[str], nothing: int) -> SentenceTokens:
     """The tokens of words joined by spaces; a token belongs to the word that holds its last character.
 
     Each word has a token: `nothing` stands for one that the tokenizer makes nothing of.
@@ -62,15 +62,15 @@ def aligned(pieces: Pieces, words: Sequence[str], nothing: int) -> Tokens:
     if len(missing):
         places = np.searchsorted(np.maximum.accumulate(found), missing)
         ids, found = np.insert(ids, places, nothing), np.insert(found, places, missing)
-    return Tokens(ids, found)
+    return SentenceTokens(ids, found)
 
 
-def whole(pieces: Pieces) -> Tokens:
+def whole(pieces: Pieces) -> SentenceTokens:
     """A text of which every token is a target."""
-    return Tokens(np.array(pieces.ids, np.int64), np.arange(len(pieces.ids)))
+    return SentenceTokens(np.array(pieces.ids, np.int64), np.arange(len(pieces.ids)))
 
 
-def target_windows(sentence: Tokens, room: int) -> Iterator[tuple[Span, Numbers, Numbers]]:
+def target_windows(sentence: SentenceTokens, room: int) -> Iterator[tuple[Span, Numbers, Numbers]]:
     """Windows over a sentence, the words that are targets in each and their first tokens.
 
     A window in which nothing is a target (it lies inside a very long word) is not read.
@@ -83,7 +83,7 @@ def target_windows(sentence: Tokens, room: int) -> Iterator[tuple[Span, Numbers,
             yield span, np.arange(first, after), firsts[first:after]
 
 
-def tagged_texts(sentences: Sequence[Tokens], frame: Frame, *, room: int, context: int) -> TaggedTexts:
+def tagged_texts(sentences: Sequence[SentenceTokens], frame: Frame, *, room: int, context: int) -> TaggedTexts:
     """The rows of sentences, with so many sentences of context around each."""
     rows: list[Numbers] = []
     places: list[Numbers] = []
@@ -112,7 +112,7 @@ def tagged_texts(sentences: Sequence[Tokens], frame: Frame, *, room: int, contex
     )
 
 
-def around(sentences: Sequence[Tokens], number: int, context: int, *, room: int) -> tuple[Numbers, Numbers]:
+def around(sentences: Sequence[SentenceTokens], number: int, context: int, *, room: int) -> tuple[Numbers, Numbers]:
     """The tokens of so many sentences before and after one, the nearest first, as many as there is room for."""
     none = np.zeros(0, np.int64)
     if not context or room <= 0:
@@ -169,7 +169,7 @@ class AlignmentLine(NamedTuple):
 
 
 def alignment_lines(
-    tokenizer: Tokenizer, sentence: Tokens, example: Tagged, *, frame: Frame, max_length: int | None
+    tokenizer: Tokenizer, sentence: SentenceTokens, example: Tagged, *, frame: Frame, max_length: int | None
 ) -> list[AlignmentLine]:
     """What becomes of every token of a sentence, in every window."""
     lines = []

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from glassformer.data.batches import Budget, Indices
-from glassformer.data.blocks import Blocks, Reframed, Tokens, joined, tokenised
+from glassformer.data.blocks import Blocks, Reframed, TokenStream, joined, tokenised
 from glassformer.data.examples import Document
 from glassformer.data.masking import Masking, mask_tokens, word_numbers, word_starts
 from glassformer.data.ragged import Ragged
@@ -115,7 +115,7 @@ class FillMask(RunningTextTask[MaskedTexts]):
     def end(self) -> int | None:
         return self.tokenizer.sep_token_id
 
-    def _between(self, shards: Shards) -> Tokens:
+    def _between(self, shards: Shards) -> TokenStream:
         """A stream without the separator at its end."""
         return shards if self.end is None or not len(shards) else Reframed(shards, without=1)
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glassformer.data.batches import Budget, Indices
-from glassformer.data.examples import Asked
+from glassformer.data.examples import SquadExample
 from glassformer.data.report import Read
 from glassformer.data.squad import read_asked
 from glassformer.files.schema import Count, Size
@@ -22,7 +22,16 @@ from glassformer.text.tokenizer import Tokenizer
 
 from .batch import Batch, OnProgress, device_of, predict_in_batches
 from .metrics import Answers, DeferredMetric, MeanLoss, ScoreSheet
-from .spans import AskedTexts, Context, Reading, Row, answer_tokens, asked_texts, readings, window_rows
+from .spans import (
+    AnswerCandidates,
+    AskedTexts,
+    Context,
+    WindowRow,
+    answer_candidates,
+    answer_tokens,
+    asked_texts,
+    window_rows,
+)
 from .spec import Spec
 from .task import Task
 from .windows import Frame, tokenised
@@ -30,7 +39,7 @@ from .windows import Frame, tokenised
 LOG = logging.getLogger("glassformer")
 
 
-class QuestionAnswering(Task[Asked, AskedTexts]):
+class QuestionAnswering(Task[SquadExample, AskedTexts]):
     """The loss of a window is the mean of two cross-entropies over its tokens: where the answer begins, where it ends.
 
     A context that does not fit beside its question is read in windows; neighbours share doc_stride tokens, so that an
@@ -82,11 +91,11 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
         columns: Mapping[str, str] | None = None,
         require_target: bool = True,
         **_: Any,
-    ) -> Read[Asked]:
+    ) -> Read[SquadExample]:
         return read_asked(sources, columns, require_target=require_target)
 
     @classmethod
-    def texts(cls, examples: Iterable[Asked]) -> Iterator[str]:
+    def texts(cls, examples: Iterable[SquadExample]) -> Iterator[str]:
         context = None
         for one in examples:
             yield one.question
@@ -95,11 +104,11 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
             context = one.context
 
     @classmethod
-    def key(cls, example: Asked) -> str:
+    def key(cls, example: SquadExample) -> str:
         return example.context
 
     @classmethod
-    def spec_of_data(cls, examples: Sequence[Asked], **options: Any) -> Spec:
+    def spec_of_data(cls, examples: Sequence[SquadExample], **options: Any) -> Spec:
         if not any(one.answers for one in examples):
             raise ValueError("no question of the training data has an answer; some must, to learn from")
         return cls.make_spec(options)
@@ -109,14 +118,14 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
         cls.check_head(model)
         return super().spec_of_model(tokenizer, model, **options)
 
-    def encode(self, examples: Sequence[Asked]) -> AskedTexts:
+    def encode(self, examples: Sequence[SquadExample]) -> AskedTexts:
         frame = Frame(self.tokenizer, pair=True)
         room = frame.room(self.max_length or self.longest)
         if room < 2:
             raise ValueError(f"max_length={self.max_length} has no room for a question and a context: raise it")
         known = self._contexts(examples)
         questions = tokenised(self.tokenizer, [one.question for one in examples])
-        rows: list[Row] = []
+        rows: list[WindowRow] = []
         cut = lost = 0
         for owner, (one, question) in enumerate(zip(examples, questions, strict=True)):
             context = known[one.context]
@@ -131,7 +140,7 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
         contexts = [known[one.context] for one in examples]
         return asked_texts(examples, contexts, rows, segments=frame.segments, cut=cut)
 
-    def _contexts(self, examples: Sequence[Asked]) -> dict[str, Context]:
+    def _contexts(self, examples: Sequence[SquadExample]) -> dict[str, Context]:
         """The tokens of each different context."""
         texts = list(dict.fromkeys(one.context for one in examples))
         found = {}
@@ -168,7 +177,7 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
             start, end = self.scores(model, batch)
             loss.update(float(self.compare(start, end, batch)), batch.count)
             items, rows = batch.extra["items"], batch.extra["rows"]
-            for owner, one in readings(items, rows, start, end, keep=1, longest=self.max_answer_length):
+            for owner, one in answer_candidates(items, rows, start, end, keep=1, longest=self.max_answer_length):
                 answers.update(owner, one, [answer.text for answer in items.examples[owner].answers])
 
         return ScoreSheet(update, loss=loss, answers=answers)
@@ -200,11 +209,11 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
         longest = max_answer_length or self.max_answer_length
         threshold = self.null_threshold if null_threshold is None else null_threshold
 
-        def predict(indices: Indices) -> Iterator[tuple[int, Reading]]:
+        def predict(indices: Indices) -> Iterator[tuple[int, AnswerCandidates]]:
             scores = self.scores(model, self.batch(items, indices).to(device_of(model)))
-            return readings(items, indices, *scores, keep=top_k, longest=longest)
+            return answer_candidates(items, indices, *scores, keep=top_k, longest=longest)
 
-        found = [Reading(top_k) for _ in inputs]
+        found = [AnswerCandidates(top_k) for _ in inputs]
         budget = Budget.of(batch_size, batch_tokens)
         for owner, one in predict_in_batches(items.lengths, budget, predict, on_progress):
             found[owner].merge(one)
@@ -217,12 +226,12 @@ class BestAnswers(DeferredMetric):
 
     def __init__(self, threshold: float, *, keep_examples: bool) -> None:
         self.threshold, self.keep_examples, self.count = threshold, keep_examples, 0
-        self.found: dict[int, Reading] = {}
+        self.found: dict[int, AnswerCandidates] = {}
         self.gold: dict[int, list[str]] = {}
 
-    def update(self, owner: int, found: Reading, gold: list[str]) -> None:
+    def update(self, owner: int, found: AnswerCandidates, gold: list[str]) -> None:
         """What a window says to the question of this number, and the question's gold answers."""
-        self.found.setdefault(owner, Reading(1)).merge(found)
+        self.found.setdefault(owner, AnswerCandidates(1)).merge(found)
         self.gold[owner] = gold
         self.count = len(self.gold)
 
@@ -239,18 +248,18 @@ class BestAnswers(DeferredMetric):
         return scores
 
 
-def _as_dicts(reading: Reading, threshold: float | None) -> list[dict[str, Any]]:
+def _as_dicts(reading: AnswerCandidates, threshold: float | None) -> list[dict[str, Any]]:
     return [
         {"score": reading.share(one), "start": one.start, "end": one.end, "answer": one.text}
         for one in reading.ranked(threshold)
     ]
 
 
-def as_asked(given: Any) -> Asked:
+def as_asked(given: Any) -> SquadExample:
     """A question and its context: a dict of both, as Hugging Face takes it, or a pair."""
     match given:
-        case Asked():
+        case SquadExample():
             return given
         case {"question": str(question), "context": str(context)} | (str(question), str(context)):
-            return Asked("", question, context)
+            return SquadExample("", question, context)
     raise ValueError(f"a dict with 'question' and 'context', or a pair of them, is wanted, not {given!r}")

@@ -33,7 +33,7 @@ BLOCK_SIZE = 256  # where neither the user nor the model says how many tokens it
 
 
 @dataclass
-class Stream:
+class PackedStream:
     """All documents in one row, read through windows."""
 
     windows: Windows
@@ -58,7 +58,7 @@ class Texts:
         return self.rows.lengths - 1
 
 
-class TextGeneration(RunningTextTask[Stream | Texts]):
+class TextGeneration(RunningTextTask[PackedStream | Texts]):
     """The loss is the cross-entropy of each next token.
 
     `packing` joins all documents into one stream and cuts it into blocks, without padding; without it each document
@@ -148,25 +148,25 @@ class TextGeneration(RunningTextTask[Stream | Texts]):
         self.condition_prefix(example.label)  # which must be known
         return control_token(example.label) + example.text
 
-    def encode(self, examples: Sequence[Document] | Shards) -> Stream | Texts:
+    def encode(self, examples: Sequence[Document] | Shards) -> PackedStream | Texts:
         """Tokenise documents, once; of shards, which are tokenised, the marked texts with their ends are expected."""
         size = self.max_length or BLOCK_SIZE
         if isinstance(examples, Shards):
             if not self.packing:
                 raise ValueError("shards hold one stream of text: leave packing on, or give documents")
             ids = Reframed(examples, before=[self.end])
-            return Stream(Windows(ids, size, stride=self.stride), examples.bytes / max(1, len(examples)))
+            return PackedStream(Windows(ids, size, stride=self.stride), examples.bytes / max(1, len(examples)))
         rows = tokenised(self.tokenizer, [self.marked(one) for one in examples])
         sizes = np.array([len(one.text.encode()) for one in examples], np.float64)
         if self.packing:
             windows = Windows(joined(rows, self.end), size, stride=self.stride)
-            return Stream(windows, sizes.sum() / (len(windows.ids) - 1))
+            return PackedStream(windows, sizes.sum() / (len(windows.ids) - 1))
         whole = [np.concatenate([[self.end], row, [self.end]]) for row in rows]
         kept = ragged([row[: size + 1] for row in whole])
         lengths = np.array([len(row) for row in whole])
         return Texts(kept, sizes * (kept.lengths - 1) / (lengths - 1), cut=int((lengths - kept.lengths).sum()))
 
-    def batch(self, items: Stream | Texts, indices: Indices, seed: int | None = None) -> Batch:
+    def batch(self, items: PackedStream | Texts, indices: Indices, seed: int | None = None) -> Batch:
         """Blocks of a stream or rows of texts; without a seed as they are scored, with one as they are learnt."""
         if isinstance(items, Texts):
             return self._padded(items, indices, seed)

@@ -23,8 +23,8 @@ from glassformer.text.tokenizer import Tokenizer
 
 from .alignment import (
     AlignmentLine,
+    SentenceTokens,
     TaggedTexts,
-    Tokens,
     WindowedEntities,
     aligned,
     alignment_lines,
@@ -164,13 +164,13 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
                 raise ValueError(f"{len(one.words)} words but {len(one.tags or ())} tags: {' '.join(one.words)[:60]!r}")
         return [np.array([number[tag] for tag in one.tags or ()], np.int64) for one in examples]
 
-    def _sentences(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tokens]:
+    def _sentences(self, sentences: Sequence[Sequence[str]]) -> Iterator[SentenceTokens]:
         found = tokenised(self.tokenizer, [" ".join(words) for words in sentences])
         known = (self.tokenizer.unk_token_id, self.tokenizer.pad_token_id, 0)
         nothing = next(index for index in known if index is not None)
         return (aligned(pieces, words, nothing) for pieces, words in zip(found, sentences, strict=True))
 
-    def _rows(self, sentences: Sequence[Tokens], context: int = 0) -> TaggedTexts:
+    def _rows(self, sentences: Sequence[SentenceTokens], context: int = 0) -> TaggedTexts:
         frame = self.frame
         return tagged_texts(sentences, frame, room=frame.room(self.max_length), context=context)
 
@@ -253,7 +253,7 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         return found
 
     def _scores(
-        self, model: Any, sentences: Sequence[Tokens], budget: Budget, on_progress: OnProgress | None
+        self, model: Any, sentences: Sequence[SentenceTokens], budget: Budget, on_progress: OnProgress | None
     ) -> list[NDArray[np.float32]]:
         """The share of every class, for every target of every sentence."""
         items = self._rows(sentences)

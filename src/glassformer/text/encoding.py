@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from glassformer.text.assemble import Batch
+from glassformer.text.assemble import RowLayout
 
 Words = list[list[list[int | None]]]  # the word each token belongs to: text (0) and pair (1), then sample, then token
 
@@ -11,7 +11,7 @@ Words = list[list[list[int | None]]]  # the word each token belongs to: text (0)
 class Encoding(dict[str, Any]):
     """A dict of model inputs: `model(**encoding)`. `cut` counts the tokens truncation took from each text."""
 
-    def __init__(self, inputs: dict[str, Any], *, batch: Batch, words: Callable[[], Words], cut: list[int]) -> None:
+    def __init__(self, inputs: dict[str, Any], *, batch: RowLayout, words: Callable[[], Words], cut: list[int]) -> None:
         super().__init__(inputs)
         self.cut = cut
         self._batch = batch

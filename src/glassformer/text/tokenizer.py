@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from tokenizers import AddedToken
 
-from glassformer.text.assemble import Batch, Cut, Ids, Side, special_count
+from glassformer.text.assemble import Ids, RowLayout, Side, TruncationPlan, special_count
 from glassformer.text.backend import Pieces, RustBackend
 from glassformer.text.encoding import Encoding, Words
 from glassformer.text.folder import NO_LIMIT, Folder, Settings, load
@@ -166,14 +166,14 @@ class Tokenizer(SpecialTokens):
 
         return Encoding(finished(inputs, options.return_tensors, flat), batch=batch, words=words, cut=cut)
 
-    def _lay_out(self, ids: list[list[Ids]], options: Options) -> tuple[Batch, list[int]]:
+    def _lay_out(self, ids: list[list[Ids]], options: Options) -> tuple[RowLayout, list[int]]:
         """Truncate and pad: which tokens go to which row, and how many each text lost."""
         template = self.backend.template(pair=len(ids) > 1, special=options.add_special_tokens)
         limit = self._limit(options)
         room = None if limit is None else limit - special_count(template)
         if room is not None and room < 0:
             raise ValueError(f"max_length={limit} is under the {special_count(template)} special tokens: raise it")
-        plan = Cut(
+        plan = TruncationPlan(
             room=room,
             strategy=options.truncates,
             stride=options.stride,
@@ -182,7 +182,7 @@ class Tokenizer(SpecialTokens):
         )
         sizes = list(zip(*(map(len, side) for side in ids), strict=True))
         rows = [plan.rows(size) for size in sizes]
-        batch = Batch(
+        batch = RowLayout(
             template,
             samples=[sample for sample, found in enumerate(rows) for _ in found],
             spans=[spans for found in rows for spans in found],
@@ -201,7 +201,7 @@ class Tokenizer(SpecialTokens):
         limit = self.model_max_length if options.max_length is None else options.max_length
         return None if limit >= NO_LIMIT else limit
 
-    def _report(self, cut: list[int], limit: int | None, batch: Batch) -> None:
+    def _report(self, cut: list[int], limit: int | None, batch: RowLayout) -> None:
         """Say what truncation took, or that a row is longer than the model reads."""
         hit = sum(map(bool, cut))
         if hit:
@@ -218,7 +218,7 @@ class Tokenizer(SpecialTokens):
                 self.model_max_length,
             )
 
-    def _pad(self, batch: Batch, options: Options) -> None:
+    def _pad(self, batch: RowLayout, options: Options) -> None:
         """Give rows one width where padding is asked for, or where tensors need it."""
         side = options.padding_side or self.padding_side
         if options.pads == "do_not_pad":

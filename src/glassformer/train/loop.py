@@ -26,7 +26,7 @@ from .plan import Plan
 from .processes import Processes
 from .schedule import Rate
 from .signals import stops
-from .update import Stepper, Update, mixed, sow, updates
+from .update import OptimizerStep, Update, mixed, sow, updates
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Line:
+class MetricsLine:
     """One line of metrics.jsonl: only what the same run would give again, so no times; null for what is no number."""
 
     step: int
@@ -68,7 +68,7 @@ class Listener(Protocol):
 
     def scoring(self, done: int, total: int) -> None: ...
 
-    def line(self, line: Line) -> None: ...
+    def line(self, line: MetricsLine) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Fit:
             layer_decay=plan.layer_decay,
         )
         self.rate = Rate(plan.schedule, total=self.total, warmup=plan.warmup, final=plan.final_lr, lower=self.lower)
-        self.stepper = Stepper(self.model, self.task, plan, self.optimiser, self.processes)
+        self.stepper = OptimizerStep(self.model, self.task, plan, self.optimiser, self.processes)
         self.ema = Ema(self.model, plan.ema) if plan.ema else None
         self.progress, self.metrics = Progress(), dict[str, float]()
         self.window: Tensor | float = 0.0  # the loss since the last line of metrics, still on the device
@@ -202,10 +202,10 @@ class Fit:
         (loss,) = self.processes.totals(float(self.window))
         rate = self.rate(at.step - 1) * self.plan.lr
         values = {"loss": loss / max(1, at.targets), "lr": rate, "grad_norm": float(norm), "tokens": at.tokens}
-        self._write(Line(at.step, epoch, values))
+        self._write(MetricsLine(at.step, epoch, values))
         at.targets, self.window = 0, 0.0
 
-    def _write(self, line: Line) -> None:
+    def _write(self, line: MetricsLine) -> None:
         if self.lines is not None:
             self.lines.add(str(line))
         self.listener.line(line)
@@ -215,7 +215,7 @@ class Fit:
         at = self.progress
         with self._weights_to_keep():
             self.metrics = self._score()
-            self._write(Line(at.step, epoch, {f"dev_{name}": value for name, value in self.metrics.items()}))
+            self._write(MetricsLine(at.step, epoch, {f"dev_{name}": value for name, value in self.metrics.items()}))
             value = self.metrics[self.metric]
             self.rate.heard(value)
             at.stale += 1
@@ -332,7 +332,7 @@ class Fit:
         at = self.progress
         if self.dev is not None:
             self.metrics = self._score()
-            self._write(Line(at.step, -1, {f"averaged_{name}": value for name, value in self.metrics.items()}))
+            self._write(MetricsLine(at.step, -1, {f"averaged_{name}": value for name, value in self.metrics.items()}))
             if self.plan.keep == "best" and not self._is_better(self.metrics[self.metric]):
                 return
             at.best, at.best_step = self.metrics[self.metric], at.step

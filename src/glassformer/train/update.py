@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glassformer.data.batches import Indices, Schedule, Turn, share_out
+from glassformer.data.batches import BatchIndices, Indices, Schedule, share_out
 from glassformer.tasks.batch import Batch
 from glassformer.tasks.task import Task
 
@@ -35,7 +35,7 @@ class Objective(nn.Module):
 class Update:
     """This process's micro-batches of one step; a part without examples has a batch that weighs nothing."""
 
-    turn: Turn
+    turn: BatchIndices
     parts: list[tuple[Batch, float]]
 
     @property
@@ -76,7 +76,7 @@ def _part(task: Task[Any, Any], items: Any, part: Indices, whole: Indices, seed:
     return (task.batch(items, part, seed), 1.0) if len(part) else (task.batch(items, whole[:1], seed), 0.0)
 
 
-class Stepper:
+class OptimizerStep:
     """Takes updates: gradients of the whole batch, clipped, into the optimiser."""
 
     def __init__(
