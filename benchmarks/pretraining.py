@@ -211,7 +211,7 @@ def bert_task(size: Size) -> tuple[FillMask, MaskedTexts]:
     task = FillMask(toy_tokenizer(size.bert_vocabulary), max_length=size.bert_length)
     stream = random_ids(8 * size.bert_batch * (size.bert_length - 2), size.bert_vocabulary)
     first, last = (np.array([SPECIAL.index(token)]) for token in ("[CLS]", "[SEP]"))
-    return task, MaskedTexts(Blocks(stream, size.bert_length - 2, before=first, after=last), cut=0)
+    return task, MaskedTexts(Blocks(stream, size.bert_length - 2, before=first, after=last), num_truncated=0)
 
 
 def bert_shape(size: Size) -> dict[str, int]:

@@ -22,7 +22,7 @@ import torch
 import glassformer as gf
 from glassformer.data import microworld
 from glassformer.data.examples import Labelled
-from glassformer.jobs.progress import Silent
+from glassformer.jobs.progress import NullListener
 from glassformer.tasks.text_classification import TextClassification
 from glassformer.train.loop import Fit, Progress
 from glassformer.train.plan import Plan
@@ -84,7 +84,7 @@ def ours(job: Job, batch_size: int) -> Callable[[], float]:
     plan = Plan(steps=steps + 1, save_every=steps + 1, batch_size=batch_size)
     model = gf.load(job.folder, head=job.task.head, labels=job.task.labels, dtype="float32")
 
-    class Stopwatch(Silent):
+    class Stopwatch(NullListener):
         def begin(self, _total: int, _done: int) -> None:
             self.began = time.perf_counter()
 

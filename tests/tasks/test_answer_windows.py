@@ -115,4 +115,4 @@ def test_a_long_question_is_cut_and_counted():
     task = QuestionAnswering(small_tokenizer("wordpiece"), max_length=30, max_question_length=5)
     question = "Anna met Anna met Anna met"
     items = task.encode([SquadExample("", question, "Anna met")])
-    assert items.cut == len(task.tokenizer(question, add_special_tokens=False)["input_ids"]) - 5
+    assert items.num_truncated == len(task.tokenizer(question, add_special_tokens=False)["input_ids"]) - 5

@@ -47,7 +47,7 @@ def test_blocks_are_the_documents_with_separators_between(tokenizer, max_length)
     ids = [tokenizer.encode(text, add_special_tokens=False) for text in TEXTS]
     expected = [index for row in ids for index in [*row, tokenizer.sep_token_id]][:-1]
     assert np.concatenate([row[1:-1] for row in rows]).tolist() == expected
-    assert items.cut == 0
+    assert items.num_truncated == 0
 
 
 def test_without_packing_a_line_is_an_example(tokenizer):
@@ -57,7 +57,7 @@ def test_without_packing_a_line_is_an_example(tokenizer):
     assert [items.rows[index].tolist() for index in range(len(ids))] == [
         [*row[:-1][:9], tokenizer.sep_token_id] for row in ids
     ]
-    assert items.cut == sum(max(0, len(row) - 10) for row in ids) > 0
+    assert items.num_truncated == sum(max(0, len(row) - 10) for row in ids) > 0
 
 
 @given(data=st.data(), seed=st.integers(0, 2**62), whole_words=st.booleans(), packing=st.booleans())

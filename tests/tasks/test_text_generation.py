@@ -113,7 +113,7 @@ def test_texts_of_their_own_are_cut_and_counted(characters):
     task = TextGeneration(characters, block_size=10, packing=False)
     items = task.encode([Document("a" * count) for count in (3, 9, 10, 40)])
     assert items.lengths.tolist() == [4, 10, 10, 10]
-    assert items.cut == 1 + 31
+    assert items.num_truncated == 1 + 31
     assert items.text_bytes.tolist() == pytest.approx([3, 9, 10 * 10 / 11, 40 * 10 / 41])
 
 

@@ -357,7 +357,7 @@ def test_conll_has_a_target_for_every_word(data, minilm):
     items = task.encode(examples)
     assert task.labels == ["O", *(f"{letter}-{kind}" for letter in "BI" for kind in ("LOC", "MISC", "ORG", "PER"))]
     assert len(items.rows) > len(examples)
-    assert items.cut == 0
+    assert items.num_truncated == 0
     assert items.places.lengths.sum() == sum(len(one.words) for one in examples) == 46435
 
 

@@ -31,9 +31,9 @@ def tokenised(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterable[NDArray[np
 
 def joined(rows: Iterable[NDArray[Any]], end: int | None = None) -> NDArray[np.int32]:
     """Documents as one stream; the end token stands after each, and before the first."""
-    mark = np.array([] if end is None else [end], np.int32)
-    parts = chain.from_iterable((row.astype(np.int32), mark) for row in rows)
-    return np.concatenate([mark, *parts])
+    end_ids = np.array([] if end is None else [end], np.int32)
+    parts = chain.from_iterable((row.astype(np.int32), end_ids) for row in rows)
+    return np.concatenate([end_ids, *parts])
 
 
 def drawn(below: int, indices: NDArray[np.int64], seed: int) -> NDArray[np.int64]:

@@ -18,7 +18,7 @@ from glassformer.view.labels import escaped
 
 from .data import Splits
 from .recipe import Recipe
-from .run_folder import CARD_MARK
+from .run_folder import CARD_HEADER
 
 
 def curves(metrics: Path) -> str:
@@ -55,7 +55,7 @@ def card(
         f"A model for **{task.name}** with {size:,} parameters, from {_text(origin)}.\n",
         "## Scores\n\n" + "\n\n".join(_scores(name, sheet) for name, sheet in sheets.items()) + "\n",
         "## Data\n\n"
-        + "\n".join(f"- {_text(line)}" for line in splits.told or ["made up by the built-in micro-world"])
+        + "\n".join(f"- {_text(line)}" for line in splits.messages or ["made up by the built-in micro-world"])
         + "\n",
         f"## Training\n\n{at.step:,} steps, {at.examples:,} examples, {at.tokens:,} tokens, {at.padding:,} of padding; "
         f"{at.seconds / 60:.1f} minutes, {100 * at.waited / max(1e-9, at.seconds):.0f} % of them waiting for data. "
@@ -93,7 +93,7 @@ def _settings(plan: Plan) -> str:
 
 def _header(recipe: Recipe, task: Task[Any, Any]) -> str:
     base = f"base_model: {json.dumps(recipe.model)}\n" if recipe.model else ""
-    return f"{CARD_MARK}pipeline_tag: {task.name}\n{base}---\n"
+    return f"{CARD_HEADER}pipeline_tag: {task.name}\n{base}---\n"
 
 
 def _scores(split: str, sheet: ScoreSheet) -> str:

@@ -30,7 +30,7 @@ class Splits:
     train: Any
     dev: Any
     test: Any
-    told: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     accounts: dict[str, Any] = field(default_factory=dict)
 
 
@@ -44,13 +44,13 @@ def read_splits(recipe: Recipe, task: type[Task[Any, Any]]) -> Splits:
         splits.dev = _read(recipe.data, "dev", recipe, task, splits)
     elif isinstance(splits.train, Corpus):
         splits.train, splits.dev = splits.train.split()
-        splits.told.append(f"no dev data given: the last {splits.dev.held:,} characters of the text are held out")
+        splits.messages.append(f"no dev data given: the last {splits.dev.held:,} characters of the text are held out")
     else:
         splits.train, splits.dev, rare = keep_labels(*task.split(splits.train), task.key, task.labels_in)
-        splits.told.append(f"no dev data given: {len(splits.dev)} examples are held out of the training data")
+        splits.messages.append(f"no dev data given: {len(splits.dev)} examples are held out of the training data")
         if rare:
             names = ", ".join(map(repr, rare[:8])) + (", …" if len(rare) > 8 else "")
-            splits.told.append(f"too rare to be held out, so in training: {names}")
+            splits.messages.append(f"too rare to be held out, so in training: {names}")
     if recipe.test:
         splits.test = _read(recipe.test, "test", recipe, task, splits)
     if isinstance(splits.train, Corpus):
@@ -68,7 +68,7 @@ def _read(sources: Sequence[str], split: str, recipe: Recipe, task: type[Task[An
         return corpus
     with shown(f"reading {split}"):
         read = task.read(files, columns=columns, **reading(task, recipe.options))
-    splits.told += [f"{split}: {line}" for line in read.report.lines()]
+    splits.messages += [f"{split}: {line}" for line in read.report.lines()]
     splits.accounts[split] = read.report.as_dict()
     return read.examples
 
@@ -91,8 +91,8 @@ def tokenise(splits: Splits, task: Task[Any, Any], processes: Processes) -> None
             assert isinstance(task, RunningTextTask)
             shards = _shards(corpus, task, processes, what=f"tokenising {name}")
             account = account_of(shards)
-            splits.told += [f"{name}: {line}" for line in account.lines]
-            splits.told.append(f"{name}: {len(shards):,} tokens in shards, in {shards.folder}")
+            splits.messages += [f"{name}: {line}" for line in account.lines]
+            splits.messages.append(f"{name}: {len(shards):,} tokens in shards, in {shards.folder}")
             splits.accounts[name] = account.facts
             setattr(splits, name, shards)
 
@@ -101,14 +101,14 @@ def _shards(corpus: Corpus, task: RunningTextTask[Any], processes: Processes, *,
     def make(still_at_it: Callable[[], None]) -> None:
         with shown(what) as show:
 
-            def told(done: int, total: int) -> None:
+            def on_progress(done: int, total: int) -> None:
                 show(done, total)
                 still_at_it()
 
-            corpus.to_shards(task.tokenizer, task.end, told)
+            corpus.to_shards(task.tokenizer, task.end, on_progress)
 
-    processes.first_works(make)
-    home = processes.gathered(corpus.home(task.tokenizer, task.end))[0]  # the first's, wherever others see the files
+    processes.run_on_main(make)
+    home = processes.all_gather(corpus.home(task.tokenizer, task.end))[0]  # the first's, wherever others see the files
     if not is_complete(home):
         raise ValueError(f"there is no {home} here: set GLASSFORMER_CACHE to a folder that all machines share")
     return Shards(home, verify=False)  # which the first has done

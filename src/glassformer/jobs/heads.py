@@ -33,12 +33,12 @@ class Measured:
 
 
 def measure(
-    pipe: Pipeline, examples: Sequence[Any], *, limit: int = 200, say: Callable[[str], None] | None = None
+    pipe: Pipeline, examples: Sequence[Any], *, limit: int = 200, log: Callable[[str], None] | None = None
 ) -> Measured:
     """The task's own loss is what a head is judged by.
 
     Of more examples than the limit some are drawn, and so are some rows where examples are read in more rows than
-    that, as a long text is in blocks. `say` hears how long it will take, where that is more than some seconds.
+    that, as a long text is in blocks. `log` takes how long it will take, where that is more than some seconds.
     """
     if len(examples) > limit:  # files are often sorted by label
         examples = random.Random(0).sample(examples, limit)
@@ -47,8 +47,8 @@ def measure(
     model, task = pipe.model, pipe.task
     items = task.encode(examples)
     rows = np.sort(np.random.default_rng(0).permutation(len(items.lengths))[:limit])
-    cut = [rows[some] for some in in_order(items.lengths[rows], Budget(tokens=TOKENS))]
-    batches = [task.batch(items, some).to(device_of(model)) for some in cut]
+    chosen = [rows[some] for some in in_order(items.lengths[rows], Budget(tokens=TOKENS))]
+    batches = [task.batch(items, some).to(device_of(model)) for some in chosen]
 
     @torch.no_grad()
     def loss() -> float:
@@ -56,8 +56,8 @@ def measure(
 
     heads = sum(part.heads for part in attentions_of(model).values())
     seconds = heads * _seconds(loss)
-    if say is not None and seconds > WORTH_SAYING:
-        say(f"{heads} heads, each put out on {len(rows)} examples: about {clock(seconds)}; --limit reads fewer")
+    if log is not None and seconds > WORTH_SAYING:
+        log(f"{heads} heads, each put out on {len(rows)} examples: about {clock(seconds)}; --limit reads fewer")
     with shown("heads") as on_progress:
         base, ranked = importance(model, loss, on_progress)
     with shown("pruning") as on_progress:

@@ -141,7 +141,7 @@ def inputs_of(
     pipe: Pipeline,
     sources: Sequence[str],
     columns: Mapping[str, str] | None,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
     **options: Any,
 ) -> Iterator[Any]:
     """What is to be predicted, one for one: the rows of tables, with or without labels; the lines of anything else.
@@ -158,7 +158,7 @@ def inputs_of(
             report = ReadReport()
             yield from (as_input(text.rstrip("\r\n")) for _, text in source.lines(report))
         for line in report.lines()[1:]:
-            say(line)
+            log(line)
 
 
 def _unanswered(example: Any) -> Any:

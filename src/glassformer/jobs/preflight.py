@@ -93,14 +93,15 @@ def _duplicates(found: Preflight, splits: Splits, task: Task[Any, Any]) -> None:
 
 
 def _lengths(found: Preflight, task: Task[Any, Any], train: Any, dev: Any) -> None:
-    kept, cut = int(train.lengths.sum()), int(train.cut)
+    kept, lost = int(train.lengths.sum()), train.num_truncated
     found.facts |= {"longest": int(train.lengths.max()), "mean_length": float(train.lengths.mean())}
-    found.facts |= {"train_tokens": kept, "train_tokens_cut": cut, "dev_tokens_cut": 0 if dev is None else int(dev.cut)}
+    found.facts |= {"train_tokens": kept, "train_tokens_cut": lost}
+    found.facts["dev_tokens_cut"] = 0 if dev is None else dev.num_truncated
     found.lines.append(
         f"lengths: {train.lengths.mean():.1f} tokens on average, {train.lengths.max()} at most; {kept:,} in all"
     )
-    if cut:
-        share = 100 * cut / (kept + cut)
+    if lost:
+        share = 100 * lost / (kept + lost)
         found.warnings.append(f"{share:.2g} % of the training tokens are cut off by max_length={task.max_length}")
 
 

@@ -1,5 +1,6 @@
 """gf.train: one call, or one command, from data to a run folder that holds a model, its scores and its recipe."""
 
+import warnings
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import asdict, dataclass
@@ -27,12 +28,12 @@ from .card import card, curves
 from .data import Splits
 from .models import check_arch, check_model
 from .preflight import Preflight, overfit, preflight
-from .progress import Silent, Teller, shown
+from .progress import ConsoleListener, NullListener, shown
 from .recipe import Recipe
 from .run_folder import CARD, CURVES, METRICS, RESULT, claimed, resume_command, write_card
 from .tasks import task_class
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -48,47 +49,51 @@ class Run:
         return load(self.folder)
 
 
-def train(*, resume: bool = False, say: Say = print, **settings: Any) -> Run:
+def train(*, resume: bool = False, log: Log = print, **settings: Any) -> Run:
     """Train or fine-tune: train(task="text-classification", model="…", data="train.csv", out="runs/x", epochs=3).
 
     Every setting of a recipe is a keyword argument: the run's (model or arch, data, dev, test, columns, device…), the
-    loop's (epochs, lr, batch_size…: see train/plan.py) and the task's (max_length…: see its file).
+    loop's (epochs, lr, batch_size…: see train/plan.py) and the task's (max_length…: see its file). `log` takes each
+    line that is reported.
     """
-    return run(Recipe.of(settings), resume=resume, say=say)
+    if "say" in settings:
+        warnings.warn("say is called log now", DeprecationWarning, stacklevel=2)
+        log = settings.pop("say")
+    return run(Recipe.of(settings), resume=resume, log=log)
 
 
-def look(recipe: Recipe, *, say: Say = print) -> dict[str, Any]:
+def look(recipe: Recipe, *, log: Log = print) -> dict[str, Any]:
     """The preflight of a recipe, and one batch learnt by heart, without a run."""
-    _check(recipe, say)
+    _check(recipe, log)
     splits, task, model, plan = assemble(recipe, torch.device(_device(recipe.device)))
     items, dev = _encoded(task, splits)
     found = preflight(task, model, plan, splits, train=items, dev=dev)
-    _tell(say, splits, found, model)
+    _log_found(log, splits, found, model)
     with shown("learning one batch by heart") as on_progress:
         learnt = overfit(task, model, items, on_progress=on_progress)
-    say(str(learnt))
+    log(str(learnt))
     return {**found.facts, "warnings": found.warnings, "overfit": learnt._asdict()}
 
 
-def run(recipe: Recipe, *, resume: bool = False, say: Say = print) -> Run:
+def run(recipe: Recipe, *, resume: bool = False, log: Log = print) -> Run:
     """Carry out a recipe."""
     device = torch.device(local_device(_device(recipe.device)))
     folder = Path(recipe.out)
     with terminable(), joined(device) as processes:
-        if not processes.first:
-            say = _nothing
-        _check(recipe, say)
+        if not processes.is_main:
+            log = _nothing
+        _check(recipe, log)
         with claimed(folder, recipe, resume=resume, processes=processes):
             splits, task, model, plan = assemble(recipe, device, processes)
             items, dev = _encoded(task, splits)
             found = preflight(task, model, plan, splits, train=items, dev=dev)
-            _tell(say, splits, found, model)
+            _log_found(log, splits, found, model)
             data = {"train": items, "dev": dev}
             with checkpoint.writing(folder):
-                outcome = _fit(recipe, task, model, plan, **data, processes=processes, resume=resume, say=say)
-                if not processes.first or outcome.stopped:
-                    return Run(folder, {}, outcome, speaks=processes.first)
-                return _conclude(recipe, task, plan, splits, found, outcome, say=say)
+                outcome = _fit(recipe, task, model, plan, **data, processes=processes, resume=resume, log=log)
+                if not processes.is_main or outcome.stopped:
+                    return Run(folder, {}, outcome, speaks=processes.is_main)
+                return _conclude(recipe, task, plan, splits, found, outcome, log=log)
 
 
 def _encoded(task: Task[Any, Any], splits: Splits) -> tuple[Any, Any]:
@@ -97,13 +102,13 @@ def _encoded(task: Task[Any, Any], splits: Splits) -> tuple[Any, Any]:
         return task.encode(splits.train), task.encode(splits.dev) if splits.dev else None
 
 
-def _check(recipe: Recipe, say: Say) -> None:
+def _check(recipe: Recipe, log: Log) -> None:
     """Refuse a kind of model that cannot do the task, before anything is read or written."""
     task = task_class(recipe.task)
     if recipe.model is not None:
         check_model(recipe.model, task)
     elif (said := check_arch(str(recipe.arch), task)) is not None:
-        say(said)
+        log(said)
 
 
 def _fit(
@@ -116,10 +121,12 @@ def _fit(
     dev: Any,
     processes: Processes,
     resume: bool,
-    say: Say,
+    log: Log,
 ) -> Outcome:
     folder = Path(recipe.out)
-    listener = Teller(say, folder=folder, tensorboard=recipe.tensorboard) if processes.first else Silent()
+    listener = (
+        ConsoleListener(log, folder=folder, tensorboard=recipe.tensorboard) if processes.is_main else NullListener()
+    )
 
     def keep(model: nn.Module) -> None:
         try:
@@ -130,14 +137,14 @@ def _fit(
 
     fit = Fit(model, task, plan, train, dev, folder=folder, save=keep, listener=listener, processes=processes)
     if resume:
-        say(_resumed_at(folder))
+        log(_resumed_at(folder))
     try:
         outcome = fit.run(resume=resume)
     finally:
         listener.close()
     if outcome.stopped:
-        say(f"stopped after step {outcome.progress.step} of {outcome.total}; go on with:")
-        say(f"  {resume_command(folder)}")
+        log(f"stopped after step {outcome.progress.step} of {outcome.total}; go on with:")
+        log(f"  {resume_command(folder)}")
     return outcome
 
 
@@ -154,13 +161,18 @@ def _plain(model: nn.Module) -> nn.Module:
     return merge(deepcopy(model)) if adapted else model
 
 
-def _tell(say: Say, splits: Splits, found: Preflight, model: nn.Module) -> None:
-    for line in [*splits.told, *found.lines, str(trained(model)), *(f"mind: {warning}" for warning in found.warnings)]:
-        say(line)
+def _log_found(log: Log, splits: Splits, found: Preflight, model: nn.Module) -> None:
+    for line in [
+        *splits.messages,
+        *found.lines,
+        str(trained(model)),
+        *(f"mind: {warning}" for warning in found.warnings),
+    ]:
+        log(line)
 
 
 def _conclude(
-    recipe: Recipe, task: Task[Any, Any], plan: Plan, splits: Splits, found: Preflight, outcome: Outcome, *, say: Say
+    recipe: Recipe, task: Task[Any, Any], plan: Plan, splits: Splits, found: Preflight, outcome: Outcome, *, log: Log
 ) -> Run:
     """Score what the folder holds, as anyone would who loads it, and write it all down."""
     folder = Path(recipe.out)
@@ -175,9 +187,9 @@ def _conclude(
                 )
     scores = {name: sheet.compute() for name, sheet in sheets.items()}
     for name, values in scores.items():
-        say(f"{name}: " + ", ".join(f"{metric} {value:.4f}" for metric, value in values.items()))
+        log(f"{name}: " + ", ".join(f"{metric} {value:.4f}" for metric, value in values.items()))
         if (mind := remark(sheets[name].report())) is not None:
-            say(f"mind: {name}: {mind}")
+            log(f"mind: {name}: {mind}")
     progress = asdict(outcome.progress)
     write_json(
         folder / RESULT,
@@ -191,8 +203,8 @@ def _conclude(
     )
     write_text(folder / CURVES, curves(folder / METRICS))
     if not write_card(folder, card(recipe, plan, task, model, sheets, outcome, splits)):
-        say(f"{folder / CARD} is not one that a run wrote: it is left as it is")
-    say(f"the model is in {folder}")
+        log(f"{folder / CARD} is not one that a run wrote: it is left as it is")
+    log(f"the model is in {folder}")
     return Run(folder, scores, outcome)
 
 

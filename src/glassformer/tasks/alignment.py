@@ -89,7 +89,7 @@ def tagged_texts(sentences: Sequence[SentenceTokens], frame: Frame, *, room: int
     places: list[Numbers] = []
     words: list[Numbers] = []
     owners: list[int] = []
-    cut = 0
+    num_truncated = 0
     for number, one in enumerate(sentences):
         left, right = around(sentences, number, context, room=room - len(one.ids))
         unread = np.ones(len(one.ids), bool)
@@ -99,12 +99,12 @@ def tagged_texts(sentences: Sequence[SentenceTokens], frame: Frame, *, room: int
             words.append(mine)
             owners.append(number)
             unread[start:stop] = False
-        cut += int(unread.sum())
+        num_truncated += int(unread.sum())
     types = [frame.types(len(row) - frame.special) for row in rows] if frame.segments else None
     return TaggedTexts(
         rows=ragged(rows),
         segments=None if types is None else ragged(types),
-        cut=cut,
+        num_truncated=num_truncated,
         owners=np.array(owners, np.int64),
         sizes=np.array([int(one.words.max(initial=-1)) + 1 for one in sentences], np.int64),
         places=ragged(places),

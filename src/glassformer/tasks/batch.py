@@ -60,7 +60,7 @@ class Items(Protocol):
         ...
 
     @property
-    def cut(self) -> int:
+    def num_truncated(self) -> int:
         """Tokens lost to truncation, over all."""
         ...
 

@@ -27,7 +27,7 @@ class EncodedTexts:
 
     rows: Ragged
     segments: Ragged | None
-    cut: int  # tokens lost to truncation
+    num_truncated: int  # tokens lost to truncation
 
     @classmethod
     def of(
@@ -40,12 +40,12 @@ class EncodedTexts:
         """Tokenise, truncating to max_length; the preflight says how much was cut, so the tokenizer need not."""
         ids: list[list[int]] = []
         segments: list[list[int]] = []
-        cut = 0
+        num_truncated = 0
         for found in encodings(tokenizer, texts, pairs, max_length=max_length):
             ids += found["input_ids"]
             segments += found.get("token_type_ids", [])
-            cut += sum(found.cut)
-        return cls(Ragged.of(ids), Ragged.of(segments) if segments else None, cut)
+            num_truncated += sum(found.num_truncated)
+        return cls(Ragged.of(ids), Ragged.of(segments) if segments else None, num_truncated)
 
     @property
     def lengths(self) -> NDArray[np.int64]:

@@ -47,7 +47,7 @@ class MaskedTexts:
     """Texts whose tokens will be hidden; of pairs, where the second begins and whether it follows the first."""
 
     rows: Rows
-    cut: int  # tokens lost to truncation
+    num_truncated: int  # tokens lost to truncation
     segments: Ragged | None = None
     follows: NDArray[np.bool_] | None = None
 
@@ -103,13 +103,13 @@ class FillMask(RunningTextTask[MaskedTexts]):
         if self.packing:
             around, middle = frame.row([]), frame.before(0)
             ids = self._between(examples) if isinstance(examples, Shards) else self._stream(examples)
-            return MaskedTexts(Blocks(ids, room, before=around[:middle], after=around[middle:]), cut=0)
+            return MaskedTexts(Blocks(ids, room, before=around[:middle], after=around[middle:]), num_truncated=0)
         if isinstance(examples, Shards):
             raise ValueError("shards hold one stream of text: leave packing on, or give documents")
         lines = [line for one in examples for line in one.text.split("\n") if line.strip()]
         found = [row for row in tokenised(self.tokenizer, lines) if len(row)]
-        cut = sum(max(0, len(row) - room) for row in found)
-        return MaskedTexts(ragged([frame.row(row[:room]) for row in found]), cut)
+        num_truncated = sum(max(0, len(row) - room) for row in found)
+        return MaskedTexts(ragged([frame.row(row[:room]) for row in found]), num_truncated)
 
     @property
     def end(self) -> int | None:

@@ -89,7 +89,7 @@ class Pretraining(FillMask):
         used = sum(len(pair.first) + len(pair.second) * pair.follows for pair in pairs)  # each sentence once a copy
         return MaskedTexts(
             ragged([frame.row(pair.first, pair.second) for pair in pairs]),
-            cut=self.copies * sum(len(row) for one in documents for row in one) - used,
+            num_truncated=self.copies * sum(len(row) for one in documents for row in one) - used,
             segments=ragged([frame.types(len(pair.first), len(pair.second)) for pair in pairs]),
             follows=np.array([pair.follows for pair in pairs]),
         )

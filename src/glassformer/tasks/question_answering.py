@@ -126,19 +126,19 @@ class QuestionAnswering(Task[SquadExample, AskedTexts]):
         known = self._contexts(examples)
         questions = tokenised(self.tokenizer, [one.question for one in examples])
         rows: list[WindowRow] = []
-        cut = lost = 0
+        num_truncated = lost = 0
         for owner, (one, question) in enumerate(zip(examples, questions, strict=True)):
             context = known[one.context]
             found = (answer_tokens(context, answer) for answer in one.answers)
             answer = next((tokens for tokens in found if tokens is not None), None)
             lost += bool(one.answers) and answer is None
             ids = np.array(question.ids[: min(self.max_question_length, room // 2)], np.int64)
-            cut += len(question.ids) - len(ids)
+            num_truncated += len(question.ids) - len(ids)
             rows += window_rows(owner, ids, context, answer, frame=frame, room=room, overlap=self.doc_stride)
         if lost:
             LOG.warning("%s questions have answers that are no tokens: they are taken to have none", lost)
         contexts = [known[one.context] for one in examples]
-        return asked_texts(examples, contexts, rows, segments=frame.segments, cut=cut)
+        return asked_texts(examples, contexts, rows, segments=frame.segments, num_truncated=num_truncated)
 
     def _contexts(self, examples: Sequence[SquadExample]) -> dict[str, Context]:
         """The tokens of each different context."""

@@ -71,9 +71,9 @@ class RunningTextTask(Task[Document, I]):
         """Of many documents some are held out, of few the last tenth of each."""
         if len(examples) >= FEW:
             return super().split(examples)
-        cuts = [(one, len(one.text) * 9 // 10) for one in examples]
-        train = [replace(one, text=one.text[:cut]) for one, cut in cuts if cut]
-        return train, [replace(one, text=one.text[cut:]) for one, cut in cuts]
+        borders = [(one, len(one.text) * 9 // 10) for one in examples]
+        train = [replace(one, text=one.text[:border]) for one, border in borders if border]
+        return train, [replace(one, text=one.text[border:]) for one, border in borders]
 
 
 def as_text(given: Any) -> str:

@@ -40,11 +40,11 @@ class EmbeddedPairs:
     scores: NDArray[np.float32] | None  # (N,), as they were given
     same: NDArray[np.int64] | None  # (N,): equal numbers for equal second texts; None where there are only first ones
     lengths: NDArray[np.int64] = field(init=False)  # of the two rows that a pair is padded to
-    cut: int = field(init=False)
+    num_truncated: int = field(init=False)
 
     def __post_init__(self) -> None:
         sides = self.texts.lengths.reshape(1 if self.same is None else 2, -1)
-        self.lengths, self.cut = len(sides) * sides.max(0), self.texts.cut
+        self.lengths, self.num_truncated = len(sides) * sides.max(0), self.texts.num_truncated
 
 
 class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):

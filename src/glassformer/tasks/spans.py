@@ -72,13 +72,13 @@ def asked_texts(
     rows: Sequence[WindowRow],
     *,
     segments: bool,
-    cut: int,
+    num_truncated: int,
 ) -> AskedTexts:
     """All rows of a split, ready for batches."""
     return AskedTexts(
         rows=ragged([row.ids for row in rows]),
         segments=ragged([row.types for row in rows]) if segments else None,
-        cut=cut,
+        num_truncated=num_truncated,
         examples=examples,
         contexts=contexts,
         owners=np.array([row.owner for row in rows], np.int64),

@@ -172,7 +172,7 @@ class Task(ABC, Generic[E, I]):
 
     @abstractmethod
     def batch(self, items: I, indices: Indices, seed: int = 0) -> Batch:
-        """Some examples of a split; what is random depends on the seed and the example, never on the batch."""
+        """Collate some examples of a split; what is random depends on the seed and the example, never on the batch."""
 
     @abstractmethod
     def loss(self, model: Any, batch: Batch) -> Tensor:
@@ -247,17 +247,17 @@ def evaluate(
     final: bool = False,
     on_progress: OnProgress | None = None,
 ) -> ScoreSheet:
-    """The score sheet of a split, or of this process's share (number, of how many) of it; model in eval mode.
+    """The score sheet of a split, or of this process's share (rank, world_size) of it; model in eval mode.
 
     `on_progress` hears after each batch how many are done, and of how many.
     """
     was_training, device = model.training, device_of(model)
     model.eval()
     sheet = (task.final_metrics if final else task.metrics)(keep_examples=keep_examples)
-    number, processes = share
+    rank, world_size = share
     batches = in_order(items.lengths, budget)
     for place, indices in enumerate(batches):
-        if place % processes == number:
+        if place % world_size == rank:
             sheet.update(model, task.batch(items, indices).to(device))
         if on_progress is not None:
             on_progress(place + 1, len(batches))

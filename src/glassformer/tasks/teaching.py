@@ -64,8 +64,8 @@ def examples(lesson: Lesson, count: int, *, seed: int) -> list[Parallel]:
 
 def _share(digits: NDArray[np.int64]) -> int:
     """Which seeds a sequence belongs to: five in seven are for training. This tells nothing of the sum's parity."""
-    mark = int((digits * 3 ** (np.arange(len(digits)) % 6)).sum()) + len(digits)
-    return {0: 1, 1: 2}.get(mark % 7, 0)
+    key = int((digits * 3 ** (np.arange(len(digits)) % 6)).sum()) + len(digits)
+    return {0: 1, 1: 2}.get(key % 7, 0)
 
 
 def _length(lesson: Lesson, chance: np.random.Generator, *, trained: bool) -> int:
@@ -230,7 +230,7 @@ class Continuation(Translation):
 
     def encode(self, examples: Sequence[Parallel]) -> Continued:
         plain = super().encode(examples)
-        return Continued(plain.sources, plain.targets, plain.references, plain.bleu_tokenizer, plain.cut)
+        return Continued(plain.sources, plain.targets, plain.references, plain.bleu_tokenizer, plain.num_truncated)
 
     def _sources(self, texts: Sequence[str]) -> tuple[Ragged, int]:
         return encode_sources(self.tokenizer, texts, self.special_ids, max_length=self.max_length, special=False)

@@ -166,7 +166,7 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         pairs = [one.pair or "" for one in examples] if any(one.pair is not None for one in examples) else None
         texts = EncodedTexts.of(self.tokenizer, [one.text for one in examples], pairs, self.max_length)
         labels = None if any(one.label is None for one in examples) else self._numbers(examples)
-        return ClassifiedTexts(texts.rows, texts.segments, texts.cut, labels)
+        return ClassifiedTexts(texts.rows, texts.segments, texts.num_truncated, labels)
 
     def _numbers(self, examples: Sequence[Labelled]) -> NDArray[Any]:
         if self.problem == "regression":

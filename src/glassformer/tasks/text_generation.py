@@ -38,7 +38,7 @@ class PackedStream:
 
     windows: Windows
     bytes_per_token: float  # UTF-8 bytes of the texts for each target
-    cut: int = 0  # nothing is
+    num_truncated: int = 0  # nothing is
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -51,7 +51,7 @@ class Texts:
 
     rows: Ragged
     text_bytes: NDArray[np.float64]  # (N,) of each text, or of what is left of it
-    cut: int  # tokens lost to truncation
+    num_truncated: int  # tokens lost to truncation
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -164,7 +164,9 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
         whole = [np.concatenate([[self.end], row, [self.end]]) for row in rows]
         kept = ragged([row[: size + 1] for row in whole])
         lengths = np.array([len(row) for row in whole])
-        return Texts(kept, sizes * (kept.lengths - 1) / (lengths - 1), cut=int((lengths - kept.lengths).sum()))
+        return Texts(
+            kept, sizes * (kept.lengths - 1) / (lengths - 1), num_truncated=int((lengths - kept.lengths).sum())
+        )
 
     def batch(self, items: PackedStream | Texts, indices: Indices, seed: int | None = None) -> Batch:
         """Blocks of a stream or rows of texts; without a seed as they are scored, with one as they are learnt."""

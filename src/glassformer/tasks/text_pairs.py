@@ -34,7 +34,7 @@ class Translated:
     targets: Ragged | None  # with the end token; None where they are to be written
     references: list[str]
     bleu_tokenizer: str
-    cut: int
+    num_truncated: int
     lengths: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -49,7 +49,7 @@ def encode_sources(
     """Rows as `generate` makes them, and how many tokens they lost; a text of no token still has its first."""
     found = list(encodings(tokenizer, texts, max_length=max_length, add_special_tokens=special))
     rows = (row or [ids.first] for one in found for row in one["input_ids"])
-    return Ragged.of(rows), sum(sum(one.cut) for one in found)
+    return Ragged.of(rows), sum(sum(one.num_truncated) for one in found)
 
 
 def encode_targets(
@@ -58,7 +58,7 @@ def encode_targets(
     """Rows that begin with `before` and end, unless they were cut, and how many tokens they lost."""
     room = None if max_length is None else max_length - len(before) - 1
     found = list(encodings(tokenizer, texts, max_length=room, target=True, add_special_tokens=False))
-    pairs = [pair for one in found for pair in zip(one["input_ids"], one.cut, strict=True)]
+    pairs = [pair for one in found for pair in zip(one["input_ids"], one.num_truncated, strict=True)]
     rows = ([*before, *row, *(() if lost else ids.ends[:1])] for row, lost in pairs)
     return Ragged.of(rows), sum(lost for _, lost in pairs)
 

@@ -139,14 +139,14 @@ class Translation(Task[Parallel, Translated]):
         return [] if before == [self.special_ids.start] else before
 
     def encode(self, examples: Sequence[Parallel]) -> Translated:
-        sources, cut = self._sources([one.source for one in examples])
+        sources, num_truncated = self._sources([one.source for one in examples])
         references = [one.target for one in examples if one.target is not None]
         if len(references) < len(examples):
-            return Translated(sources, None, [], "", cut)
+            return Translated(sources, None, [], "", num_truncated)
         targets, lost = encode_targets(
             self.tokenizer, references, self.special_ids, before=self.before, max_length=self.max_length
         )
-        return Translated(sources, targets, references, bleu_tokenizer(references[:1000]), cut + lost)
+        return Translated(sources, targets, references, bleu_tokenizer(references[:1000]), num_truncated + lost)
 
     def _sources(self, texts: Sequence[str]) -> tuple[Ragged, int]:
         return encode_sources(self.tokenizer, texts, self.special_ids, max_length=self.max_length)
@@ -271,8 +271,10 @@ class Translation(Task[Parallel, Translated]):
             warnings.warn("progress is called on_progress now", DeprecationWarning, stacklevel=2)
             on_progress = settings.pop("progress")
         items = self.encode([Parallel(as_source(one)) for one in inputs])
-        if items.cut:
-            LOG.warning("%s tokens of the texts were cut: the model reads %s a text", items.cut, self.max_length)
+        if items.num_truncated:
+            LOG.warning(
+                "%s tokens of the texts were cut: the model reads %s a text", items.num_truncated, self.max_length
+            )
 
         def predict(indices: Indices) -> Iterator[Any]:
             batch = self.batch(items, indices).to(device_of(model))

@@ -143,7 +143,7 @@ class Tokenizer(SpecialTokens):
             raise ValueError(
                 "a text holds half a character (a lone surrogate): read its file with errors='replace'"
             ) from None
-        batch, cut = self._lay_out(ids, options)
+        batch, num_truncated = self._lay_out(ids, options)
 
         inputs: dict[str, Any] = {"input_ids": batch.table(batch.ids(ids), self.pad_token_id or 0)}
         wanted = options.return_token_type_ids
@@ -164,7 +164,9 @@ class Tokenizer(SpecialTokens):
             found = pieces or [self.backend.pieces(side, split=split, target=target) for side in sides]
             return [[one.words for one in side] for side in found]
 
-        return Encoding(finished(inputs, options.return_tensors, flat), batch=batch, words=words, cut=cut)
+        return Encoding(
+            finished(inputs, options.return_tensors, flat), batch=batch, words=words, num_truncated=num_truncated
+        )
 
     def _lay_out(self, ids: list[list[Ids]], options: Options) -> tuple[RowLayout, list[int]]:
         """Truncate and pad: which tokens go to which row, and how many each text lost."""
@@ -187,12 +189,14 @@ class Tokenizer(SpecialTokens):
             samples=[sample for sample, found in enumerate(rows) for _ in found],
             spans=[spans for found in rows for spans in found],
         )
-        cut = [0] * len(rows)
+        num_truncated = [0] * len(rows)
         if room is not None and not plan.windows:
-            cut = [sum(size) - sum(b - a for a, b in found[0]) for size, found in zip(sizes, rows, strict=True)]
-        self._report(cut, limit, batch)
+            num_truncated = [
+                sum(size) - sum(b - a for a, b in found[0]) for size, found in zip(sizes, rows, strict=True)
+            ]
+        self._report(num_truncated, limit, batch)
         self._pad(batch, options)
-        return batch, cut
+        return batch, num_truncated
 
     def _limit(self, options: Options) -> int | None:
         """How many tokens a row may have, None for any number."""
@@ -201,14 +205,14 @@ class Tokenizer(SpecialTokens):
         limit = self.model_max_length if options.max_length is None else options.max_length
         return None if limit >= NO_LIMIT else limit
 
-    def _report(self, cut: list[int], limit: int | None, batch: RowLayout) -> None:
+    def _report(self, num_truncated: list[int], limit: int | None, batch: RowLayout) -> None:
         """Say what truncation took, or that a row is longer than the model reads."""
-        hit = sum(map(bool, cut))
+        hit = sum(map(bool, num_truncated))
         if hit:
             LOG.warning(
                 "truncation to %s tokens cut %s tokens from %s of %s texts: raise max_length, or keep "
                 "them as further rows with return_overflowing_tokens=True",
-                *(limit, sum(cut), hit, len(cut)),
+                *(limit, sum(num_truncated), hit, len(num_truncated)),
             )
         longest = int(batch.lengths.max(initial=0))
         if limit is None and longest > self.model_max_length:

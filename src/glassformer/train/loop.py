@@ -26,7 +26,7 @@ from .plan import Plan
 from .processes import Processes
 from .schedule import Rate
 from .signals import stops
-from .update import OptimizerStep, Update, mixed, sow, updates
+from .update import OptimizerStep, Update, combine_seeds, seed_step, updates
 
 
 @dataclass
@@ -129,7 +129,9 @@ class Fit:
         if self.dev is not None and self.plan.metric is not None:
             self._check_metric()
         size = self._restore() if resume else 0
-        self.lines = checkpoint.MetricsFile(self.folder / "metrics.jsonl", size=size) if self.processes.first else None
+        self.lines = (
+            checkpoint.MetricsFile(self.folder / "metrics.jsonl", size=size) if self.processes.is_main else None
+        )
         self.listener.begin(self.total, self.progress.step)
         after = self.progress.step
         feed = Prefetch(updates(self.task, self.train, self.schedule, self.plan, after=after, processes=self.processes))
@@ -139,7 +141,7 @@ class Fit:
         with stops() as asked:
             try:
                 while not (stopped or self._is_over()):
-                    stopped = self._turn(feed, asked())
+                    stopped = self._train_step(feed, asked())
             finally:
                 feed.close()
             if stopped:
@@ -149,26 +151,26 @@ class Fit:
         return Outcome(self.progress, self.total, self.metrics, stopped)
 
     def _is_over(self) -> bool:
-        stalled = self.plan.patience is not None and self.progress.stale >= self.plan.patience
-        return stalled or self.progress.step >= self.total
+        early_stopping = self.plan.patience is not None and self.progress.stale >= self.plan.patience
+        return early_stopping or self.progress.step >= self.total
 
-    def _turn(self, feed: Prefetch[Update], asked: int) -> int:
+    def _train_step(self, feed: Prefetch[Update], asked: int) -> int:
         """One step and what is due after it; by which signal some process was asked to stop, 0 for none."""
         began, waited, at = time.perf_counter(), feed.waited, self.progress
         update = next(feed)
-        told = (asked == signal.SIGINT, asked == signal.SIGTERM, self._is_long_ago())  # which all must agree on
-        counts = self.processes.totals(update.count, update.tokens, update.padding, *told)
+        flags = (asked == signal.SIGINT, asked == signal.SIGTERM, self._is_long_ago())  # which all must agree on
+        counts = self.processes.all_reduce(update.count, update.tokens, update.padding, *flags)
         count, tokens, padding, interrupted, terminated, long_ago = map(int, counts)
-        sow(mixed(self.plan.seed, at.step, self.processes.number), self.stepper.device)
+        seed_step(combine_seeds(self.plan.seed, at.step, self.processes.rank), self.stepper.device)
         loss, norm = self.stepper(update, max(1, count), self.rate(at.step))
         if self.ema is not None:
             self.ema.update(self.model)
-        self._look_at_the_numbers()
+        self._check_finite()
         self.unchecked = Unchecked(loss, norm, update)
         self.window = self.window + loss.double()
         at.step += 1
         at.targets, at.tokens, at.padding = at.targets + count, at.tokens + tokens, at.padding + padding
-        at.examples += len(update.turn.indices)
+        at.examples += len(update.examples.indices)
         at.waited += feed.waited - waited
         at.seconds += time.perf_counter() - began
         stop = signal.SIGTERM if terminated else signal.SIGINT if interrupted else 0
@@ -179,19 +181,19 @@ class Fit:
     def _is_long_ago(self) -> bool:
         """Whether the last checkpoint is; the first process's clock counts, and what a step does is the same."""
         minutes = self.plan.save_minutes
-        return self.processes.first and 0 < 60 * minutes <= time.monotonic() - self.saved_at
+        return self.processes.is_main and 0 < 60 * minutes <= time.monotonic() - self.saved_at
 
     def _after(self, update: Update, norm: Tensor, *, long_ago: bool) -> None:
         """Lines, evaluations and checkpoints, when they are due; one between those that are if it is long ago."""
         step, plan, last = self.progress.step, self.plan, self.progress.step == self.total
         logs = last or step % plan.log_every == 0
-        evaluates = last or (update.turn.closes_epoch if plan.eval_every is None else step % plan.eval_every == 0)
+        evaluates = last or (update.examples.closes_epoch if plan.eval_every is None else step % plan.eval_every == 0)
         if logs or evaluates:
-            self._look_at_the_numbers()
+            self._check_finite()
         if logs:
-            self._log(update.turn.epoch, norm)
+            self._log(update.examples.epoch, norm)
         if evaluates and self.dev is not None:
-            self._evaluate(update.turn.epoch)
+            self._evaluate(update.examples.epoch)
         if evaluates if plan.save_every is None else (step % plan.save_every == 0 or last):
             self._checkpoint(checkpoint.DUE)
         elif long_ago:
@@ -199,7 +201,7 @@ class Fit:
 
     def _log(self, epoch: int, norm: Tensor) -> None:
         at = self.progress
-        (loss,) = self.processes.totals(float(self.window))
+        (loss,) = self.processes.all_reduce(float(self.window))
         rate = self.rate(at.step - 1) * self.plan.lr
         values = {"loss": loss / max(1, at.targets), "lr": rate, "grad_norm": float(norm), "tokens": at.tokens}
         self._write(MetricsLine(at.step, epoch, values))
@@ -217,7 +219,7 @@ class Fit:
             self.metrics = self._score()
             self._write(MetricsLine(at.step, epoch, {f"dev_{name}": value for name, value in self.metrics.items()}))
             value = self.metrics[self.metric]
-            self.rate.heard(value)
+            self.rate.observe(value)
             at.stale += 1
             if self._is_better(value):
                 at.best, at.best_step, at.stale = value, at.step, 0
@@ -237,9 +239,9 @@ class Fit:
             raise ValueError(f"there is no metric {self.metric!r} to judge by; this task has: {', '.join(known)}")
 
     def _score(self) -> dict[str, float]:
-        place, told = (self.processes.number, self.processes.count), self.listener.scoring
-        sheets = self.processes.gathered(
-            evaluate(self.model, self.task, self.dev, budget=self.plan.budget, share=place, on_progress=told)
+        share, on_progress = (self.processes.rank, self.processes.world_size), self.listener.scoring
+        sheets = self.processes.all_gather(
+            evaluate(self.model, self.task, self.dev, budget=self.plan.budget, share=share, on_progress=on_progress)
         )
         for other in sheets[1:]:
             sheets[0].merge(other)
@@ -249,10 +251,10 @@ class Fit:
         return nullcontext() if self.ema is None else self.ema.swapped(self.model)
 
     def _save(self) -> None:
-        if self.processes.first:
+        if self.processes.is_main:
             self.save(self.model)
 
-    def _look_at_the_numbers(self) -> None:
+    def _check_finite(self) -> None:
         """Stop at the first loss or gradient that is no number; one step late, so that a GPU need not be waited for."""
         if self.unchecked is None:
             return
@@ -260,7 +262,7 @@ class Fit:
         scaled = self.stepper.scaler.is_enabled()  # an infinite gradient is then no accident: the scale is lowered
         for what, value in (("loss", loss), *(() if scaled else (("gradient", norm),))):
             if not bool(value.isfinite()):
-                indices = update.turn.indices
+                indices = update.examples.indices
                 shown = ", ".join(map(str, indices[:8].tolist())) + (", …" if len(indices) > 8 else "")
                 text = self.task.tokenizer.decode(update.parts[0][0].inputs["input_ids"][0], skip_special_tokens=True)
                 raise ValueError(
@@ -269,9 +271,9 @@ class Fit:
                 )
 
     def _checkpoint(self, kind: checkpoint.Kind) -> None:
-        self._look_at_the_numbers()
+        self._check_finite()
         at = self.progress
-        losses = self.processes.gathered(float(self.window))  # each process has a window of its own
+        losses = self.processes.all_gather(float(self.window))  # each process has a window of its own
         if self.lines is None:
             return
         state = {
@@ -312,12 +314,12 @@ class Fit:
         if self.ema is not None:
             self.ema.restore(state["ema"])
         self.progress, self.metrics = Progress(**state["progress"]), state["metrics"]
-        self.window = sum(state["losses"][self.processes.number :: self.processes.count])
+        self.window = sum(state["losses"][self.processes.rank :: self.processes.world_size])
         return int(state["metrics_size"])
 
     def _finish(self) -> None:
         """Leave in the run folder what it is to hold: the best, the last, or the mean of the last weights."""
-        self._look_at_the_numbers()
+        self._check_finite()
         if self.plan.average > 1:
             self._average()
         elif self.plan.keep == "last" or self.progress.best is None:
@@ -326,7 +328,7 @@ class Fit:
 
     def _average(self) -> None:
         """The mean of the last checkpoints' weights, kept unless a single one was better."""
-        self.processes.gathered(None)  # all files are there
+        self.processes.all_gather(None)  # all files are there
         paths = checkpoint.found(self.folder)
         self.model.load_state_dict(average_states(checkpoint.load(path)["model"] for path in paths))
         at = self.progress

@@ -35,7 +35,7 @@ class Objective(nn.Module):
 class Update:
     """This process's micro-batches of one step; a part without examples has a batch that weighs nothing."""
 
-    turn: BatchIndices
+    examples: BatchIndices
     parts: list[tuple[Batch, float]]
 
     @property
@@ -51,12 +51,12 @@ class Update:
         return sum(batch.padding for batch, weight in self.parts if weight)
 
 
-def mixed(*numbers: int) -> int:
+def combine_seeds(*numbers: int) -> int:
     """One seed from several numbers."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
 
 
-def sow(seed: int, device: torch.device) -> None:
+def seed_step(seed: int, device: torch.device) -> None:
     """Seed what a step on this device draws from; torch.manual_seed visits every kind of device, for a millisecond."""
     (torch.default_generator.manual_seed if device.type == "cpu" else torch.manual_seed)(seed)
 
@@ -65,10 +65,12 @@ def updates(
     task: Task[Any, Any], items: Any, schedule: Schedule, plan: Plan, *, after: int, processes: Processes
 ) -> Iterator[Update]:
     """The updates that follow step `after`, without end."""
-    for turn in schedule.after(after):
-        parts = share_out(turn.indices, plan.accumulate * processes.count)[processes.number :: processes.count]
-        seed = mixed(plan.seed, turn.epoch)
-        yield Update(turn, [_part(task, items, part, turn.indices, seed) for part in parts])
+    for chosen in schedule.after(after):
+        parts = share_out(chosen.indices, plan.accumulate * processes.world_size)[
+            processes.rank :: processes.world_size
+        ]
+        seed = combine_seeds(plan.seed, chosen.epoch)
+        yield Update(chosen, [_part(task, items, part, chosen.indices, seed) for part in parts])
 
 
 def _part(task: Task[Any, Any], items: Any, part: Indices, whole: Indices, seed: int) -> tuple[Batch, float]:
@@ -93,10 +95,10 @@ class OptimizerStep:
         """This process's share of the summed loss and the gradient's norm; `count` is of the targets of the whole."""
         loss = torch.zeros((), device=self.device)
         for place, (batch, weight) in enumerate(update.parts):
-            with self.processes.apart(self.objective, last=place + 1 == len(update.parts)):
+            with self.processes.no_sync(self.objective, last=place + 1 == len(update.parts)):
                 part = self._loss(batch.to(self.device)) * weight
                 # what processes find is averaged: undo it
-                self.scaler.scale(part * (self.processes.count / count)).backward()
+                self.scaler.scale(part * (self.processes.world_size / count)).backward()
             loss += part.detach()
         self.scaler.unscale_(self.optimiser)
         norm = nn.utils.clip_grad_norm_(self.trained, self.plan.clip or math.inf)  # a recipe says 0, for want of a None
