@@ -19,7 +19,7 @@ names = st.text(letters, min_size=1, max_size=8)
 def test_a_recipe_comes_back_from_its_file(tmp_path, name):
     recipe = Recipe.of(recipe_of(name, columns={"text": "a column"}, lr=1e-5, epochs=2, clip=0.0, dev=["a", "b"]))
     (tmp_path / "recipe.toml").write_text(recipe.toml(), encoding="utf-8")
-    again = Recipe.from_toml(tmp_path / "recipe.toml", {})
+    again = Recipe.of(read_recipe(tmp_path / "recipe.toml"))
     assert again == recipe
     assert again.toml() == recipe.toml()
 

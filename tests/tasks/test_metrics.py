@@ -130,7 +130,7 @@ def close(scores):
 def test_every_metric_has_its_case():
     made = {type(case.make(keep_examples=True)) for case in CASES.values()}
     public = {value for value in vars(metrics).values() if isinstance(value, type) and issubclass(value, Metric)}
-    assert made == public - {Metric}
+    assert made == public - {Metric, metrics.MeanLoss}  # which has no intervals: see test_score_sheet
 
 
 @every_metric

@@ -204,7 +204,7 @@ def test_scores_are_those_of_the_predictions_over_any_batches_and_processes(seed
     found = first.compute()
     assert_close(found.pop("loss"), float(loss), **TOLERANCE)
     assert_close(found, wanted.compute())
-    assert len(first.found) == len(examples)
+    assert first.meters["answers"].metric.count == len(examples)
 
 
 def test_intervals_hold_the_scores():

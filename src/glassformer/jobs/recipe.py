@@ -89,11 +89,6 @@ class Recipe:
             plan={name: value for name, value in given.items() if name in PLAN},
         )
 
-    @classmethod
-    def from_toml(cls, path: Path, changes: Mapping[str, Any]) -> Self:
-        """A recipe file, with some settings changed; a dot reaches into a table ("config.n_layer")."""
-        return cls.of(changed(read_recipe(path), changes))
-
     def flat(self) -> dict[str, Any]:
         """The names and values `of` takes, without what was left at its default."""
         values = {

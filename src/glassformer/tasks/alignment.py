@@ -10,10 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from glassformer.data.batches import Indices
-from glassformer.data.examples import Tagged
 from glassformer.data.ragged import Ragged
 from glassformer.text.backend import Pieces
-from glassformer.text.tokenizer import Tokenizer
 
 from .encoded import EncodedTexts
 from .metrics import Entities
@@ -156,29 +154,3 @@ class WindowedEntities(Entities):
         else:
             guessed, true = ([self.labels[number] for number in row] for row in sentence.tolist())
             self.update([guessed], [true])
-
-
-class AlignmentLine(NamedTuple):
-    """What becomes of a token."""
-
-    token: str
-    word: str | None  # None for special tokens and for spaces
-    label: str | None  # None where it is no target
-    target: bool
-    window: int
-
-
-def alignment_lines(
-    tokenizer: Tokenizer, sentence: SentenceTokens, example: Tagged, *, frame: Frame, max_length: int | None
-) -> list[AlignmentLine]:
-    """What becomes of every token of a sentence, in every window."""
-    lines = []
-    for window, ((start, stop), _, firsts) in enumerate(target_windows(sentence, frame.room(max_length))):
-        row, targets = frame.row(sentence.ids[start:stop]), firsts.tolist()
-        for place, token in enumerate(tokenizer.convert_ids_to_tokens(row)):
-            at = place - frame.before(0) + start
-            word = int(sentence.words[at]) if start <= at < stop else -1
-            label = example.tags[word] if example.tags and at in targets else None
-            read = example.words[word] if word >= 0 else None
-            lines.append(AlignmentLine(token, read, label, at in targets, window))
-    return lines

@@ -221,21 +221,3 @@ def pseudo_loss(model: Any, head: Head, ids: NDArray[Any], places: NDArray[np.in
         hidden, _ = model.encode(rows)
         total += float(judged(hidden[every, some], head, text[some])[0].sum())
     return total
-
-
-@torch.inference_mode()
-def pseudo_perplexity(model: Any, task: FillMask, texts: Sequence[str]) -> float:
-    """How surprised a model is by texts, a token, when each token is masked by itself (Salazar et al. 2020).
-
-    It costs a reading of the text for every token.
-    """
-    items = task.encode([Document(text) for text in texts])
-    nats, count = 0.0, 0
-    for index in range(len(items.lengths)):
-        ids = items.rows[index]
-        places = np.flatnonzero(task.ordinary[ids])
-        nats += pseudo_loss(model, task.word_head(model), ids, places, mask_id=task.masking.mask_id)
-        count += len(places)
-    if not count:
-        raise ValueError("there is no token to guess in these texts: give words of the vocabulary")
-    return exp(nats / count)

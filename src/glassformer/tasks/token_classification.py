@@ -22,12 +22,10 @@ from glassformer.files.schema import Count, Probability, Size
 from glassformer.text.tokenizer import Tokenizer
 
 from .alignment import (
-    AlignmentLine,
     SentenceTokens,
     TaggedTexts,
     WindowedEntities,
     aligned,
-    alignment_lines,
     tagged_texts,
     whole,
 )
@@ -173,11 +171,6 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
     def _rows(self, sentences: Sequence[SentenceTokens], context: int = 0) -> TaggedTexts:
         frame = self.frame
         return tagged_texts(sentences, frame, room=frame.room(self.max_length), context=context)
-
-    def alignment_view(self, example: Tagged) -> list[AlignmentLine]:
-        """What becomes of every token of a sentence: its word, and the label it carries if it is a target."""
-        (sentence,) = self._sentences([example.words])
-        return alignment_lines(self.tokenizer, sentence, example, frame=self.frame, max_length=self.max_length)
 
     def batch(self, items: TaggedTexts, indices: Indices, seed: int = 0) -> Batch:
         del seed  # nothing is random here
