@@ -58,14 +58,14 @@ def test_a_recipe_trains(path, small_bert, tmp_path):
     found = json.loads((ended.folder / "run.json").read_text())
     assert found["scores"].keys() == ({"dev", "test"} if "test" in written else {"dev"})
     assert all(isinstance(value, float) for scores in found["scores"].values() for value in scores.values())
-    assert Recipe.of(read_recipe(ended.folder / "recipe.toml")) == recipe
+    assert Recipe.from_toml(ended.folder / "recipe.toml", {}) == recipe
     assert gf.load(ended.folder).head_name == task_class(recipe.task).head
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_a_recipe_is_right_as_it_stands(path):
     """Every setting is known, and the run folder has the recipe's name."""
-    recipe = Recipe.of(read_recipe(path))
+    recipe = Recipe.from_toml(path, {})
     assert recipe.out == f"runs/{path.stem}"
     assert recipe.plan
     assert path.read_text().startswith("# ")

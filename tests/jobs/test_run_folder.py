@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 import glassformer as gf
 from families import random_model
-from glassformer.jobs.recipe import Recipe, read_recipe
+from glassformer.jobs.recipe import Recipe
 from tasks.cases import ONE_OF_EACH_TASK, VOCABULARY, case
 
 IN_TRANSFORMERS = {
@@ -31,7 +31,7 @@ QUIET = {"log": lambda _: None}
 def test_the_folder_holds_all_there_is_to_say(trained, name):
     folder = trained(name)
     run = json.loads((folder / "run.json").read_text())
-    recipe = Recipe.of(read_recipe(folder / "recipe.toml"))
+    recipe = Recipe.from_toml(folder / "recipe.toml", {})
     card = (folder / "README.md").read_text()
     assert run.keys() >= {"scores", "progress", "preflight", "data"}
     assert run["progress"]["step"] == 2

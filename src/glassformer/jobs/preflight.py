@@ -17,6 +17,7 @@ from glassformer.data.shards import Shards
 from glassformer.data.splits import overlap, repeats
 from glassformer.tasks.batch import device_of
 from glassformer.tasks.task import Task
+from glassformer.train.freeze import percent
 from glassformer.train.memory import estimate
 from glassformer.train.plan import Plan
 
@@ -101,8 +102,8 @@ def _lengths(found: Preflight, task: Task[Any, Any], train: Any, dev: Any) -> No
         f"lengths: {train.lengths.mean():.1f} tokens on average, {train.lengths.max()} at most; {kept:,} in all"
     )
     if lost:
-        share = 100 * lost / (kept + lost)
-        found.warnings.append(f"{share:.2g} % of the training tokens are cut off by max_length={task.max_length}")
+        share = percent(lost / (kept + lost))
+        found.warnings.append(f"{share} of the training tokens are cut off by max_length={task.max_length}")
 
 
 def _padding(found: Preflight, train: Any, plan: Plan) -> None:

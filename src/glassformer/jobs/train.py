@@ -26,7 +26,7 @@ from glassformer.train.signals import terminable
 from .assemble import assemble
 from .card import card, curves
 from .data import Splits
-from .models import check_arch, check_model
+from .models import check_arch, check_config, check_model
 from .preflight import Preflight, overfit, preflight
 from .progress import ConsoleListener, NullListener, shown
 from .recipe import Recipe
@@ -109,6 +109,7 @@ def _check(recipe: Recipe, log: Log) -> None:
         check_model(recipe.model, task)
     elif (said := check_arch(str(recipe.arch), task)) is not None:
         log(said)
+    check_config(recipe, task)
 
 
 def _fit(

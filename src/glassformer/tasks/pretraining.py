@@ -106,7 +106,8 @@ class Pretraining(FillMask):
         return Batch(inputs, targets, count=len(indices), extra=masked.extra)
 
     def loss(self, model: Any, batch: Batch) -> Tensor:
-        hidden, summary = model.encode(**batch.inputs)
+        hidden = model.hidden(**batch.inputs)
+        summary = model.summary(hidden, batch.inputs.get("attention_mask"))
         targets = batch.targets
         words = self.summed(
             at_places(hidden, batch), self.word_head(model), targets["words"], weights=targets["weights"]
@@ -119,7 +120,8 @@ class Pretraining(FillMask):
         answers = Classification(ANSWERS, keep_examples=keep_examples)
 
         def update(model: Any, batch: Batch) -> None:
-            hidden, summary = model.encode(**batch.inputs)
+            hidden = model.hidden(**batch.inputs)
+            summary = model.summary(hidden, batch.inputs.get("attention_mask"))
             means = score_rows(words, hidden, self.word_head(model), batch)
             scores, gold = answer_scores(model, hidden, summary), batch.targets["answers"]
             answers.update(scores.argmax(-1), gold)

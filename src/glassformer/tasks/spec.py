@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from torch import nn
-
-from glassformer.generate.prompts import vocabulary
 from glassformer.models.config import ProblemType
+from glassformer.models.contract import Model, generation_config
 from glassformer.text.tokenizer import Tokenizer
 
 SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
@@ -35,12 +33,12 @@ class SpecialIds:
         return cls(start, ends, pad, _some(bos, ends[0]))
 
     @classmethod
-    def of_model(cls, tokenizer: Tokenizer, model: nn.Module) -> Self:
+    def of_model(cls, tokenizer: Tokenizer, model: Model) -> Self:
         """As a model's generation config and config state them, in this order."""
-        generation: Any = getattr(model, "generation_config", None) or {}
-        stated = {name: _some(generation.get(name), getattr(model.config, name, None)) for name in SPECIAL_IDS}
+        generation, config = generation_config(model), model.config.to_hf()
+        stated = {name: _some(generation.get(name), config.get(name)) for name in SPECIAL_IDS}
         for name, value in stated.items():  # many a small model has kept the special ids of a large one
-            stated[name] = None if isinstance(value, int) and value >= vocabulary(model) else value
+            stated[name] = None if isinstance(value, int) and value >= model.config.target_vocab_size else value
         return cls.of(tokenizer, stated)
 
     def config(self) -> dict[str, int]:
