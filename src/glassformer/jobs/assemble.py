@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from glassformer.hub.fetch import config_folder
-from glassformer.tasks.task import Task
+from glassformer.models.contract import as_model
+from glassformer.tasks.task import AnyTask
 from glassformer.train.freeze import freeze
 from glassformer.train.lora import add_lora
 from glassformer.train.plan import Plan
@@ -27,7 +28,7 @@ class Assembly(NamedTuple):
     """All that a run consists of; the model is on its device."""
 
     splits: Splits
-    task: Task[Any, Any]
+    task: AnyTask
     model: nn.Module
     plan: Plan
 
@@ -52,7 +53,7 @@ def assemble(recipe: Recipe, device: torch.device, processes: Processes | None =
     ).adapted(special_tokens=spec.special_tokens)
     torch.manual_seed(int(recipe.plan.get("seed", 0)))
     model = model_for(cls, spec, vocabulary, name=recipe.model, arch=recipe.arch, config=recipe.config)
-    spec = cls.fit_spec(spec, vocabulary, model)
+    spec = cls.fit_spec(spec, vocabulary, as_model(model))
     tokenizer = vocabulary.adapted(segments=spec.segments, model_max_length=spec.max_length)
     task = cls.from_spec(tokenizer, spec)
     tokenise(splits, task, processes or Processes())
@@ -61,17 +62,18 @@ def assemble(recipe: Recipe, device: torch.device, processes: Processes | None =
     return Assembly(splits, task, _transformed(model, task, plan, recipe).to(device), plan)
 
 
-def _options(recipe: Recipe, cls: type[Task[Any, Any]]) -> dict[str, Any]:
+def _options(recipe: Recipe, cls: type[AnyTask]) -> dict[str, Any]:
     """The task's options: those that a folder holds beside its model, and over them those of the recipe."""
     kept = cls.read_extras(config_folder(recipe.model)) if recipe.model else {}
     head = {"head": head_for(recipe.arch, cls)} if cls.built_in else {}
     return {**head, **kept, **taken(cls, recipe.options)}
 
 
-def _transformed(model: nn.Module, task: Task[Any, Any], plan: Plan, recipe: Recipe) -> nn.Module:
+def _transformed(model: nn.Module, task: AnyTask, plan: Plan, recipe: Recipe) -> nn.Module:
     """The model as it is trained: parts frozen, adapters added, layers compiled, as the recipe asks."""
-    if task.head is None and getattr(model, "pooler", None) is not None:
-        model.pooler.requires_grad_(False)  # vectors are pooled by the task, so this one has nothing to learn from
+    pooler = dict(model.named_children()).get("pooler")
+    if task.head is None and pooler is not None:
+        pooler.requires_grad_(False)  # vectors are pooled by the task, so this one has nothing to learn from
     if recipe.freeze:
         freeze(model, recipe.freeze)
     if recipe.lora:

@@ -5,12 +5,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
 from glassformer.tasks.metrics import Interval, ScoreSheet
-from glassformer.tasks.task import Task, remark
+from glassformer.tasks.task import AnyTask, remark
 from glassformer.train.loop import Outcome, Progress
 from glassformer.train.plan import Plan
 from glassformer.view.curves import panels_of, svg
@@ -39,7 +38,7 @@ def curves(metrics: Path) -> str:
 def card(
     recipe: Recipe,
     plan: Plan,
-    task: Task[Any, Any],
+    task: AnyTask,
     model: nn.Module,
     sheets: Mapping[str, ScoreSheet],
     outcome: Outcome,
@@ -91,7 +90,7 @@ def _settings(plan: Plan) -> str:
     return f"Settings: {shown}."
 
 
-def _header(recipe: Recipe, task: Task[Any, Any]) -> str:
+def _header(recipe: Recipe, task: AnyTask) -> str:
     base = f"base_model: {json.dumps(recipe.model)}\n" if recipe.model else ""
     return f"{CARD_HEADER}pipeline_tag: {task.name}\n{base}---\n"
 

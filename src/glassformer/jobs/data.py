@@ -10,7 +10,7 @@ from glassformer.data.report import Read, ReadReport
 from glassformer.data.shards import Shards, is_complete
 from glassformer.data.splits import draw, keep_labels
 from glassformer.tasks.running_text import RunningTextTask
-from glassformer.tasks.task import Task
+from glassformer.tasks.task import AnyTask
 from glassformer.text.train import MOST_BYTES
 from glassformer.train.processes import Processes
 
@@ -33,8 +33,11 @@ class Splits:
     messages: list[str] = field(default_factory=list)
     accounts: dict[str, Any] = field(default_factory=dict)
 
+    def by_name(self) -> dict[str, Any]:
+        return {"train": self.train, "dev": self.dev, "test": self.test}
 
-def read_splits(recipe: Recipe, task: type[Task[Any, Any]]) -> Splits:
+
+def read_splits(recipe: Recipe, task: type[AnyTask]) -> Splits:
     """Train, dev and test; where no dev is given, a part of the data that is chosen by a hash."""
     splits = Splits([], [], [])
     splits.train = _read(recipe.data, "train", recipe, task, splits)
@@ -60,7 +63,7 @@ def read_splits(recipe: Recipe, task: type[Task[Any, Any]]) -> Splits:
     return splits
 
 
-def _read(sources: Sequence[str], split: str, recipe: Recipe, task: type[Task[Any, Any]], splits: Splits) -> Any:
+def _read(sources: Sequence[str], split: str, recipe: Recipe, task: type[AnyTask], splits: Splits) -> Any:
     if is_made_up(sources):
         return made_up(sources[0], split, task, limit=recipe.limit)
     files, columns = expanded(sources), recipe.columns or None
@@ -73,21 +76,21 @@ def _read(sources: Sequence[str], split: str, recipe: Recipe, task: type[Task[An
     return read.examples
 
 
-def examples_with_labels(task: type[Task[Any, Any]], splits: Splits) -> list[Any]:
+def examples_with_labels(task: type[AnyTask], splits: Splits) -> list[Any]:
     """What the labels of a task are learnt from; streams have none."""
     sides = (splits.train, splits.dev, splits.test) if task.labels_of_all else (splits.train,)
     return [one for side in sides if not isinstance(side, Corpus) for one in side]
 
 
-def texts_of(task: type[Task[Any, Any]], examples: Any) -> Iterator[str]:
+def texts_of(task: type[AnyTask], examples: Any) -> Iterator[str]:
     """What a vocabulary is learnt from; of a text larger than memory, lines from all over it."""
     return examples.lines(MOST_BYTES) if isinstance(examples, Corpus) else task.texts(examples)
 
 
-def tokenise(splits: Splits, task: Task[Any, Any], processes: Processes) -> None:
+def tokenise(splits: Splits, task: AnyTask, processes: Processes) -> None:
     """Put shards in the place of streams; one process makes them for all."""
-    for name in ("train", "dev", "test"):
-        if isinstance(corpus := getattr(splits, name), Corpus):
+    for name, corpus in splits.by_name().items():
+        if isinstance(corpus, Corpus):
             assert isinstance(task, RunningTextTask)
             shards = _shards(corpus, task, processes, what=f"tokenising {name}")
             account = account_of(shards)
@@ -115,7 +118,7 @@ def _shards(corpus: Corpus, task: RunningTextTask[Any], processes: Processes, *,
 
 
 def read_examples(
-    task: type[Task[Any, Any]],
+    task: type[AnyTask],
     sources: Sequence[str],
     *,
     split: str,
@@ -129,7 +132,7 @@ def read_examples(
     return task.read(expanded(sources), columns=columns, **reading(task, options))
 
 
-def reading(task: type[Task[Any, Any]], options: Mapping[str, Any]) -> dict[str, Any]:
+def reading(task: type[AnyTask], options: Mapping[str, Any]) -> dict[str, Any]:
     """Of a recipe's options, those that concern reading."""
     known = set(inspect.signature(task.read).parameters) - {"sources", "columns"}
     return {name: value for name, value in options.items() if name in known}
@@ -139,7 +142,7 @@ def is_made_up(sources: Sequence[str]) -> bool:
     return sources[0].partition(":")[0] == MICROWORLD  # and not a file called microworld.csv
 
 
-def made_up(source: str, split: str, task: type[Task[Any, Any]], *, limit: int | None = None) -> list[Any]:
+def made_up(source: str, split: str, task: type[AnyTask], *, limit: int | None = None) -> list[Any]:
     """ "microworld" or "microworld:de": examples that need no file; each split has a seed of its own."""
     _, _, language = source.partition(":")
     seed = list(MICRO_SIZE).index(split)

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from glassformer.data.batches import Budget, in_order
 from glassformer.inspect.heads import Cut, Head, attentions_of, importance, pruning
 from glassformer.inspect.statistics import Statistics, attention_statistics
+from glassformer.models.contract import as_model
 from glassformer.tasks.batch import Batch, device_of
 
 from .predict import Pipeline
@@ -52,7 +54,9 @@ def measure(
 
     @torch.no_grad()
     def loss() -> float:
-        return sum(float(task.loss(model, batch)) for batch in batches) / max(1, sum(batch.count for batch in batches))
+        return sum(float(task.loss(as_model(model), batch)) for batch in batches) / max(
+            1, sum(batch.count for batch in batches)
+        )
 
     heads = sum(part.heads for part in attentions_of(model).values())
     seconds = heads * _seconds(loss)
@@ -72,7 +76,7 @@ def _seconds(loss: Callable[[], float]) -> float:
     return time.perf_counter() - begun
 
 
-def _looks(model: Any, batches: Sequence[Batch]) -> list[Statistics]:
+def _looks(model: nn.Module, batches: Sequence[Batch]) -> list[Statistics]:
     """Of the largest batch: enough tokens to see a habit."""
     most = max(batches, key=lambda batch: batch.tokens)
     return attention_statistics(model, most.inputs)

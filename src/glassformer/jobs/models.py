@@ -17,8 +17,9 @@ from glassformer.hub.folder import read_config
 from glassformer.hub.load import load
 from glassformer.hub.registry import ARCHITECTURES, architecture_for, build, check_known, skeleton
 from glassformer.models.config import labels as read_labels
+from glassformer.models.contract import as_model, generation_config, set_generation_config
 from glassformer.tasks.spec import Spec
-from glassformer.tasks.task import Task
+from glassformer.tasks.task import AnyTask
 from glassformer.text.tokenizer import Tokenizer
 
 from .recipe import NONE, Recipe
@@ -46,7 +47,7 @@ def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: None if value == NONE else value for name, value in config.items()}
 
 
-def head_for(arch: str | None, task: type[Task[Any, Any]]) -> str | None:
+def head_for(arch: str | None, task: type[AnyTask]) -> str | None:
     """The head that a task asks for; a lesson can be put in several ways, and takes one that the kind of model has."""
     if not task.built_in:
         return task.head
@@ -69,14 +70,14 @@ def model_type(arch: str, head: str | None) -> str:
     return arch
 
 
-def able(task: type[Task[Any, Any]]) -> dict[str, str]:
+def able(task: type[AnyTask]) -> dict[str, str]:
     """The kinds of model that can be trained afresh for a task, and the model_type that each is then."""
     heads = {arch: head_for(arch, task) for arch in ARCHS}
     kinds = {arch: model_type(arch, head) for arch, head in heads.items()}
     return {arch: kind for arch, kind in kinds.items() if heads[arch] in _heads(kind)}
 
 
-def check_arch(arch: str, task: type[Task[Any, Any]]) -> str | None:
+def check_arch(arch: str, task: type[AnyTask]) -> str | None:
     """Refuse a kind of model that cannot do a task; of a Transformer, say in a line which half of it is built."""
     kind, can = model_type(arch, head_for(arch, task)), able(task)
     if arch not in can:
@@ -86,7 +87,7 @@ def check_arch(arch: str, task: type[Task[Any, Any]]) -> str | None:
     return said if arch == "transformer" and half is not None else None
 
 
-def check_model(name: str | Path, task: type[Task[Any, Any]]) -> None:
+def check_model(name: str | Path, task: type[AnyTask]) -> None:
     """Refuse a folder whose kind of model cannot do a task, whatever is trained on top of it."""
     kind = read_config(config_folder(name)).get("model_type")
     if not task.built_in and task.head not in architecture_for(kind).heads:
@@ -94,7 +95,7 @@ def check_model(name: str | Path, task: type[Task[Any, Any]]) -> None:
         raise ValueError(f"{name} is a {kind}, which cannot do {task.name}; what can: {', '.join(can)}")
 
 
-def check_config(recipe: Recipe, task: type[Task[Any, Any]]) -> None:
+def check_config(recipe: Recipe, task: type[AnyTask]) -> None:
     """Refuse settings that the recipe's kind of model does not have, or values that they cannot have."""
     kind = (
         model_type(str(recipe.arch), head_for(recipe.arch, task))
@@ -117,7 +118,7 @@ def _heads(kind: str) -> Collection[str | None]:
 
 
 def model_for(
-    cls: type[Task[Any, Any]],
+    cls: type[AnyTask],
     spec: Spec,
     tokenizer: Tokenizer,
     *,
@@ -132,8 +133,8 @@ def model_for(
     else:
         model = fresh(str(arch), spec.head, wanted, tokenizer, config)
     if spec.generation:  # so that the folder generates as it was scored
-        stated: Any = getattr(model, "generation_config", None) or {}
-        model.generation_config = {**stated, **spec.generation}  # type: ignore[assignment]
+        made = as_model(model)
+        set_generation_config(made, {**generation_config(made), **spec.generation})
     return model
 
 
@@ -206,7 +207,7 @@ def loaded(
 
 def check_fit(model: nn.Module, tokenizer: Tokenizer) -> None:
     """Refuse a tokenizer whose own tokens, not only those added to it, are more than the model knows."""
-    config: Any = model.config
+    config = as_model(model).config
     if tokenizer.vocab_size > config.vocab_size:
         raise ValueError(
             f"the tokenizer has {tokenizer.vocab_size} tokens and the model's embedding {config.vocab_size}; "
@@ -221,12 +222,11 @@ def with_room_for(model: nn.Module, tokenizer: Tokenizer) -> nn.Module:
     size = len(tokenizer)
     if size <= config.vocab_size:
         return model
-    head: Any = model.head_name
-    grown = architecture_for(config.model_type).build(replace(config, vocab_size=size), head)
+    grown = architecture_for(config.model_type).build(replace(config, vocab_size=size), as_model(model).head_name)
     state = grown.state_dict()
     with torch.no_grad():
         for name, old in model.state_dict().items():
             state[name][tuple(slice(length) for length in old.shape)] = old
-    if hasattr(model, "generation_config"):
-        grown.generation_config = model.generation_config
+    if stated := generation_config(as_model(model)):
+        set_generation_config(as_model(grown), stated)
     return grown.eval()

@@ -16,8 +16,9 @@ from glassformer.hub.fetch import config_folder
 from glassformer.hub.folder import read_config
 from glassformer.hub.load import load, load_tokenizer
 from glassformer.hub.registry import architecture_for, head_for
+from glassformer.models.contract import as_model
 from glassformer.tasks.metrics import ScoreSheet
-from glassformer.tasks.task import Task, evaluate
+from glassformer.tasks.task import AnyTask, evaluate
 from glassformer.text.tokenizer import Tokenizer
 
 from .data import read_examples, reading
@@ -33,7 +34,7 @@ TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "conll")
 class Pipeline:
     """A model and its task: call it with a text, or with a list of them. `made` is the recipe it was trained by."""
 
-    def __init__(self, model: nn.Module, task: Task[Any, Any], made: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, model: nn.Module, task: AnyTask, made: Mapping[str, Any] | None = None) -> None:
         self.model, self.task, self.made = model, task, dict(made or {})
 
     def __call__(self, inputs: Any = None, **options: Any) -> Any:
@@ -42,8 +43,8 @@ class Pipeline:
             inputs = {name: options.pop(name) for name in ("question", "context")}
         self.task.check_predict(options)
         if isinstance(inputs, list):
-            return self.task.predict(self.model, inputs, **options)
-        (found,) = self.task.predict(self.model, [inputs], **options)
+            return self.task.predict(as_model(self.model), inputs, **options)
+        (found,) = self.task.predict(as_model(self.model), [inputs], **options)
         wrapped = self.task.one_in_a_list and isinstance(inputs, str) and isinstance(found, dict)
         return [found] if wrapped else found
 
@@ -71,7 +72,13 @@ class Pipeline:
         with shown("scoring") as on_progress:
             items = self.task.encode(examples)
             return evaluate(
-                self.model, self.task, items, budget=budget, keep_examples=True, final=True, on_progress=on_progress
+                as_model(self.model),
+                self.task,
+                items,
+                budget=budget,
+                keep_examples=True,
+                final=True,
+                on_progress=on_progress,
             )
 
 
@@ -92,7 +99,7 @@ def pipeline(
     if isinstance(model, nn.Module):
         if tokenizer is None:
             raise ValueError("a pipeline over a model needs its tokenizer as well: pipeline(task, model, tokenizer)")
-        return Pipeline(model.eval(), cls.for_model(tokenizer, model, **taken(cls, options)))
+        return Pipeline(model.eval(), cls.for_model(tokenizer, as_model(model), **taken(cls, options)))
     if model is None:
         raise ValueError(f'there is no built-in model for {task} yet; name a folder: pipeline("{task}", "folder")')
     check_model(model, cls)
@@ -104,16 +111,16 @@ def pipeline(
     options = {**taken(cls, made), **cls.read_extras(config_folder(model)), **taken(cls, options)}
     tokenizer = tokenizer or load_tokenizer(model)
     check_fit(found, tokenizer)
-    return Pipeline(found, cls.for_model(tokenizer, found, **options), made)
+    return Pipeline(found, cls.for_model(tokenizer, as_model(found), **options), made)
 
 
-def _made(folder: Path, cls: type[Task[Any, Any]]) -> dict[str, Any]:
+def _made(folder: Path, cls: type[AnyTask]) -> dict[str, Any]:
     """The recipe of a run folder, if it is for this task; what was said there holds until something else is said."""
     values = read_made(folder / RECIPE) if (folder / RECIPE).is_file() else {}
     return values if values and task_class(values["task"]) is cls else {}
 
 
-def _head(cls: type[Task[Any, Any]], model: str | Path) -> str | None:
+def _head(cls: type[AnyTask], model: str | Path) -> str | None:
     """The head a task asks for; a lesson takes the one that is there."""
     return head_of(model) if cls.built_in else cls.head
 

@@ -13,8 +13,10 @@ from torch import nn
 
 from glassformer.files import write_json, write_text
 from glassformer.hub.load import load, save, usable
+from glassformer.models.contract import as_model
+from glassformer.tasks.batch import Items
 from glassformer.tasks.metrics import ScoreSheet
-from glassformer.tasks.task import Task, evaluate, remark
+from glassformer.tasks.task import AnyTask, evaluate, remark
 from glassformer.train import checkpoint
 from glassformer.train.freeze import trained
 from glassformer.train.loop import Fit, Outcome
@@ -88,15 +90,16 @@ def run(recipe: Recipe, *, resume: bool = False, log: Log = print) -> Run:
             items, dev = _encoded(task, splits)
             found = preflight(task, model, plan, splits, train=items, dev=dev)
             _log_found(log, splits, found, model)
-            data = {"train": items, "dev": dev}
             with checkpoint.writing(folder):
-                outcome = _fit(recipe, task, model, plan, **data, processes=processes, resume=resume, log=log)
+                outcome = _fit(
+                    recipe, task, model, plan, train=items, dev=dev, processes=processes, resume=resume, log=log
+                )
                 if not processes.is_main or outcome.stopped:
                     return Run(folder, {}, outcome, speaks=processes.is_main)
                 return _conclude(recipe, task, plan, splits, found, outcome, log=log)
 
 
-def _encoded(task: Task[Any, Any], splits: Splits) -> tuple[Any, Any]:
+def _encoded(task: AnyTask, splits: Splits) -> tuple[Items, Items | None]:
     """The training data and the dev data, if there is any, as the loop takes them."""
     with shown("encoding"):
         return task.encode(splits.train), task.encode(splits.dev) if splits.dev else None
@@ -114,12 +117,12 @@ def _check(recipe: Recipe, log: Log) -> None:
 
 def _fit(
     recipe: Recipe,
-    task: Task[Any, Any],
+    task: AnyTask,
     model: nn.Module,
     plan: Plan,
     *,
-    train: Any,
-    dev: Any,
+    train: Items,
+    dev: Items | None,
     processes: Processes,
     resume: bool,
     log: Log,
@@ -173,18 +176,24 @@ def _log_found(log: Log, splits: Splits, found: Preflight, model: nn.Module) -> 
 
 
 def _conclude(
-    recipe: Recipe, task: Task[Any, Any], plan: Plan, splits: Splits, found: Preflight, outcome: Outcome, *, log: Log
+    recipe: Recipe, task: AnyTask, plan: Plan, splits: Splits, found: Preflight, outcome: Outcome, *, log: Log
 ) -> Run:
     """Score what the folder holds, as anyone would who loads it, and write it all down."""
     folder = Path(recipe.out)
     model = load(folder, device=_device(recipe.device))
     sheets: dict[str, ScoreSheet] = {}
     for name in ("dev", "test"):
-        if examples := getattr(splits, name):
+        if examples := splits.by_name()[name]:
             with shown(f"scoring {name}") as on_progress:
                 items = task.encode(examples)
                 sheets[name] = evaluate(
-                    model, task, items, budget=plan.budget, keep_examples=True, final=True, on_progress=on_progress
+                    as_model(model),
+                    task,
+                    items,
+                    budget=plan.budget,
+                    keep_examples=True,
+                    final=True,
+                    on_progress=on_progress,
                 )
     scores = {name: sheet.compute() for name, sheet in sheets.items()}
     for name, values in scores.items():

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from glassformer.data.batches import Budget, Indices, in_order
+from glassformer.models.contract import Model
 
 OnProgress = Callable[[int, int], None]  # how many are done, of how many
 R = TypeVar("R")
@@ -65,7 +66,7 @@ class Items(Protocol):
         ...
 
 
-def device_of(model: nn.Module) -> torch.device:
+def device_of(model: Model | nn.Module) -> torch.device:
     return next(model.parameters()).device
 
 

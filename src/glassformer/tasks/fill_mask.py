@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.data.batches import Budget, Indices
 from glassformer.data.blocks import Blocks, Reframed, TokenStream, joined, tokenised
@@ -21,6 +21,7 @@ from glassformer.data.ragged import Ragged
 from glassformer.data.shards import Shards
 from glassformer.files.schema import Probability, Size
 from glassformer.generate.fill import fill_mask
+from glassformer.models.contract import Model, as_token_scorer
 from glassformer.text.tokenizer import Tokenizer
 
 from .batch import Batch, OnProgress, device_of, predict_in_batches
@@ -92,9 +93,9 @@ class FillMask(RunningTextTask[MaskedTexts]):
     def compile(self) -> None:
         self.summed = torch.compile(summed_cross_entropy)
 
-    def word_head(self, model: Any) -> nn.Module:
+    def word_head(self, model: Model) -> Head:
         """The layers that score words."""
-        return model.head  # type: ignore[no-any-return]
+        return as_token_scorer(model).logits
 
     def encode(self, examples: Sequence[Document] | Shards) -> MaskedTexts:
         """Tokenise documents, once; shards are tokenised, and the last token of each document is its end."""
@@ -140,7 +141,7 @@ class FillMask(RunningTextTask[MaskedTexts]):
         sampled = [(table[row], np.flatnonzero(maskable[row])) for row in rows]
         return Batch(inputs, targets, count=len(places), extra={"sampled": sampled})
 
-    def loss(self, model: Any, batch: Batch) -> Tensor:
+    def loss(self, model: Model, batch: Batch) -> Tensor:
         hidden = model.hidden(**batch.inputs)
         return self.summed(at_places(hidden, batch), self.word_head(model), batch.targets["words"])
 
@@ -148,9 +149,9 @@ class FillMask(RunningTextTask[MaskedTexts]):
         """Loss, perplexity and accuracy at the masked places."""
         likelihood = Likelihood(keep_examples=keep_examples)
 
-        def update(model: Any, batch: Batch) -> None:
+        def update(model: Model, batch: Batch) -> None:
             hidden = model.hidden(**batch.inputs)
-            score_rows(likelihood, hidden, model.head, batch)
+            score_rows(likelihood, hidden, self.word_head(model), batch)
 
         return ScoreSheet(update, likelihood=likelihood)
 
@@ -158,17 +159,17 @@ class FillMask(RunningTextTask[MaskedTexts]):
         """Also the pseudo-perplexity of some examples."""
         plain, pseudo, mask_id = self.metrics(keep_examples=keep_examples), PseudoPerplexity(), self.masking.mask_id
 
-        def update(model: Any, batch: Batch) -> None:
+        def update(model: Model, batch: Batch) -> None:
             plain.update(model, batch)
             for ids, places in batch.extra["sampled"]:
-                pseudo.update(pseudo_loss(model, model.head, ids, places, mask_id=mask_id), len(places))
+                pseudo.update(pseudo_loss(model, self.word_head(model), ids, places, mask_id=mask_id), len(places))
 
         return ScoreSheet(update, **plain.meters, pseudo=pseudo)
 
     def predict(
         self,
-        model: Any,
-        inputs: Sequence[Any],
+        model: Model,
+        inputs: Sequence[object],
         *,
         top_k: Size = 5,
         targets: Sequence[str] | str | None = None,
@@ -212,7 +213,7 @@ def score_rows(sheet: Likelihood, hidden: Tensor, head: Head, batch: Batch) -> T
     return sums[0] / sums[1].clamp(min=1)
 
 
-def pseudo_loss(model: Any, head: Head, ids: NDArray[Any], places: NDArray[np.int64], *, mask_id: int) -> float:
+def pseudo_loss(model: Model, head: Head, ids: NDArray[Any], places: NDArray[np.int64], *, mask_id: int) -> float:
     """The loss, in nats, of the tokens at some places of a text (T,), each of them masked by itself."""
     text, total = torch.from_numpy(ids.astype(np.int64)).to(device_of(model)), 0.0
     for some in torch.from_numpy(places).to(text.device).split(max(1, READ // len(ids))):

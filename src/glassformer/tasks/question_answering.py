@@ -11,13 +11,14 @@ from typing import Any, Self
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.data.batches import Budget, Indices
 from glassformer.data.examples import SquadExample
 from glassformer.data.report import Read
 from glassformer.data.squad import read_asked
 from glassformer.files.schema import Count, Size
+from glassformer.models.contract import Model
 from glassformer.text.tokenizer import Tokenizer
 
 from .batch import Batch, OnProgress, device_of, predict_in_batches
@@ -90,7 +91,7 @@ class QuestionAnswering(Task[SquadExample, AskedTexts]):
         *,
         columns: Mapping[str, str] | None = None,
         require_target: bool = True,
-        **_: Any,
+        **_: object,
     ) -> Read[SquadExample]:
         return read_asked(sources, columns, require_target=require_target)
 
@@ -114,7 +115,7 @@ class QuestionAnswering(Task[SquadExample, AskedTexts]):
         return cls.make_spec(options)
 
     @classmethod
-    def spec_of_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Spec:
+    def spec_of_model(cls, tokenizer: Tokenizer, model: Model, **options: Any) -> Spec:
         cls.check_head(model)
         return super().spec_of_model(tokenizer, model, **options)
 
@@ -155,14 +156,14 @@ class QuestionAnswering(Task[SquadExample, AskedTexts]):
         inputs = items.inputs(indices, self.tokenizer.pad_token_id or 0)
         return Batch(inputs, {"start": start, "end": end}, count=len(indices), extra={"items": items, "rows": indices})
 
-    def scores(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+    def scores(self, model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
         """Of every token as the answer's first and as its last: (B, T) each, -inf for padding."""
         out = model(**batch.inputs)
         padding = ~batch.inputs["attention_mask"].bool().to(out.start_logits.device)
         start, end = (logits.float().masked_fill(padding, -inf) for logits in (out.start_logits, out.end_logits))
         return start, end
 
-    def loss(self, model: Any, batch: Batch) -> Tensor:
+    def loss(self, model: Model, batch: Batch) -> Tensor:
         return self.compare(*self.scores(model, batch), batch)
 
     def compare(self, start: Tensor, end: Tensor, batch: Batch) -> Tensor:
@@ -173,7 +174,7 @@ class QuestionAnswering(Task[SquadExample, AskedTexts]):
         """The answer to each question by SQuAD's rules, and the loss of a window."""
         loss, answers = MeanLoss(), BestAnswers(self.null_threshold, keep_examples=keep_examples)
 
-        def update(model: Any, batch: Batch) -> None:
+        def update(model: Model, batch: Batch) -> None:
             start, end = self.scores(model, batch)
             loss.update(float(self.compare(start, end, batch)), batch.count)
             items, rows = batch.extra["items"], batch.extra["rows"]
@@ -185,8 +186,8 @@ class QuestionAnswering(Task[SquadExample, AskedTexts]):
     @torch.inference_mode()
     def predict(
         self,
-        model: Any,
-        inputs: Sequence[Any],
+        model: Model,
+        inputs: Sequence[object],
         *,
         top_k: Size = 1,
         max_answer_length: Size | None = None,
@@ -255,7 +256,7 @@ def _as_dicts(reading: AnswerCandidates, threshold: float | None) -> list[dict[s
     ]
 
 
-def as_asked(given: Any) -> SquadExample:
+def as_asked(given: object) -> SquadExample:
     """A question and its context: a dict of both, as Hugging Face takes it, or a pair."""
     match given:
         case SquadExample():

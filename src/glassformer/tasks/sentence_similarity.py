@@ -20,6 +20,7 @@ from glassformer.data.report import Read
 from glassformer.data.rows import Format
 from glassformer.data.table import read_labelled
 from glassformer.files.schema import Positive, Size
+from glassformer.models.contract import Model
 from glassformer.text.tokenizer import Tokenizer
 
 from .batch import Batch, OnProgress, device_of, predict_in_batches
@@ -92,7 +93,7 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
         file_format: Format | None = None,
         header: bool | None = None,
         require_target: bool = True,
-        **_: Any,
+        **_: object,
     ) -> Read[Labelled]:
         """Pairs with scores; for contrastive learning pairs that belong together, whose scores are not read."""
         if loss == "cosine":
@@ -169,16 +170,16 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
             targets["scores"] = torch.from_numpy(items.scores[indices])
         return Batch(items.texts.inputs(rows, self.tokenizer.pad_token_id or 0), targets, count=len(indices))
 
-    def vectors(self, model: Any, batch: Batch) -> Tensor:
+    def vectors(self, model: Model, batch: Batch) -> Tensor:
         """(B, D), or (2·B, D) of pairs."""
         return self.pooling(model(**batch.inputs).last_hidden_state, batch.inputs["attention_mask"])
 
-    def _sides(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _sides(self, model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
         """The vectors of first and second texts, of length 1, so that products are cosines."""
         first, second = F.normalize(self.vectors(model, batch), dim=-1).chunk(2)
         return first, second
 
-    def loss(self, model: Any, batch: Batch) -> Tensor:
+    def loss(self, model: Model, batch: Batch) -> Tensor:
         first, second = self._sides(model, batch)
         if self.kind == "cosine":
             low, high = self.score_range
@@ -194,7 +195,7 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
         """Of pairs with scores Pearson and Spearman of the cosine; of others how well seconds are found by firsts."""
         correlation, retrieval = Correlation(), VectorRetrieval(keep_examples=keep_examples)
 
-        def update(model: Any, batch: Batch) -> None:
+        def update(model: Model, batch: Batch) -> None:
             first, second = self._sides(model, batch)
             if "scores" in batch.targets:
                 correlation.update((first * second).sum(-1), batch.targets["scores"])
@@ -206,7 +207,7 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
     @torch.inference_mode()
     def embed(
         self,
-        model: Any,
+        model: Model,
         texts: Sequence[str],
         *,
         batch_size: Size | None = None,
@@ -225,8 +226,8 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
 
     def predict(
         self,
-        model: Any,
-        inputs: Sequence[Any],
+        model: Model,
+        inputs: Sequence[object],
         *,
         batch_size: Size | None = None,
         batch_tokens: Size = 4096,
@@ -252,7 +253,7 @@ class FeatureExtraction(SentenceSimilarity):
     @torch.inference_mode()
     def predict(
         self,
-        model: Any,
+        model: Model,
         inputs: Sequence[Any],
         *,
         pooled: bool = False,
@@ -277,7 +278,7 @@ class FeatureExtraction(SentenceSimilarity):
         return predict_in_batches(items.lengths, Budget.of(batch_size, batch_tokens), predict, on_progress)
 
 
-def as_comparison(given: Any) -> tuple[str, list[str]]:
+def as_comparison(given: object) -> tuple[str, list[str]]:
     """A pair, or a dict with source_sentence and sentences, as Hugging Face's hosted models take it."""
     match given:
         case Labelled(text, str(pair)):

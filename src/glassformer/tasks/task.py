@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.data import microworld
 from glassformer.data.batches import Budget, Indices, in_order
@@ -19,6 +19,7 @@ from glassformer.data.report import Read
 from glassformer.data.splits import split_by_hash
 from glassformer.files import conform
 from glassformer.hub.load import takes_segments
+from glassformer.models.contract import Model, as_module
 from glassformer.text.folder import NO_LIMIT
 from glassformer.text.tokenizer import Tokenizer
 
@@ -103,25 +104,25 @@ class Task(ABC, Generic[E, I]):
         return cls.make_spec(options)
 
     @classmethod
-    def spec_of_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Spec:
+    def spec_of_model(cls, tokenizer: Tokenizer, model: Model, **options: Any) -> Spec:
         """What a trained model says: its labels. One that was trained for something else is refused."""
         del tokenizer, model
         return cls.make_spec(options)
 
     @classmethod
-    def check_head(cls, model: nn.Module) -> None:
+    def check_head(cls, model: Model) -> None:
         """Refuse a model with another head than this task's."""
         if model.head_name != cls.head:
             raise ValueError(f"the model has the head {model.head_name!r}: load one with the head {cls.head!r}")
 
     @classmethod
-    def fit_spec(cls, spec: Spec, tokenizer: Tokenizer, model: nn.Module) -> Spec:
+    def fit_spec(cls, spec: Spec, tokenizer: Tokenizer, model: Model) -> Spec:
         """The spec with what only a model knows: how long a text may be, and whether it has a use for segments."""
         limits = [spec.max_length]
         if spec.max_length is None:
             limits = [longest_input(model, tokenizer), cls.longest]
         longest = min((number for number in limits if number is not None), default=None)
-        return replace(spec, max_length=longest, segments=takes_segments(model))
+        return replace(spec, max_length=longest, segments=takes_segments(as_module(model)))
 
     @classmethod
     def model_settings(cls, tokenizer: Tokenizer, spec: Spec) -> dict[str, Any]:
@@ -141,7 +142,7 @@ class Task(ABC, Generic[E, I]):
         return cls.from_spec(tokenizer.adapted(special_tokens=spec.special_tokens), spec)
 
     @classmethod
-    def for_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Self:
+    def for_model(cls, tokenizer: Tokenizer, model: Model, **options: Any) -> Self:
         """A task for a trained model, as the model says."""
         spec = cls.fit_spec(cls.spec_of_model(tokenizer, model, **options), tokenizer, model)
         return cls.from_spec(tokenizer.adapted(segments=spec.segments), spec)
@@ -175,7 +176,7 @@ class Task(ABC, Generic[E, I]):
         """Collate some examples of a split; what is random depends on the seed and the example, never on the batch."""
 
     @abstractmethod
-    def loss(self, model: Any, batch: Batch) -> Tensor:
+    def loss(self, model: Model, batch: Batch) -> Tensor:
         """The sum over the batch's targets, so that parts of a batch add up to the whole."""
 
     @abstractmethod
@@ -205,16 +206,16 @@ class Task(ABC, Generic[E, I]):
                 raise ValueError(f"{self.name} has no option {name!r}; a call can be told {', '.join(known)}")
 
     @abstractmethod
-    def predict(self, model: Any, inputs: Sequence[Any], *_: Any, **options: Any) -> list[Any]:
+    def predict(self, model: Model, inputs: Sequence[object], *_: Any, **options: Any) -> list[Any]:
         """What the model says, in the shape of Hugging Face's pipelines; each input as if alone."""
 
 
-def longest_input(model: Any, tokenizer: Tokenizer) -> int | None:
+AnyTask = Task[Any, Any]  # whatever its examples are
+
+
+def longest_input(model: Model, tokenizer: Tokenizer) -> int | None:
     """How many tokens a model can read; None where there is no limit."""
-    config = model.config
-    limit = getattr(config, "n_positions", None) or getattr(config, "max_position_embeddings", None)
-    if limit is not None and getattr(model, "padding_idx", None) is not None:
-        limit -= model.padding_idx + 1  # RoBERTa counts from there
+    limit = model.config.max_positions
     known = [number for number in (limit, tokenizer.model_max_length) if number is not None and number < NO_LIMIT]
     return min(known, default=None)
 
@@ -237,7 +238,7 @@ def remark(report: Mapping[str, Mapping[str, float]]) -> str | None:
 
 @torch.inference_mode()
 def evaluate(
-    model: nn.Module,
+    model: Model,
     task: Task[E, I],
     items: I,
     *,

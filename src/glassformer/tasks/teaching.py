@@ -10,21 +10,21 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.data.batches import Indices
 from glassformer.data.examples import Labelled, Parallel
 from glassformer.data.parallel import read_parallel
 from glassformer.data.ragged import Ragged
 from glassformer.data.report import Read
+from glassformer.models.contract import Model
 from glassformer.text.tokenizer import Tokenizer
 
 from .batch import Batch
 from .metrics import Classification, ScoreSheet
 from .spec import Spec
-from .task import Task
+from .task import AnyTask, Task
 from .text_classification import TextClassification
-from .text_generation import hidden_states
 from .text_pairs import Translated, as_source, encode_sources, rounded_up
 from .translation import Translation
 
@@ -88,7 +88,7 @@ class Teaching(Task[Parallel, Any]):
     metric = "exact_match"
 
     def __init__(
-        self, tokenizer: Tokenizer, *, head: str = "text2text-generation", form: Task[Any, Any] | None = None
+        self, tokenizer: Tokenizer, *, head: str = "text2text-generation", form: AnyTask | None = None
     ) -> None:
         known = HEADS if self.lesson == "parity" else HEADS[:2]
         if head not in known:
@@ -97,7 +97,7 @@ class Teaching(Task[Parallel, Any]):
         self.tokenizer, self.head, self.max_length = tokenizer, head, self.form.max_length
 
     @classmethod
-    def read(cls, sources: Sequence[str], *, columns: Mapping[str, str] | None = None, **_: Any) -> Read[Parallel]:
+    def read(cls, sources: Sequence[str], *, columns: Mapping[str, str] | None = None, **_: object) -> Read[Parallel]:
         return read_parallel(sources, columns=columns)
 
     @classmethod
@@ -122,11 +122,11 @@ class Teaching(Task[Parallel, Any]):
         return Spec(head=head, options={"exact_match": True}, **known)
 
     @classmethod
-    def spec_of_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Spec:
+    def spec_of_model(cls, tokenizer: Tokenizer, model: Model, **options: Any) -> Spec:
         return super().spec_of_model(tokenizer, model, **{"head": model.head_name, **options})
 
     @classmethod
-    def fit_spec(cls, spec: Spec, tokenizer: Tokenizer, model: nn.Module) -> Spec:
+    def fit_spec(cls, spec: Spec, tokenizer: Tokenizer, model: Model) -> Spec:
         return form_of(spec.head).fit_spec(spec, tokenizer, model)
 
     @classmethod
@@ -150,7 +150,7 @@ class Teaching(Task[Parallel, Any]):
     def batch(self, items: Any, indices: Indices, seed: int = 0) -> Batch:
         return self.form.batch(items, indices, seed)
 
-    def loss(self, model: Any, batch: Batch) -> Tensor:
+    def loss(self, model: Model, batch: Batch) -> Tensor:
         return self.form.loss(model, batch)
 
     def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
@@ -162,7 +162,7 @@ class Teaching(Task[Parallel, Any]):
     def check_predict(self, options: Mapping[str, Any]) -> None:
         self.form.check_predict(options)
 
-    def predict(self, model: Any, inputs: Sequence[Any], **options: Any) -> list[Any]:
+    def predict(self, model: Model, inputs: Sequence[object], **options: Any) -> list[Any]:
         """A dict with the answer for each text of digits, whether or not the equals sign stands after them."""
         asked = [as_source(one).removesuffix(ASKED) + ASKED for one in inputs]
         key = "label" if self.head == "text-classification" else "translation_text"
@@ -250,19 +250,16 @@ class Continuation(Translation):
         targets = {**batch.targets, "places": rows * width + first[rows] + column}
         return Batch(inputs, targets, batch.count, {**batch.extra, "prompts": super().prompts(batch)})
 
-    def hidden(self, model: Any, batch: Batch) -> Tensor:
-        return hidden_states(model, batch)
-
     def prompts(self, batch: Batch) -> tuple[Tensor, Tensor]:
         return batch.extra.get("prompts") or super().prompts(batch)
 
-    def room(self, length: int, model: Any) -> int:
+    def room(self, length: int, model: Model) -> int:
         longest = rounded_up(length)
         return min(10 + 3 * longest // 2, max(1, (model.config.max_positions or 10 * longest) - longest))
 
 
-def form_of(head: str | None) -> type[Task[Any, Any]]:
+def form_of(head: str | None) -> type[AnyTask]:
     """The task that a lesson is learnt as, with this head."""
-    forms: dict[str | None, type[Task[Any, Any]]]
+    forms: dict[str | None, type[AnyTask]]
     forms = {"text-generation": Continuation, "text-classification": Classes}
     return forms.get(head, Translation)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.data.batches import Budget, Indices
 from glassformer.data.examples import Labelled
@@ -22,6 +22,8 @@ from glassformer.data.table import read_labelled
 from glassformer.files import shown
 from glassformer.files.schema import Probability, Size
 from glassformer.models.config import ProblemType
+from glassformer.models.contract import Model, label_names
+from glassformer.models.contract import problem_type as stated_problem
 from glassformer.text.tokenizer import Tokenizer
 
 from .batch import Batch, OnProgress, device_of, predict_in_batches
@@ -78,7 +80,7 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         header: bool | None = None,
         labels: str | Sequence[str] | None = None,
         require_target: bool = True,
-        **_: Any,
+        **_: object,
     ) -> Read[Labelled]:
         if labels is not None and problem_type == "regression":
             raise ValueError("labels: names are for classes, and regression has a score; leave them out")
@@ -126,17 +128,17 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
     def spec_of_model(
         cls,
         tokenizer: Tokenizer,
-        model: nn.Module,
+        model: Model,
         *,
         labels: str | Sequence[str] | None = None,
         problem_type: ProblemType | None = None,
         **options: Any,
     ) -> Spec:
         del tokenizer, labels  # those that it was trained with are its own now
-        config: Any = model.config
-        usual: ProblemType = "regression" if len(config.id2label) == 1 else "single_label_classification"
-        problem = problem_type or config.problem_type or usual
-        return cls.make_spec(options, labels=tuple(config.id2label.values()), problem_type=problem)
+        names = label_names(model.config)
+        usual = "regression" if len(names) == 1 else "single_label_classification"
+        problem = problem_type or stated_problem(model.config) or usual
+        return cls.make_spec(options, labels=tuple(names), problem_type=problem)
 
     @classmethod
     def from_spec(cls, tokenizer: Tokenizer, spec: Spec) -> Self:
@@ -192,7 +194,7 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         targets = {} if items.labels is None else {"labels": torch.from_numpy(items.labels[indices])}
         return Batch(items.inputs(indices, self.tokenizer.pad_token_id or 0), targets, count=len(indices))
 
-    def loss(self, model: Any, batch: Batch) -> Tensor:
+    def loss(self, model: Model, batch: Batch) -> Tensor:
         return self.compare(model(**batch.inputs).logits, batch.targets["labels"])
 
     def compare(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -207,7 +209,7 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         """The scores that the kind of label calls for, and the loss."""
         loss, scores = MeanLoss(), self._scores(keep_examples=keep_examples)
 
-        def update(model: Any, batch: Batch) -> None:
+        def update(model: Model, batch: Batch) -> None:
             logits, labels = model(**batch.inputs).logits, batch.targets["labels"]
             loss.update(float(self.compare(logits, labels)), batch.count)
             if isinstance(scores, Classification):
@@ -235,8 +237,8 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
     @torch.inference_mode()
     def predict(
         self,
-        model: Any,
-        inputs: Sequence[Any],
+        model: Model,
+        inputs: Sequence[object],
         *,
         top_k: Size | None = 1,
         batch_size: Size | None = None,
@@ -256,7 +258,7 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         return predict_in_batches(items.lengths, Budget.of(batch_size, batch_tokens), predict, on_progress)
 
 
-def as_labelled(given: Any) -> Labelled:
+def as_labelled(given: object) -> Labelled:
     """A text, a (text, pair), or a dict with text and text_pair, as Hugging Face takes them."""
     match given:
         case Labelled():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.data.batches import Budget, Indices
 from glassformer.data.blocks import Reframed, Windows, drawn, joined, tokenised
@@ -20,6 +20,7 @@ from glassformer.data.ragged import Ragged
 from glassformer.data.shards import Shards
 from glassformer.files.schema import Size
 from glassformer.generate.api import generate
+from glassformer.models.contract import Model, as_module, as_token_scorer
 from glassformer.text.tokenizer import Tokenizer
 
 from .batch import Batch, OnProgress, predict_in_batches
@@ -120,7 +121,7 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
         return cls.make_spec({**options, "conditions": labels}, special_tokens=tokens)
 
     @classmethod
-    def spec_of_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Spec:
+    def spec_of_model(cls, tokenizer: Tokenizer, model: Model, **options: Any) -> Spec:
         return super().spec_of_model(tokenizer, model, **{"conditions": conditions_of(tokenizer), **options})
 
     @classmethod
@@ -191,17 +192,17 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
             batch.inputs["attention_mask"] = torch.from_numpy(real.astype(np.int64))
         return batch
 
-    def loss(self, model: Any, batch: Batch) -> Tensor:
-        hidden = hidden_states(model, batch)
-        return self.summed(hidden, model.head, batch.targets["labels"], chunk=self.chunk)
+    def loss(self, model: Model, batch: Batch) -> Tensor:
+        hidden = model.hidden(**batch.inputs)
+        return self.summed(hidden, as_token_scorer(model).logits, batch.targets["labels"], chunk=self.chunk)
 
     def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
         """Loss, perplexity and accuracy a token, and bits a byte."""
         likelihood = Likelihood(keep_examples=keep_examples)
 
-        def update(model: Any, batch: Batch) -> None:
+        def update(model: Model, batch: Batch) -> None:
             labels, size = batch.targets["labels"], batch.extra["text_bytes"]
-            losses, right = judged(hidden_states(model, batch), model.head, labels)
+            losses, right = judged(model.hidden(**batch.inputs), as_token_scorer(model).logits, labels)
             counts = (labels != NO_TARGET).sum(1)
             likelihood.update(losses.sum(1), counts, correct=right.sum(1), text_bytes=size)
 
@@ -209,8 +210,8 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
 
     def predict(
         self,
-        model: Any,
-        inputs: Sequence[Any],
+        model: Model,
+        inputs: Sequence[object],
         *,
         condition: str | None = None,
         return_full_text: bool = True,
@@ -226,7 +227,7 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
 
         def predict(indices: Indices) -> Iterator[Any]:
             some = [prompts[place] for place in indices.tolist()]
-            written = generate(model, self.tokenizer, [prefix + prompt for prompt in some], **settings)
+            written = generate(as_module(model), self.tokenizer, [prefix + prompt for prompt in some], **settings)
             for prompt, texts in zip(some, written, strict=True):
                 read = len(self.tokenizer.decode(self._ids(prompt), skip_special_tokens=True))
                 before = prompt if return_full_text else ""
@@ -249,11 +250,6 @@ def language_batch(ids: NDArray[np.int64], scored: NDArray[np.bool_], text_bytes
         count=int(scored.sum()),
         extra={"text_bytes": text_bytes},
     )
-
-
-def hidden_states(model: Any, batch: Batch) -> Tensor:
-    """What the head reads (B, T, D)."""
-    return model.hidden(**batch.inputs)  # type: ignore[no-any-return]
 
 
 def end_of(tokenizer: Tokenizer) -> int:

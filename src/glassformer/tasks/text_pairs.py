@@ -72,7 +72,7 @@ def score_targets(likelihood: Likelihood, logits: Tensor, batch: Batch) -> None:
     likelihood.update(loss, rows.bincount(minlength=len(none)), correct=correct)
 
 
-def as_source(given: Any) -> str:
+def as_source(given: object) -> str:
     """A text, or a dict with text, as Hugging Face takes them."""
     match given:
         case str():

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.data.batches import Budget, Indices
 from glassformer.data.conll import read_tagged
@@ -20,6 +20,7 @@ from glassformer.data.examples import Tagged
 from glassformer.data.report import Read
 from glassformer.files import shown
 from glassformer.files.schema import Count, Probability, Size
+from glassformer.models.contract import Model, label_names
 from glassformer.text.tokenizer import Tokenizer
 
 from .alignment import (
@@ -83,7 +84,7 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         column: int = -1,
         word_column: int = 0,
         require_target: bool = True,
-        **_: Any,
+        **_: object,
     ) -> Read[Tagged]:
         return read_tagged(sources, column, word_column=word_column, columns=columns, require_target=require_target)
 
@@ -105,11 +106,10 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         return cls.make_spec(options, labels=tuple(cls.labels_of(examples)))
 
     @classmethod
-    def spec_of_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Spec:
+    def spec_of_model(cls, tokenizer: Tokenizer, model: Model, **options: Any) -> Spec:
         del tokenizer
-        config: Any = model.config
         cls.check_head(model)
-        labels = tuple(config.id2label.values())
+        labels = tuple(label_names(model.config))
         if len(set(labels)) < len(labels):
             raise ValueError(f"the model gives two numbers to one label ({', '.join(labels)}): mend its id2label")
         return cls.make_spec(options, labels=labels)
@@ -183,12 +183,12 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
             targets["labels"] = items.labels.padded(indices, 0)[real]  # (P,)
         return Batch(inputs, targets, count=int(real.sum()), extra={"items": items, "rows": indices})
 
-    def logits(self, model: Any, batch: Batch) -> Tensor:
+    def logits(self, model: Model, batch: Batch) -> Tensor:
         """Those of the targets alone: (P, C)."""
         found: Tensor = model(**batch.inputs).logits.flatten(0, 1)
         return found.index_select(0, batch.targets["places"]).float()
 
-    def loss(self, model: Any, batch: Batch) -> Tensor:
+    def loss(self, model: Model, batch: Batch) -> Tensor:
         return self.compare(self.logits(model, batch), batch)
 
     def compare(self, logits: Tensor, batch: Batch) -> Tensor:
@@ -201,7 +201,7 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         loss, entities = MeanLoss(), WindowedEntities(self.labels, keep_examples=keep_examples)
         tags = Classification(self.labels, keep_examples=keep_examples)
 
-        def update(model: Any, batch: Batch) -> None:
+        def update(model: Model, batch: Batch) -> None:
             logits = self.logits(model, batch)
             loss.update(float(self.compare(logits, batch)), batch.count)
             found = torch.stack([logits.argmax(-1), batch.targets["labels"]]).cpu().numpy()  # (2, P)
@@ -215,8 +215,8 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
     @torch.inference_mode()
     def predict(
         self,
-        model: Any,
-        inputs: Sequence[Any],
+        model: Model,
+        inputs: Sequence[object],
         *,
         aggregation_strategy: Strategy = "first",
         ignore_labels: Collection[str] = (OUTSIDE,),
@@ -247,7 +247,7 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         return found
 
     def _scores(
-        self, model: Any, sentences: Sequence[SentenceTokens], budget: Budget, on_progress: OnProgress | None
+        self, model: Model, sentences: Sequence[SentenceTokens], budget: Budget, on_progress: OnProgress | None
     ) -> list[NDArray[np.float32]]:
         """The share of every class, for every target of every sentence."""
         items = self._rows(sentences)

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.data.batches import Budget, Indices
 from glassformer.data.examples import Parallel
@@ -21,6 +21,7 @@ from glassformer.data.report import Read
 from glassformer.data.rows import Format
 from glassformer.files.schema import Probability, Size
 from glassformer.generate.api import generate
+from glassformer.models.contract import Model, as_module, as_token_scorer, generation_config
 from glassformer.text.marian import MarianBackend
 from glassformer.text.tokenizer import Tokenizer
 
@@ -90,7 +91,7 @@ class Translation(Task[Parallel, Translated]):
         file_format: Format | None = None,
         header: bool | None = None,
         require_target: bool = True,
-        **_: Any,
+        **_: object,
     ) -> Read[Parallel]:
         return read_parallel(sources, columns, require_target=require_target, file_format=file_format, header=header)
 
@@ -111,7 +112,7 @@ class Translation(Task[Parallel, Translated]):
         return cls.make_spec(options, generation=options.get("generate") or {})
 
     @classmethod
-    def fit_spec(cls, spec: Spec, tokenizer: Tokenizer, model: nn.Module) -> Spec:
+    def fit_spec(cls, spec: Spec, tokenizer: Tokenizer, model: Model) -> Spec:
         """Also with the ids by which the model begins, ends and pads texts."""
         fitted = super().fit_spec(spec, tokenizer, model)
         return replace(fitted, special_ids=SpecialIds.of_model(tokenizer, model))
@@ -168,17 +169,13 @@ class Translation(Task[Parallel, Translated]):
         extra = {"references": references, "bleu_tokenizer": items.bleu_tokenizer}
         return Batch(inputs, targets, count=len(targets["labels"]), extra=extra)
 
-    def logits(self, model: Any, batch: Batch) -> Tensor:
+    def logits(self, model: Model, batch: Batch) -> Tensor:
         """(R, V): the scores of every real target token."""
         places = batch.targets["places"]
-        states = self.hidden(model, batch).flatten(0, 1).index_select(0, places)  # (R, D)
-        return model.logits(states).float()  # type: ignore[no-any-return]
+        states = model.hidden(**batch.inputs).flatten(0, 1).index_select(0, places)  # (R, D)
+        return as_token_scorer(model).logits(states).float()
 
-    def hidden(self, model: Any, batch: Batch) -> Tensor:
-        """What the output layer reads, (B, T, D)."""
-        return model.hidden(**batch.inputs)  # type: ignore[no-any-return]
-
-    def loss(self, model: Any, batch: Batch) -> Tensor:
+    def loss(self, model: Model, batch: Batch) -> Tensor:
         logits, smoothing = self.logits(model, batch), self.label_smoothing
         return F.cross_entropy(logits, batch.targets["labels"], reduction="sum", label_smoothing=smoothing)
 
@@ -204,7 +201,7 @@ class Translation(Task[Parallel, Translated]):
             bleus += [BleuChrf(tokenize=tokenize, lowercase=way, keep_examples=keep_examples) for way in ways]
             meters |= {f"bleu{end}": Meter(one, suffix=end) for one, end in zip(bleus, ("", "_cased"), strict=False)}
 
-        def update(model: Any, batch: Batch) -> None:
+        def update(model: Model, batch: Batch) -> None:
             score_targets(likelihood, self.logits(model, batch), batch)
             if len(meters) > 1:
                 texts = [found[0]["translation_text"] for found in self.write(model, *self.prompts(batch))]
@@ -219,20 +216,20 @@ class Translation(Task[Parallel, Translated]):
         """What is read before writing begins, (B, S), and its mask."""
         return batch.inputs["input_ids"], batch.inputs["attention_mask"]
 
-    def room(self, length: int, model: Any) -> int:
+    def room(self, length: int, model: Model) -> int:
         """How many tokens a translation may have where nobody says it: half as many again as its source, and ten."""
         wanted = 10 + 3 * rounded_up(length) // 2
         return min(wanted, (model.config.max_positions or wanted + 1) - 1)
 
-    def request(self, model: Any, length: int, settings: dict[str, Any]) -> dict[str, Any]:
+    def request(self, model: Model, length: int, settings: dict[str, Any]) -> dict[str, Any]:
         """What generate is asked for a source of so many tokens."""
         given = {"decoder_start_token_id": self.special_ids.start, "eos_token_id": list(self.special_ids.ends)}
         given |= {"pad_token_id": self.special_ids.pad} | self.generate | settings
-        stated = {**(getattr(model, "generation_config", None) or {}), **given}
+        stated = {**generation_config(model), **given}
         limited = stated.get("max_new_tokens") is not None or stated.get("max_length") is not None
         return given if limited else {**given, "max_new_tokens": self.room(length, model)}
 
-    def write(self, model: Any, ids: Tensor, mask: Tensor, **settings: Any) -> list[list[dict[str, Any]]]:
+    def write(self, model: Model, ids: Tensor, mask: Tensor, **settings: Any) -> list[list[dict[str, Any]]]:
         """What the model makes of each source, one text or num_return_sequences of them: dicts with translation_text
         and, with return_dict_in_generate, the score."""
         lengths = mask.sum(1).tolist()
@@ -242,7 +239,9 @@ class Translation(Task[Parallel, Translated]):
         for limit in dict.fromkeys(limits):  # all that share a limit at once, so that each is as if alone
             rows = [row for row, other in enumerate(limits) if other == limit]
             width = max(lengths[row] for row in rows)
-            found = generate(model, None, ids[rows, :width], attention_mask=mask[rows, :width], **asked[rows[0]])
+            found = generate(
+                as_module(model), None, ids[rows, :width], attention_mask=mask[rows, :width], **asked[rows[0]]
+            )
             listed = written_texts(self.tokenizer, found, 1 if model.config.is_encoder_decoder else width)
             share = len(listed) // len(rows)
             for place, row in enumerate(rows):
@@ -252,8 +251,8 @@ class Translation(Task[Parallel, Translated]):
     @torch.inference_mode()
     def predict(
         self,
-        model: Any,
-        inputs: Sequence[Any],
+        model: Model,
+        inputs: Sequence[object],
         *,
         batch_size: Size | None = None,
         batch_tokens: Size = 4096,

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from glassformer.data.batches import Prefetch, Schedule, in_order
 from glassformer.data.fingerprint import fingerprint
-from glassformer.tasks.batch import device_of
-from glassformer.tasks.task import Task, evaluate
+from glassformer.models.contract import as_model
+from glassformer.tasks.batch import Items, device_of
+from glassformer.tasks.task import AnyTask, evaluate
 
 from . import checkpoint
 from .averaging import Ema, average_states
@@ -94,10 +95,10 @@ class Fit:
     """A run under way. `save` writes the model as the run folder is to hold it."""
 
     model: nn.Module
-    task: Task[Any, Any]
+    task: AnyTask
     plan: Plan
-    train: Any
-    dev: Any | None
+    train: Items
+    dev: Items | None
     folder: Path
     save: Callable[[nn.Module], object]
     listener: Listener
@@ -234,14 +235,16 @@ class Fit:
         """Find out before the first step, by a few examples, whether the metric to judge by is one of the task's."""
         sheet, some = self.task.metrics(), in_order(self.dev.lengths, self.plan.budget)[0]  # type: ignore[union-attr]
         with torch.inference_mode():
-            sheet.update(self.model.eval(), self.task.batch(self.dev, some).to(device_of(self.model)))
+            sheet.update(as_model(self.model.eval()), self.task.batch(self.dev, some).to(device_of(self.model)))
         if self.metric not in (known := sheet.compute()):
             raise ValueError(f"there is no metric {self.metric!r} to judge by; this task has: {', '.join(known)}")
 
     def _score(self) -> dict[str, float]:
         share, on_progress = (self.processes.rank, self.processes.world_size), self.listener.scoring
         sheets = self.processes.all_gather(
-            evaluate(self.model, self.task, self.dev, budget=self.plan.budget, share=share, on_progress=on_progress)
+            evaluate(
+                as_model(self.model), self.task, self.dev, budget=self.plan.budget, share=share, on_progress=on_progress
+            )
         )
         for other in sheets[1:]:
             sheets[0].merge(other)

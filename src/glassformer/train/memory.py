@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glassformer.blocks.memory import free_bytes
+from glassformer.models.contract import as_model
 
 PROBE = 32  # tokens: the shorter of the lengths tried
 Loss = Callable[[int, int], Tensor]
@@ -105,7 +106,7 @@ def _extrapolated(tried: tuple[int, int, int], short: int, rows: int, length: in
 
 def made_up_loss(model: nn.Module) -> Loss:
     device = next(model.parameters()).device
-    decodes = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+    decodes = as_model(model).config.is_encoder_decoder
 
     def loss(rows: int, length: int) -> Tensor:
         ids = torch.zeros(rows, length, dtype=torch.long, device=device)

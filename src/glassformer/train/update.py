@@ -3,15 +3,15 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from glassformer.data.batches import BatchIndices, Indices, Schedule, share_out
-from glassformer.tasks.batch import Batch
-from glassformer.tasks.task import Task
+from glassformer.models.contract import as_model
+from glassformer.tasks.batch import Batch, Items
+from glassformer.tasks.task import AnyTask
 
 from .plan import Plan
 from .processes import Processes
@@ -22,13 +22,13 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 class Objective(nn.Module):
     """A model and what is asked of it: a batch in, the summed loss out."""
 
-    def __init__(self, model: nn.Module, task: Task[Any, Any]) -> None:
+    def __init__(self, model: nn.Module, task: AnyTask) -> None:
         super().__init__()
         self.model = model
         self.task = task
 
     def forward(self, batch: Batch) -> Tensor:
-        return self.task.loss(self.model, batch)
+        return self.task.loss(as_model(self.model), batch)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def seed_step(seed: int, device: torch.device) -> None:
 
 
 def updates(
-    task: Task[Any, Any], items: Any, schedule: Schedule, plan: Plan, *, after: int, processes: Processes
+    task: AnyTask, items: Items, schedule: Schedule, plan: Plan, *, after: int, processes: Processes
 ) -> Iterator[Update]:
     """The updates that follow step `after`, without end."""
     for chosen in schedule.after(after):
@@ -73,7 +73,7 @@ def updates(
         yield Update(chosen, [_part(task, items, part, chosen.indices, seed) for part in parts])
 
 
-def _part(task: Task[Any, Any], items: Any, part: Indices, whole: Indices, seed: int) -> tuple[Batch, float]:
+def _part(task: AnyTask, items: Items, part: Indices, whole: Indices, seed: int) -> tuple[Batch, float]:
     """Every process must take the same number of steps, so an empty part borrows an example and gives it no weight."""
     return (task.batch(items, part, seed), 1.0) if len(part) else (task.batch(items, whole[:1], seed), 0.0)
 
@@ -82,7 +82,7 @@ class OptimizerStep:
     """Takes updates: gradients of the whole batch, clipped, into the optimiser."""
 
     def __init__(
-        self, model: nn.Module, task: Task[Any, Any], plan: Plan, optimiser: torch.optim.Optimizer, processes: Processes
+        self, model: nn.Module, task: AnyTask, plan: Plan, optimiser: torch.optim.Optimizer, processes: Processes
     ) -> None:
         self.plan, self.optimiser, self.processes = plan, optimiser, processes
         self.trained = [tensor for tensor in model.parameters() if tensor.requires_grad]

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 import numpy as np
-from torch import nn
 
+from glassformer.models.contract import Model
 from glassformer.tasks.batch import Batch
 from glassformer.tasks.metrics.intervals import Interval
 from glassformer.tasks.metrics.metric import Array, DeferredMetric, Metric
@@ -39,7 +39,7 @@ class ScoreSheet:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_update": None}  # scores travel, models and tokenizers do not
 
-    def update(self, model: nn.Module, batch: Batch) -> None:
+    def update(self, model: Model, batch: Batch) -> None:
         assert self._update is not None
         self._update(model, batch)
 
@@ -81,7 +81,7 @@ class MeanLoss(Metric):
         """The sum over `count` targets."""
         self._add(np.array([[loss, count]], np.float64))
 
-    def intervals(self, **_: Any) -> dict[str, Interval]:
+    def intervals(self, **_: object) -> dict[str, Interval]:
         return {}
 
     def _scores(self, total: Array) -> dict[str, float]:
