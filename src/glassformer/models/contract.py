@@ -196,7 +196,7 @@ def can_generate(model: Model) -> TypeGuard[GenerativeModel[Any]]:
 
 
 def generation_config(model: Model) -> dict[str, Any]:
-    """What a model's folder says of how it is to write (generation_config.json), as a copy; empty where it is silent."""
+    """What a model's folder says of how it is to write (generation_config.json), as a copy; empty where silent."""
     return copy(getattr(model, "generation_config", None) or {})
 
 
