@@ -81,7 +81,7 @@ class TokenizerConfig(SpecialTokensMap, total=False):
     clean_up_tokenization_spaces: bool
 
 
-class ModelConfig(TypedDict, total=False):
+class ModelKeys(TypedDict, total=False):
     """What a tokenizer looks at in the model's config.json."""
 
     model_type: str
@@ -92,7 +92,7 @@ class ModelConfig(TypedDict, total=False):
 
 
 @dataclass
-class Settings:
+class TokenizerSettings:
     """What a folder says of its tokenizer besides the vocabulary."""
 
     config: dict[str, Any] = field(default_factory=dict)  # tokenizer_config.json as it was read
@@ -119,7 +119,7 @@ class Folder:
         config: dict[str, Any] = {**read_json(path / "tokenizer_config.json", TokenizerConfig)}
         special = read_json(path / "special_tokens_map.json", SpecialTokensMap)
         tokens = {name: value for name, value in {**special, **config}.items() if name in NAMES}
-        return cls(path, config, {**read_json(path / "config.json", ModelConfig)}, tokens)
+        return cls(path, config, {**read_json(path / "config.json", ModelKeys)}, tokens)
 
     @property
     def kind(self) -> str:
@@ -132,13 +132,13 @@ class Folder:
         """Whether all these files are there."""
         return all(has_file(self.path / name) for name in names)
 
-    def settings(self, defaults: Mapping[str, str], known: Mapping[str, int], segments: bool) -> Settings:
+    def settings(self, defaults: Mapping[str, str], known: Mapping[str, int], segments: bool) -> TokenizerSettings:
         """Special tokens and limits: what the files say, else the defaults that the vocabulary knows."""
         names: dict[str, str | None] = {name: token for name, token in defaults.items() if token in known}
         names |= {name: content(token) for name, token in self.special.items()}
         extra = self.config.get("additional_special_tokens") or self.config.get("extra_special_tokens") or []
         inputs = self.config.get("model_input_names")
-        return Settings(
+        return TokenizerSettings(
             config=self.config,
             names={name: names.get(name) for name in NAMES},
             extra=[str(content(token)) for token in (extra.values() if isinstance(extra, dict) else extra)],
@@ -186,7 +186,7 @@ def added_token(token: str | dict[str, Any]) -> AddedToken:
     return AddedToken(token["content"], special=bool(token.get("special", True)), **flags)
 
 
-def load(folder: Folder) -> tuple[tokenizers.Tokenizer, Settings]:
+def load(folder: Folder) -> tuple[tokenizers.Tokenizer, TokenizerSettings]:
     """The Rust tokenizer of a folder, and its settings."""
     if folder.has("tokenizer.json"):
         rust, defaults = from_json(folder)
@@ -214,7 +214,7 @@ def has_segments(folder: Folder, rust: tokenizers.Tokenizer) -> bool:
     return type(rust.model).__name__ == "WordPiece"
 
 
-def name_special_tokens(rust: tokenizers.Tokenizer, folder: Folder, settings: Settings) -> None:
+def name_special_tokens(rust: tokenizers.Tokenizer, folder: Folder, settings: TokenizerSettings) -> None:
     """Make Rust see every special token as one, and give those that are new an id."""
     seen = {token.content: token for token in rust.get_added_tokens_decoder().values()}
     for name in NAMES:

@@ -13,7 +13,7 @@ from tokenizers import AddedToken
 from glassformer.text.assemble import Ids, RowLayout, Side, TruncationPlan, special_count
 from glassformer.text.backend import Pieces, RustBackend
 from glassformer.text.encoding import Encoding, Words
-from glassformer.text.folder import NO_LIMIT, Folder, Settings, load
+from glassformer.text.folder import NO_LIMIT, Folder, TokenizerSettings, load
 from glassformer.text.marian import MarianBackend, is_marian, load_marian
 from glassformer.text.options import Options, as_batch
 from glassformer.text.rust import rust_border
@@ -26,7 +26,7 @@ LOG = logging.getLogger("glassformer")
 class Tokenizer(SpecialTokens):
     """A tokenizer read from a folder or made by training."""
 
-    def __init__(self, backend: RustBackend | MarianBackend, settings: Settings) -> None:
+    def __init__(self, backend: RustBackend | MarianBackend, settings: TokenizerSettings) -> None:
         self.backend = backend
         self.settings = settings
         self.model_max_length = settings.model_max_length

@@ -12,7 +12,7 @@ from glassformer.tasks.metrics.intervals import Interval
 from glassformer.tasks.metrics.metric import Array, DeferredMetric, Metric
 
 V = TypeVar("V")
-Update = Callable[[Any, Batch], None]  # of the sheet's metrics, from what a model makes of a batch
+Update = Callable[[Model, Batch], None]  # of the sheet's metrics, from what a model makes of a batch
 
 
 @dataclass(frozen=True)
