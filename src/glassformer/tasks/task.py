@@ -18,8 +18,7 @@ from glassformer.data.batches import Budget, Indices, in_order
 from glassformer.data.report import Read
 from glassformer.data.splits import split_by_hash
 from glassformer.files import conform
-from glassformer.hub.load import takes_segments
-from glassformer.models.contract import Model, as_module
+from glassformer.models.contract import Model
 from glassformer.text.folder import NO_LIMIT
 from glassformer.text.tokenizer import Tokenizer
 
@@ -122,7 +121,7 @@ class Task(ABC, Generic[E, I]):
         if spec.max_length is None:
             limits = [longest_input(model, tokenizer), cls.longest]
         longest = min((number for number in limits if number is not None), default=None)
-        return replace(spec, max_length=longest, segments=takes_segments(as_module(model)))
+        return replace(spec, max_length=longest, segments=model.config.has_segments)
 
     @classmethod
     def model_settings(cls, tokenizer: Tokenizer, spec: Spec) -> dict[str, Any]:
