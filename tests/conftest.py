@@ -92,7 +92,7 @@ def trained():
         settings = recipe_of(name, out=str(out), steps=2, batch_size=8, batch_tokens=None, test="microworld")
         if "made" in name or settings["data"] != "microworld":
             del settings["test"]
-        gf.train(**settings, say=lambda _: None)
+        gf.train(**settings, log=lambda _: None)
         return out
 
     return folder

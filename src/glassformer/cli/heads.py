@@ -40,7 +40,7 @@ def heads(
     read = pipe.read(data, columns=parsed_columns(columns), **options)
     for line in read.report.lines():
         echo_line(line, err=True)
-    found = measure(pipe, read.examples, limit=limit, say=lambda text: echo_line(text, err=True))
+    found = measure(pipe, read.examples, limit=limit, log=lambda text: echo_line(text, err=True))
     looks = {(one.attention, one.number): one for one in found.looks}
     if json:
         rows = [{**vars(head), **_looks(looks[head.attention, head.number])} for head in found.heads]

@@ -116,8 +116,8 @@ def _translated(
     from glassformer.jobs.progress import shown
 
     real = [line for line in lines if line.strip()]
-    with shown(f"lines {before + 1:,}-{before + len(lines):,}", "sentences") as told:
-        found = pipe(real, batch_size=batch_size, progress=told, **settings) if real else []
+    with shown(f"lines {before + 1:,}-{before + len(lines):,}", "sentences") as on_progress:
+        found = pipe(real, batch_size=batch_size, on_progress=on_progress, **settings) if real else []
         listed = [one if isinstance(one, list) else [one] for one in found]
         texts = [[" ".join(one["translation_text"].splitlines()) for one in some] for some in listed]  # a line each
         pairs = [(line, text) for line, some in zip(real, texts, strict=True) for text in some]

@@ -6,7 +6,6 @@ B = 1 text, H heads, T target length, S source length, W units.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +15,8 @@ from torch import Tensor, nn
 from glassformer.blocks.point import Point
 from glassformer.inspect.record import Seen, modules_of, record
 from glassformer.inspect.statistics import measured
+from glassformer.models.contract import as_model
+from glassformer.text.tokenizer import Tokenizer
 from glassformer.view.board import AxisTokens, Board, BoardSource
 from glassformer.view.colours import GATE, SHARE, ColourScale, signed
 from glassformer.view.inspection import Inspection
@@ -37,7 +38,7 @@ GATES = ("input", "forget", "output", "reset", "update")  # between 0 and 1
 
 def inspect(
     model: nn.Module,
-    tokenizer: Any | None,
+    tokenizer: Tokenizer | None,
     text: str | Sequence[int],
     pair: str | None = None,
     *,
@@ -179,6 +180,6 @@ def _array(value: Tensor) -> NDArray[np.float32]:
 
 
 def _caption(model: nn.Module, tokens: dict[str, AxisTokens]) -> str:
-    config: Any = model.config
+    read = as_model(model)
     counts = [f"{len(listed.ids)} tokens {what}" for what, listed in tokens.items() if what != "fed"]
-    return ", ".join([config.model_type, str(model.head_name or "no head"), *counts])
+    return ", ".join([read.config.model_type, str(read.head_name or "no head"), *counts])
