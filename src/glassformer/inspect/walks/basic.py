@@ -23,7 +23,8 @@ def walk_lookup(walk: Walk, name: str, ids: str, formula: Formula = LOOKUP) -> s
 
 @walks(nn.LayerNorm)
 def walk_layer_norm(walk: Walk, name: str, x: str) -> str:
-    formula = layer_norm(walk.part(name, nn.LayerNorm).eps)
+    part = walk.part(name, nn.LayerNorm)
+    formula = layer_norm(part.eps, shifted=part.bias is not None)
     return walk.add(name, formula, {"x": x, **walk.weights(name, γ="weight", β="bias")}, walk.out(name))
 
 
@@ -35,21 +36,21 @@ def walk_list(walk: Walk, name: str, x: str, *operands: object, **more: object) 
     return x
 
 
-def layer_norm(epsilon: float) -> Formula:
-    def compute(x: Tensor, gain: Tensor, shift: Tensor) -> Tensor:
+def layer_norm(epsilon: float, *, shifted: bool) -> Formula:
+    def compute(x: Tensor, gain: Tensor, *shift: Tensor) -> Tensor:
         centred = x - x.mean(-1, keepdim=True)
         variance = (centred * centred).mean(-1, keepdim=True)
-        return centred / (variance + epsilon).sqrt() * gain + shift
+        return sum(shift, start=centred / (variance + epsilon).sqrt() * gain)
 
     return Formula(
-        "(x − mean) / √(variance + ε) · γ + β",
-        r"\frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot \gamma + \beta",
+        "(x − mean) / √(variance + ε) · γ" + (" + β" if shifted else ""),
+        r"\frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot \gamma" + (r" + \beta" if shifted else ""),
         compute,
         _number_of_norm,
     )
 
 
-def _number_of_norm(place: Place, x: Tensor, gain: Tensor, shift: Tensor) -> dict[str, Tensor]:
+def _number_of_norm(place: Place, x: Tensor, gain: Tensor, *shift: Tensor) -> dict[str, Tensor]:
     given, unit = row_of(x, place[0]), place[1]
     mean = given.mean()
     return {
@@ -58,5 +59,5 @@ def _number_of_norm(place: Place, x: Tensor, gain: Tensor, shift: Tensor) -> dic
         "mean": mean,
         "variance": ((given - mean) ** 2).mean(),
         f"γ[{unit}]": gain[unit],
-        f"β[{unit}]": shift[unit],
+        **{f"β[{unit}]": one[unit] for one in shift},
     }
