@@ -1,4 +1,4 @@
-"""One file and one line of the registry: an architecture is then loaded, trained, generated with, looked into and drawn."""
+"""One file and one line of the registry: an architecture is loaded, trained, generated with, looked into and drawn."""
 
 import math
 
