@@ -123,7 +123,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
             del settings["test"]
         with FileLock(f"{out}.lock"):
             if not out.exists():
-                gf.train(**settings, say=lambda _: None)
+                gf.train(**settings, log=lambda _: None)
         return out
 
     return folder

@@ -33,7 +33,7 @@ def files(tmp_path, monkeypatch):
 def run(folder, task, files, **settings):
     said: list[str] = []
     settings = {"unit": "block", "steps": 4, "batch_size": 4, "vocab_size": 300, "device": "cpu", **settings}
-    ended = train(task=task, data=files["train"], out=str(folder), say=said.append, **SMALL[task], **settings)
+    ended = train(task=task, data=files["train"], out=str(folder), log=said.append, **SMALL[task], **settings)
     return ended, said
 
 

@@ -47,7 +47,7 @@ def test_rows_are_pairs_with_their_segments(tokenizer, max_length, copies):
         assert kinds.tolist() == [0] * (middle + 1) + [1] * (end - middle)
         own += middle - 1 + (end - middle - 1) * items.follows[index]
     whole = sum(len(tokenizer.encode(one, add_special_tokens=False)) for text in TEXTS for one in sentences_of(text))
-    assert own + items.cut == copies * whole
+    assert own + items.num_truncated == copies * whole
 
 
 @settings(max_examples=15)

@@ -113,7 +113,7 @@ def test_texts_of_their_own_are_cut_and_counted(characters):
     task = TextGeneration(characters, block_size=10, packing=False)
     items = task.encode([Document("a" * count) for count in (3, 9, 10, 40)])
     assert items.lengths.tolist() == [4, 10, 10, 10]
-    assert items.cut == 1 + 31
+    assert items.num_truncated == 1 + 31
     assert items.text_bytes.tolist() == pytest.approx([3, 9, 10 * 10 / 11, 40 * 10 / 41])
 
 
@@ -225,7 +225,8 @@ def test_conditions_are_tokens_of_their_own(tmp_path):
     before = len(tokenizer)
     task = TextGeneration.for_data(tokenizer, [Document(bad, "negative"), Document(good, "positive")], packing=False)
     assert task.conditions == ("negative", "positive")
-    assert len(tokenizer) == before + 2
+    assert (len(tokenizer), len(task.tokenizer)) == (before, before + 2)  # the one that was given stays as it is
+    tokenizer = task.tokenizer
     assert task.condition_prefix("positive") == "<|endoftext|><|positive|>"
     items = task.encode([Document(good, "positive"), Document(bad, "negative"), Document(good)])
     marks = [tokenizer.convert_ids_to_tokens(row[:2].tolist())[1] for row in (items.rows[i] for i in range(3))]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.data import microworld
-from glassformer.data.examples import Answer, Asked
+from glassformer.data.examples import SquadAnswer, SquadExample
 from glassformer.files import write_text
 
 COUNTS = {"train": 4000, "dev": 400}
@@ -55,14 +55,14 @@ def _questions(stem: Path, seed: int, count: int) -> list[Path]:
     return [stem.with_suffix(".json")]
 
 
-def shortened(one: Asked) -> Asked:
+def shortened(one: SquadExample) -> SquadExample:
     """A question with the sentence that answers it, and the one before or else after it: "he" was named there."""
     (answer,) = one.answers
     sentences = one.context.removesuffix(".").split(". ")
     first = max(0, one.context[: answer.start].count(". ") - 1)
     cut = sum(len(sentence) + 2 for sentence in sentences[:first])
     kept = ". ".join(sentences[first : first + 2]) + "."
-    return replace(one, context=kept, answers=(Answer(answer.text, answer.start - cut),))
+    return replace(one, context=kept, answers=(SquadAnswer(answer.text, answer.start - cut),))
 
 
 LESSONS: dict[str, Callable[[Path, int, int], list[Path]]] = {

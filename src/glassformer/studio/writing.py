@@ -13,6 +13,7 @@ from glassformer.generate.prompts import prompt_of, request_of
 from glassformer.generate.tree import Tree, growing
 from glassformer.jobs.predict import Pipeline
 from glassformer.jobs.reading import checked_ids, token_text
+from glassformer.models.contract import as_model
 from glassformer.tasks.text_generation import TextGeneration
 from glassformer.tasks.translation import Translation
 
@@ -47,7 +48,7 @@ def written(pipe: Pipeline, text: str, options: dict[str, Any]) -> Iterator[Line
     model, task, asked = pipe.model, pipe.task, request(options)
     if isinstance(task, Translation):
         ids, mask = source(task, text)
-        job = job_of(model, None, ids, mask, task.request(model, int(mask.sum()), asked), options)
+        job = job_of(model, None, ids, mask, task.request(as_model(model), int(mask.sum()), asked), options)
     else:
         job = job_of(model, task.tokenizer, [text], None, asked, options)
     return _lines(model, task.tokenizer, job, whole=isinstance(task, TextGeneration))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from glassformer.data.examples import Answer, Asked
+from glassformer.data.examples import SquadAnswer, SquadExample
 from glassformer.data.microworld.actions import ACTIONS
 from glassformer.data.microworld.events import Event, happen
 from glassformer.data.microworld.lexicon import somebody_else
@@ -12,7 +12,7 @@ from glassformer.data.microworld.world import Chance, Item, People, Person
 PARTS = ("who", "what", "whom", "where", "to", "how", "when")
 
 
-def asked(chance: Chance, voice: Voice) -> Asked:
+def asked(chance: Chance, voice: Voice) -> SquadExample:
     """A context, a question and its answer; one question in four has none."""
     find = unanswerable if chance.happens(0.25) else answerable
     while True:
@@ -23,7 +23,7 @@ def asked(chance: Chance, voice: Voice) -> Asked:
             sentences = [numbered(telling(event)(voice), place) for place, event in enumerate(events)]
             text = joined(sentences, voice.gap)
             answers = () if answered_by is None else (answer(text, events, role, answered_by),)
-            return Asked("", spoken(voice.ask(question, role)).text, text.text, answers)
+            return SquadExample("", spoken(voice.ask(question, role)).text, text.text, answers)
 
 
 def context(chance: Chance) -> list[Event]:
@@ -113,9 +113,9 @@ def worded(chance: Chance, event: Event) -> Event:
     return event._replace(who=who, form=chance.below(len(event.action.wordings)), pronoun="")
 
 
-def answer(text: Spoken, events: Sequence[Event], role: str, place: int) -> Answer:
+def answer(text: Spoken, events: Sequence[Event], role: str, place: int) -> SquadAnswer:
     """Where the context answers; who "she" is was said in the sentence before."""
     if role == "who":
         place = next(at for at in range(place, -1, -1) if events[at].pronoun != "who")
     mark = next(mark for mark in text.marks() if mark.label == f"{role} {place}")
-    return Answer(text.text[mark.start : mark.stop], mark.start)
+    return SquadAnswer(text.text[mark.start : mark.stop], mark.start)
