@@ -13,7 +13,7 @@ import glassformer as gf
 from glassformer.studio.app import create_app
 from glassformer.studio.desk import Shelf, Studio
 from glassformer.studio.traces import Traces
-from glassformer.view.colours import Scale, ramp
+from glassformer.view.colours import ColourScale, ramp
 from studio.cases import MODELS, TEXT, serving, watched
 
 OTHER = "Anna gave the book red to Tom ."
@@ -55,7 +55,7 @@ def test_a_cell_shows_the_exact_numbers_and_their_colour(visit, studio_url):
     shown = [np.float32(words[words.index(label) + 1]) for label in ("First", "Second", "Δ")]
     assert shown == [one[2, 5], other[2, 5], other[2, 5] - one[2, 5]]
     change = other - one
-    steps = Scale(-np.abs(change).max(), np.abs(change).max()).steps(change)
+    steps = ColourScale(-np.abs(change).max(), np.abs(change).max()).steps(change)
     pixel = "one => [...one.getContext('2d').getImageData(5, 2, 1, 1).data.slice(0, 3)]"
     assert page.locator("canvas.pixels").evaluate(pixel) == ramp("signed", "light")[steps[2, 5]].tolist()
 

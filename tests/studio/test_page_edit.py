@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import glassformer as gf
+from glassformer.inspect.ablation import ablate
 from glassformer.inspect.lens import scores
-from glassformer.inspect.switches import off
 from glassformer.jobs.reading import reading
 from studio.cases import MODELS, TEXT
 
@@ -23,7 +23,7 @@ PART = {
 def logits(folder, names, to="zero", pair=None):
     model, tok = gf.load(folder), gf.load_tokenizer(folder)
     inputs = reading(model, tok, TEXT, pair).inputs
-    with torch.inference_mode(), gf.record(model, edit=off(model, names, to, inputs)):
+    with torch.inference_mode(), gf.record(model, edit=ablate(model, names, to, inputs)):
         return scores(model(**inputs))[0]
 
 
@@ -50,7 +50,7 @@ def test_the_deltas_are_those_of_python(name, to, visit, studio_folders):
         assert old == pytest.approx(float(before[0, place]), abs=1e-4)
         assert new == pytest.approx(float(after[0, place]), abs=1e-4)
         assert delta == pytest.approx(float(after[0, place] - before[0, place]), abs=2e-4)
-    assert "off(model" in page.locator("pre").text_content()
+    assert "ablate(model" in page.locator("pre").text_content()
 
 
 @pytest.mark.parametrize("name", ["bert", "bert-ner", "bert-qa", "gpt2", "seq2seq"])

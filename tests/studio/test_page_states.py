@@ -6,7 +6,7 @@ import torch
 
 import glassformer as gf
 from glassformer.jobs.reading import reading
-from glassformer.view.colours import GATE, Scale, signed
+from glassformer.view.colours import GATE, ColourScale, signed
 from studio.cases import MODELS, TEXT
 
 RECURRENT = ("rnn", "lstm", "gru-lm", "seq2seq")
@@ -42,7 +42,7 @@ def test_the_first_picture_is_the_tensor(name, visit, studio_folders):
         side = "encoder." if name == "transformer" else ""
         names = [f"{side}embeddings", f"{side}layers.0", f"{side}layers.1"]
         values = torch.stack([seen[one][0].norm(dim=-1) for one in names]).numpy()
-        scale = Scale(0.0, float(values.max()))
+        scale = ColourScale(0.0, float(values.max()))
     steps = np.abs(pixels(page).astype(int) - scale.colours(values).astype(int))
     assert steps.max() <= 8, "no colour is more than a step away, for the browser's run is another one"
     page.hover(".heatmap .cells", position={"x": 3, "y": 3})
@@ -87,7 +87,7 @@ def test_units_are_sorted_and_saturation_is_shown(visit, studio_folders):
     forget = seen_of(studio_folders["lstm"])["recurrent.layers.0.left_to_right.forget"][0].numpy()
     page = visit("states", model="lstm", text=TEXT, head="forget", show="ends")
     ends = np.where(forget < 0.05, -1.0, np.where(forget > 0.95, 1.0, 0.0))
-    np.testing.assert_array_equal(pixels(page), Scale(-1, 1).colours(ends))
+    np.testing.assert_array_equal(pixels(page), ColourScale(-1, 1).colours(ends))
 
 
 def test_keys_alone_lead_from_a_unit_to_its_switch(visit):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import glassformer as gf
-from glassformer.view.colours import Scale
+from glassformer.view.colours import ColourScale
 from studio.cases import MODELS, TEXT
 
 
@@ -36,7 +36,7 @@ def test_a_painted_pixel_and_the_text_are_the_tensor(visit, studio_folders):
         "return [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data] }"
     )
     colours = np.array(found).reshape(*values.shape, 4)[..., :3]
-    np.testing.assert_array_equal(colours, Scale(0.0, float(values.max())).colours(values))
+    np.testing.assert_array_equal(colours, ColourScale(0.0, float(values.max())).colours(values))
     page.hover(".heatmap .cells", position={"x": 5, "y": 5})
     shown = page.locator(".value").text_content()
     assert shown.startswith("[0, 0] = ")

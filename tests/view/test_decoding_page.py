@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from glassformer.view import beam_tree
 from glassformer.view.beam_tree import COLUMN, WIDTH, Branch, svg
 from glassformer.view.colours import PAPER
-from glassformer.view.decoding import PROMPTS, Page, Strategy, Token, page
+from glassformer.view.decoding import PROMPTS, Page, StrategyRow, TakenToken, page
 from glassformer.view.labels import visible
 
 ATTACK = '<img src=x onerror="alert(1)">&\'</style></title></svg><script>'
@@ -47,9 +47,9 @@ class Reader(HTMLParser):
 
 
 def told(text, prompts=2, strategies=2):
-    tokens = [Token(token=text, chance=0.25, top=[("other", 0.5), (text, 0.25)])] * 3
+    tokens = [TakenToken(token=text, chance=0.25, top=[("other", 0.5), (text, 0.25)])] * 3
     listed = [
-        Strategy(name=text, settings=text, scores=["1.5", text], texts=[text] * prompts, tokens=tokens)
+        StrategyRow(name=text, settings=text, scores=["1.5", text], texts=[text] * prompts, tokens=tokens)
         for _ in range(strategies)
     ]
     tree = [

@@ -12,7 +12,7 @@ import pytest
 import glassformer as gf
 from boards import MODELS, inspected, made_up
 from glassformer.view import packed
-from glassformer.view.board import Tokens, pooled
+from glassformer.view.board import AxisTokens, pooled
 from glassformer.view.inspection import Inspection
 from glassformer.view.packed import rounded
 from glassformer.view.page import page
@@ -358,4 +358,4 @@ def test_what_is_said_of_a_board_must_fit(tmp_path):
     with pytest.raises(ValueError, match="no part 'cross'; this model has 'attention'"):
         shown(made_up()).save(tmp_path / "x.svg", part="cross")
     with pytest.raises(ValueError, match="do not agree"):
-        Tokens(texts=["a"], ids=[1, 2])
+        AxisTokens(texts=["a"], ids=[1, 2])

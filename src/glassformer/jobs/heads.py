@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from glassformer.data.batches import Budget, in_order
-from glassformer.inspect.heads import Cut, Head, attentions_of, importance, pruning
+from glassformer.inspect.heads import HeadImportance, PruningPoint, attentions_of, importance, pruning
 from glassformer.inspect.statistics import Statistics, attention_statistics
 from glassformer.models.contract import as_model
 from glassformer.tasks.batch import Batch, device_of
@@ -29,8 +29,8 @@ class Measured:
 
     examples: int
     loss: float
-    heads: list[Head]
-    cuts: list[Cut]
+    heads: list[HeadImportance]
+    cuts: list[PruningPoint]
     looks: list[Statistics]
 
 

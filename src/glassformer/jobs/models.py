@@ -27,19 +27,14 @@ from .recipe import NONE, Recipe
 log = logging.getLogger("glassformer")
 
 RNNS = ("rnn", "gru", "lstm")
-ENCODER = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 1024}
-SMALL: dict[str, dict[str, Any]] = {  # sizes of a fresh model that a laptop trains; `config` changes them
-    "bert": {**ENCODER, "max_position_embeddings": 512},
-    "roberta": {**ENCODER, "max_position_embeddings": 514},
-    "distilbert": {"dim": 256, "n_layers": 3, "n_heads": 4, "hidden_dim": 1024, "max_position_embeddings": 512},
-    "gpt2": {"n_embd": 256, "n_layer": 4, "n_head": 4, "n_positions": 512},
-    "glassformer-rnn": {"embedding_size": 256, "hidden_size": 256, "num_layers": 1, "dropout": 0.3},
-    "glassformer-seq2seq": {"embedding_size": 256, "hidden_size": 256, "dropout": 0.2, "bidirectional": True},
-    "glassformer-transformer": {"d_model": 256, "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.1}
-    | {"encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 1024, "decoder_ffn_dim": 1024},
-}
-ARCHS = (*RNNS, "seq2seq", "transformer", *(name for name in SMALL if "-" not in name))
 READS_BOTH_WAYS = ("text-classification", "token-classification")
+
+
+def archs() -> tuple[str, ...]:
+    """The everyday names of models that can be trained from nothing: those of before, and every model_type with small
+    sizes of its own that is not behind one of them."""
+    named = (name for name, one in ARCHITECTURES.items() if one.small and not name.startswith("glassformer-"))
+    return (*RNNS, "seq2seq", "transformer", *named)
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,9 +46,10 @@ def head_for(arch: str | None, task: type[AnyTask]) -> str | None:
     """The head that a task asks for; a lesson can be put in several ways, and takes one that the kind of model has."""
     if not task.built_in:
         return task.head
-    if task.name == "parity" and (arch in RNNS or (arch in SMALL and "text-classification" in _heads(arch))):
+    if task.name == "parity" and (arch in RNNS or (arch in ARCHITECTURES and "text-classification" in _heads(arch))):
         return "text-classification"
-    return "text-generation" if arch == "gpt2" else "text2text-generation"
+    writes = arch in ARCHITECTURES and "text-generation" in _heads(arch)
+    return "text-generation" if writes else "text2text-generation"
 
 
 def model_type(arch: str, head: str | None) -> str:
@@ -65,14 +61,14 @@ def model_type(arch: str, head: str | None) -> str:
         return "glassformer-transformer" if writes else "gpt2" if head == "text-generation" else "bert"
     if arch == "seq2seq":
         return "glassformer-seq2seq"
-    if arch not in ARCHS:
-        raise ValueError(f"arch must be one of {', '.join(ARCHS)}, not {arch!r}")
+    if arch not in archs():
+        raise ValueError(f"arch must be one of {', '.join(archs())}, not {arch!r}")
     return arch
 
 
 def able(task: type[AnyTask]) -> dict[str, str]:
     """The kinds of model that can be trained afresh for a task, and the model_type that each is then."""
-    heads = {arch: head_for(arch, task) for arch in ARCHS}
+    heads = {arch: head_for(arch, task) for arch in archs()}
     kinds = {arch: model_type(arch, head) for arch, head in heads.items()}
     return {arch: kind for arch, kind in kinds.items() if heads[arch] in _heads(kind)}
 
@@ -144,7 +140,7 @@ def fresh(
     """A new model, as large as its vocabulary asks, with the settings that its task wants."""
     kind = model_type(arch, head)
     known = architecture_for(kind).config.__dataclass_fields__
-    settings = {**SMALL[kind], "vocab_size": len(tokenizer)}
+    settings = {**architecture_for(kind).small, "vocab_size": len(tokenizer)}
     if arch in RNNS:
         settings["kind"] = arch
     if head in READS_BOTH_WAYS and kind == "glassformer-rnn":

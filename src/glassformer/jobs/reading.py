@@ -11,7 +11,7 @@ from glassformer.generate.api import generate
 from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.models.contract import as_model
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.view.board import Tokens
+from glassformer.view.board import AxisTokens
 
 EMPTY = "there is nothing to read: give a text that is not empty"
 
@@ -21,7 +21,7 @@ class TokenizedInputs:
     """What a model is asked, and its tokens: "read" and, in an encoder-decoder, "fed" and "written"."""
 
     inputs: dict[str, Tensor]
-    tokens: dict[str, Tokens]
+    tokens: dict[str, AxisTokens]
 
 
 def reading(
@@ -113,9 +113,9 @@ def _written(
     return torch.cat([torch.tensor([[first]], device=ids.device), written], dim=1)
 
 
-def _tokens(tokenizer: Tokenizer | None, ids: Tensor, sides: Sequence[int | None] = ()) -> Tokens:
+def _tokens(tokenizer: Tokenizer | None, ids: Tensor, sides: Sequence[int | None] = ()) -> AxisTokens:
     listed = ids[0].tolist()
-    return Tokens(texts=[token_text(tokenizer, token) for token in listed], ids=listed, sides=list(sides))
+    return AxisTokens(texts=[token_text(tokenizer, token) for token in listed], ids=listed, sides=list(sides))
 
 
 def token_text(tokenizer: Tokenizer | None, token: int) -> str:

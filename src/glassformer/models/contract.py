@@ -207,6 +207,16 @@ def can_generate(model: Model) -> TypeGuard[GenerativeModel[Any]]:
     return model.head_name in GENERATES
 
 
+def scores_words(model: Model) -> TypeGuard[ScoresTokens]:
+    """Whether a model has a head that scores every word of its vocabulary at each token."""
+    return can_generate(model) or model.head_name == "fill-mask"
+
+
+def has_summary(model: Model) -> TypeGuard[Summarises]:
+    """Whether a model has one vector for a whole text, as encoders do."""
+    return hasattr(model, "summary")
+
+
 def generation_config(model: Model) -> dict[str, Any]:
     """What a model's folder says of how it is to write (generation_config.json), as a copy; empty where silent."""
     return copy(getattr(model, "generation_config", None) or {})

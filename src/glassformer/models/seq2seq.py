@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.blocks.alignment import AlignmentName, alignment
+from glassformer.blocks.embeddings import TokenEmbeddings
 from glassformer.blocks.masks import as_keep
 from glassformer.blocks.recurrent import Kind, Recurrent, RecurrentState
 from glassformer.files.schema import Depth, NotNegative, Probability, Size, TokenId
@@ -18,7 +19,7 @@ from glassformer.files.schema import Depth, NotNegative, Probability, Size, Toke
 from . import config as hf
 from .architecture import Architecture, Head
 from .outputs import Seq2SeqLogits
-from .rnn import TokenEmbeddings, check_tied
+from .rnn import check_tied
 
 HEAD = "text2text-generation"
 

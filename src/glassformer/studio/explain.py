@@ -12,7 +12,7 @@ from glassformer.inspect.explain import Explanation, explained
 from glassformer.inspect.recompute import (
     TOLERANCE,
     Recomputed,
-    Row,
+    RecomputedRow,
     folded,
     kind,
     recompute,
@@ -50,7 +50,7 @@ def router(studio: Studio) -> APIRouter:
     @routes.get("/traces/{trace_id}/explain")
     def explain(trace_id: str, step: str, cell: str | None = None) -> Answer:
         found, part = recomputed(studio, studio.traces[trace_id], step)
-        return Answer(told(explained(found, step, place(cell))) | {"part": part})
+        return Answer(as_json(explained(found, step, place(cell))) | {"part": part})
 
     return routes
 
@@ -109,7 +109,7 @@ def place(cell: str | None) -> tuple[int, int] | None:
     return int(found[1]), int(found[2])
 
 
-def judged(row: Row, count: int) -> dict[str, Any]:
+def judged(row: RecomputedRow, count: int) -> dict[str, Any]:
     """One line of the table; `count` steps are folded into it."""
     return {
         "name": row.name,
@@ -122,7 +122,7 @@ def judged(row: Row, count: int) -> dict[str, Any]:
     }
 
 
-def told(found: Explanation) -> dict[str, Any]:
+def as_json(found: Explanation) -> dict[str, Any]:
     return {
         "step": found.step,
         "formula": found.formula,

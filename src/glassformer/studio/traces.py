@@ -19,7 +19,7 @@ from glassformer.inspect.record import record
 from glassformer.jobs.inspect import boards
 from glassformer.jobs.reading import TokenizedInputs, reading
 from glassformer.models.contract import as_generative
-from glassformer.view.board import Board, Tokens
+from glassformer.view.board import Board
 
 from .desk import Gone, Loaded, Missing, Studio
 from .limits import SECONDS, Deadline, check_length, within
@@ -228,7 +228,7 @@ def described(trace: Trace) -> dict[str, Any]:
 
 def token_rows(trace: Trace, side: str) -> list[dict[str, Any]]:
     """Tokens with their ids and, on the side that is read, the characters, segment and mask of each."""
-    tokens: Tokens = trace.reading.tokens[side]
+    tokens = trace.reading.tokens[side]
     rows = [{"text": text, "id": number} for text, number in zip(tokens.texts, tokens.ids, strict=True)]
     if side != "read":
         return rows
