@@ -214,6 +214,7 @@ def test_what_cannot_be_filled_is_refused(tokenizer):
         FillMask(tokenizer_of(TEXTS, "bpe"))
 
 
+@pytest.mark.slow
 def test_a_small_bert_learns_more_than_how_often_words_come():
     tokenizer, *documents = micro_world("wordpiece", 600)
     task = FillMask(tokenizer, max_length=24, packing=False)
@@ -225,6 +226,7 @@ def test_a_small_bert_learns_more_than_how_often_words_come():
     assert scores["loss"] < 4.5 < 5 < unigram_entropy(dev.rows.flat[task.ordinary[dev.rows.flat]])
 
 
+@pytest.mark.slow
 def test_wikitext_in_blocks_is_all_there(data):
     path = data / "wikitext2" / "test.txt"
     if not path.is_file():

@@ -132,6 +132,7 @@ def test_documents_are_found_where_no_unit_is_asked_for(tmp_path, texts, found):
     assert len(lines) == sum(bool(line.strip()) for text in texts for line in text.splitlines())
 
 
+@pytest.mark.slow
 def test_a_small_bert_learns_both_lessons(tokenizer):
     """By heart: every pair's second text is judged rightly, and far more tokens than the most frequent are guessed."""
     task = Pretraining(tokenizer, max_length=20, copies=2)

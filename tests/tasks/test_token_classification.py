@@ -338,6 +338,7 @@ def _loss_without_tags():
 # Real data, and learning.
 
 
+@pytest.mark.slow
 def test_conll_has_a_target_for_every_word(data, minilm):
     examples = TokenClassification.read([str(data / "conll2003" / "eng.testb")]).examples
     task = TokenClassification.for_data(load_tokenizer(minilm), examples, max_length=32, context=1)
@@ -348,6 +349,7 @@ def test_conll_has_a_target_for_every_word(data, minilm):
     assert items.places.lengths.sum() == sum(len(one.words) for one in examples) == 46435
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "glassformer-rnn"])
 def test_a_small_model_learns_the_micro_world(kind):
     train, dev = (TokenClassification.made_up(count, seed) for count, seed in ((800, 0), (300, 1)))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from browser import context
 from glassformer.view import beam_tree
 from glassformer.view.beam_tree import COLUMN, WIDTH, Branch, svg
 from glassformer.view.colours import PAPER
@@ -89,7 +90,7 @@ def test_nothing_comes_from_outside_and_dark_pages_are_dark():
 def test_a_browser_shows_it_and_has_nothing_to_complain_of(browser, tmp_path, paper, width):
     path = tmp_path / "page.html"
     path.write_text(page(told("<img src=x onerror=window.hacked=1>")), encoding="utf-8")
-    tab, complaints, asked = browser.new_page(color_scheme=paper, viewport={"width": width, "height": 800}), [], []
+    tab, complaints, asked = context(browser, width, 800, paper).new_page(), [], []
     tab.on("console", lambda message: complaints.append(message.text))
     tab.on("pageerror", lambda error: complaints.append(str(error)))
     tab.on("request", lambda request: asked.append(request.url))

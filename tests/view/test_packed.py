@@ -48,6 +48,7 @@ def test_fewer_bits_come_before_leaving_out(monkeypatch):
     assert "at most 0.83% of" in text
 
 
+@pytest.mark.slow
 def test_128_tokens_of_twelve_by_twelve_are_within_five_megabytes():
     board = made_up(12, 12, 128)
     text = page([board], title="x", caption="y")
