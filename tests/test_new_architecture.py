@@ -1,24 +1,42 @@
 """One file and one line of the registry: an architecture is loaded, trained, generated with, looked into and drawn."""
 
 import math
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 from torch.testing import assert_close
 
 import glassformer as gf
-import toy_gpt
 from glassformer.engine.decoder import PreparedDecoder
 from glassformer.engine.prepare import prepared
 from glassformer.hub.registry import ARCHITECTURES
 from glassformer.inspect.laws import LAWS
 from glassformer.inspect.recompute import recompute
+from glassformer.inspect.walk import WALKS
 
 TEXTS = ["the cat sat on the mat.", "a dog ran to the red house.", "the bird sings in the old tree."]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
+def toy_gpt():
+    """The file that docs/extending.md shows, as a module."""
+    page = (Path(__file__).parents[1] / "docs" / "extending.md").read_text("utf-8")
+    (code,) = re.findall(r"`{3}python\n(.*?)`{3}", page, re.DOTALL)
+    module, walks = ModuleType("toy_gpt"), dict(WALKS)
+    sys.modules["toy_gpt"] = module
+    exec(compile(code, "extending.md", "exec"), vars(module))
+    yield module
+    del sys.modules["toy_gpt"]
+    WALKS.clear()
+    WALKS.update(walks)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, toy_gpt):
     """A toy that was trained by its everyday name, as any other model."""
     folder = tmp_path_factory.mktemp("toy")
     (folder / "texts.txt").write_text("\n".join(TEXTS * 20), encoding="utf-8")
@@ -46,7 +64,7 @@ def inputs(run):
     return gf.load_tokenizer(run.folder)(TEXTS, padding=True, return_tensors="pt")
 
 
-def test_it_learns_and_its_folder_says_what_it_is(run, model):
+def test_it_learns_and_its_folder_says_what_it_is(toy_gpt, run, model):
     assert isinstance(model.layers[0].feed_forward, toy_gpt.GatedFeedForward)
     assert model.config.n_positions == 48
     assert run.scores["dev"]["loss"] < 0.8 * math.log(model.config.vocab_size)  # a chance of one in all words

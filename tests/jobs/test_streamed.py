@@ -46,7 +46,7 @@ def forbid_tokenising(monkeypatch):
     def rows(*_):
         raise AssertionError("tokenised again")
 
-    monkeypatch.setattr(shards.Stream, "rows", rows)
+    monkeypatch.setattr(shards.DocumentStream, "rows", rows)
 
 
 @pytest.mark.parametrize("task", list(SMALL))

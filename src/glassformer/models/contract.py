@@ -13,6 +13,8 @@ from glassformer.blocks.cache import DecoderState
 from glassformer.blocks.decoder import DecoderParts
 from glassformer.blocks.state import S
 
+from .config import ProblemType as ProblemType
+
 
 class ModelConfig(Protocol):
     """A frozen dataclass of an architecture's settings, under Hugging Face's names."""
@@ -230,7 +232,7 @@ def label_names(config: ModelConfig) -> list[str]:
     return [str(label) for label in getattr(config, "id2label", {}).values()]
 
 
-def problem_type(config: ModelConfig) -> str | None:
+def problem_type(config: ModelConfig) -> ProblemType | None:
     """What a text classifier's scores mean: single_label_classification, multi_label_classification, regression."""
-    found: str | None = getattr(config, "problem_type", None)
+    found: ProblemType | None = getattr(config, "problem_type", None)
     return found

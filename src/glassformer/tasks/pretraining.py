@@ -20,7 +20,6 @@ from glassformer.data.rows import Format
 from glassformer.data.shards import Shards
 from glassformer.files.schema import Probability, Size
 from glassformer.models.contract import Model, as_summariser
-from glassformer.models.heads import PretrainingHead
 from glassformer.text.tokenizer import Tokenizer
 
 from .batch import Batch
@@ -76,7 +75,7 @@ class Pretraining(FillMask):
         del sources
 
     def word_head(self, model: Model) -> Head:
-        words = pretraining_head(model).words
+        words = model.get_submodule("head.words")
         return lambda rows: words(rows).logits
 
     def encode(self, examples: Sequence[Document] | Shards) -> MaskedTexts:
@@ -136,13 +135,7 @@ class Pretraining(FillMask):
         return self.metrics(keep_examples=keep_examples)
 
 
-def pretraining_head(model: Model) -> PretrainingHead:
-    head = model.get_submodule("head")
-    assert isinstance(head, PretrainingHead)
-    return head
-
-
 def answer_scores(model: Model, hidden: Tensor, batch: Batch) -> Tensor:
     """(B, 2), from the hidden states of a batch."""
     summary = as_summariser(model).summary(hidden, batch.inputs.get("attention_mask"))
-    return pretraining_head(model).sentences(hidden, summary).logits.float()  # type: ignore[no-any-return]
+    return model.get_submodule("head.sentences")(hidden, summary).logits.float()  # type: ignore[no-any-return]

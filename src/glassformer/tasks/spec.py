@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from glassformer.models.config import ProblemType
-from glassformer.models.contract import Model, generation_config
+from glassformer.models.contract import Model, ProblemType, generation_config
 from glassformer.text.tokenizer import Tokenizer
 
 SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")

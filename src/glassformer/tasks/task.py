@@ -1,4 +1,4 @@
-"""What a task is: examples to batches, a loss, metrics and predictions; train, eval, predict and serve all use it.
+"""What a task is: examples to batches, a loss, metrics and predictions; train, eval, predict and the studio use it.
 
 B batch, T length.
 """

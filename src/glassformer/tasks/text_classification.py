@@ -21,8 +21,7 @@ from glassformer.data.rows import Format
 from glassformer.data.table import read_labelled
 from glassformer.files import shown
 from glassformer.files.schema import Probability, Size
-from glassformer.models.config import ProblemType
-from glassformer.models.contract import Model, label_names
+from glassformer.models.contract import Model, ProblemType, label_names
 from glassformer.models.contract import problem_type as stated_problem
 from glassformer.text.tokenizer import Tokenizer
 
