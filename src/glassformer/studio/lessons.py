@@ -1,5 +1,6 @@
 """Easy lessons from the micro-world: short sentences and short questions, which a small model learns in seconds."""
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import islice
@@ -51,7 +52,20 @@ def _questions(stem: Path, seed: int, count: int) -> list[Path]:
     count *= 2  # for they are harder than the others
     drawn = microworld.examples("asked", 3 * count // 2, seed=seed)
     asked = list(islice((shortened(one) for one in drawn if one.answers), count))
-    write_text(stem.with_suffix(".json"), microworld.as_squad(asked))
+    paragraphs = [
+        {
+            "context": one.context,
+            "qas": [
+                {
+                    "id": one.id,
+                    "question": one.question,
+                    "answers": [{"text": answer.text, "answer_start": answer.start} for answer in one.answers],
+                }
+            ],
+        }
+        for one in asked
+    ]
+    write_text(stem.with_suffix(".json"), json.dumps({"data": [{"paragraphs": paragraphs}]}))
     return [stem.with_suffix(".json")]
 
 
