@@ -44,7 +44,6 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
     name = "question-answering"
     head = "question-answering"
     metric = "f1"
-    micro = "asked"
     longest = 384
 
     def __init__(

@@ -59,7 +59,6 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
 
     name = "sentence-similarity"
     head = None
-    micro = "scored"
 
     def __init__(
         self,
