@@ -77,10 +77,25 @@ def test_the_first_of_many_are_the_few(kind):
     assert len(set(map(repr, many))) == 60
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_short_examples_are_short_and_right(language):
+    for kind in ("labelled", "scored", "tagged", "parallel", "documents"):
+        for one in microworld.examples(kind, 40, language=language, short=True):
+            sentences = microworld.sentences_of(one)
+            assert sentences
+            assert all(microworld.words_in(text, language) <= microworld.MAX_WORDS for text in sentences)
+    for one in microworld.examples("asked", 100, language=language, short=True):
+        (answer,) = one.answers
+        assert one.context[answer.start :].startswith(answer.text)
+        assert len(re.findall("[.。]", one.context)) == 2
+
+
+@pytest.mark.parametrize("short", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_training_and_held_out_examples_have_nothing_in_common(kind, language):
-    splits = [{repr(one) for one in microworld.examples(kind, 50, seed=seed, language=language)} for seed in range(3)]
+def test_training_and_held_out_examples_have_nothing_in_common(kind, language, short):
+    settings = {"language": language, "short": short}
+    splits = [{repr(one) for one in microworld.examples(kind, 50, seed=seed, **settings)} for seed in range(3)]
     assert len(set.union(*splits)) == 150
 
 

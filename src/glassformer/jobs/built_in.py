@@ -1,4 +1,4 @@
-"""Examples that need no file: `--data microworld`, `microworld:LANGUAGE`, and the digits of the teaching tasks."""
+"""Examples that need no file: "microworld", with a language ("microworld:de") and "short" ("microworld:de:short")."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,9 +29,11 @@ def is_built_in(sources: Sequence[str]) -> bool:
 
 def built_in_examples(source: str, split: str, task: type[Task[Any, Any]], *, limit: int | None = None) -> list[Any]:
     """The built-in examples of a split for a task, at most `limit`; each split has a seed of its own."""
-    _, _, language = source.partition(":")
+    _, *wishes = source.split(":")
+    short = wishes[-1:] == ["short"]
+    language = ":".join(wishes[: len(wishes) - short]) or "en"
     seed = list(COUNTS).index(split)
     count = COUNTS[split] if limit is None else min(limit, COUNTS[split])
     if issubclass(task, Teaching):
         return examples(task.lesson, count, seed=seed)  # digits are the same in all languages
-    return microworld.examples(KINDS[task.name], count, seed=seed, language=language or "en")
+    return microworld.examples(KINDS[task.name], count, seed=seed, language=language, short=short)

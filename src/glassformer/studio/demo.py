@@ -22,7 +22,6 @@ from glassformer.files import read_json
 from glassformer.jobs.progress import shown
 from glassformer.jobs.recipe import RECIPE
 
-from .lessons import COUNTS, LONGEST, write_lesson
 from .runs import last_step
 
 Models = Mapping[str, Mapping[str, Any]]
@@ -39,7 +38,7 @@ TRANSFORMER = {"d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder
 GPT: Sizes = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128}
 GPT |= {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
 STORIES = {"task": "text-generation", "data": "microworld", "limit": 2000, "block_size": 64}
-TRANSLATION = {"task": "translation", "tokenizer": "bpe", "schedule": "linear"}
+TRANSLATION = {"task": "translation", "data": "microworld:short", "tokenizer": "bpe", "schedule": "linear"}
 
 MODELS: Models = {  # folder -> the settings of gf.train
     "lstm": {"task": "text-classification", "data": "microworld", "arch": "lstm", "steps": 750, "batch_size": 32}
@@ -52,12 +51,12 @@ MODELS: Models = {  # folder -> the settings of gf.train
     | {"average": 1, "config": {**TRANSFORMER, "dropout": 0.0}},
     "bert": {"task": "text-classification", "data": "microworld", "arch": "bert", "steps": 700, "batch_size": 24}
     | {"lr": 2e-3, "config": BERT},
-    "bert-mask": {"task": "fill-mask", "arch": "bert", "unit": "line", "packing": False, "steps": 900}
+    "bert-mask": {"task": "fill-mask", "data": "microworld:short", "arch": "bert", "packing": False, "steps": 900}
     | {"batch_tokens": 512, "lr": 3e-3, "config": BERT},
     "bert-entities": {"task": "token-classification", "data": "microworld", "arch": "bert", "steps": 300}
     | {"batch_size": 32, "lr": 2e-3, "config": BERT},
-    "bert-answers": {"task": "question-answering", "arch": "bert", "steps": 700, "batch_size": 32, "lr": 3e-3}
-    | {"config": BERT},
+    "bert-answers": {"task": "question-answering", "data": "microworld:short", "arch": "bert", "steps": 700}
+    | {"batch_size": 32, "lr": 3e-3, "config": BERT},
     "gpt": {**STORIES, "arch": "gpt2", "steps": 320, "batch_tokens": 1024, "lr": 4e-3, "config": GPT},
 }
 
@@ -80,7 +79,7 @@ def mark(models: Models) -> str:
     """A name for what these recipes make, by this version."""
     from glassformer import __version__
 
-    return f"{__version__}-{blake2b(json.dumps([models, COUNTS, LONGEST]).encode(), digest_size=4).hexdigest()}"
+    return f"{__version__}-{blake2b(json.dumps(models).encode(), digest_size=4).hexdigest()}"
 
 
 def _missing(home: Path, models: Models) -> Models:
@@ -194,10 +193,9 @@ def make(making: Path, place: Path, settings: Mapping[str, Any]) -> None:
     """Train one model beside its place, and put it there when it is whole."""
     from glassformer.jobs.train import train
 
-    lesson = {} if "data" in settings else write_lesson(settings["task"], making / "data")
     steps = settings["steps"]
     run = train(
-        **{"eval_every": max(1, steps // 4), "save_every": steps, **settings, **lesson},
+        **{"eval_every": max(1, steps // 4), "save_every": steps, **settings},
         out=str(making),
         device="cpu",
         say=lambda _: None,

@@ -18,7 +18,7 @@ from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.jobs.predict import Pipeline, pipeline, task_of
 from glassformer.text.tokenizer import Tokenizer
 
-from .lessons import examples
+from .example_inputs import example_inputs
 from .limits import SECONDS, Deadline
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _entry(name: str, source: str) -> dict[str, Any]:
         "writes": is_encoder_decoder(model),
         "pairs": not hasattr(model, "step") and not is_encoder_decoder(model),
         "tokenizer": has_tokenizer(source),
-        "examples": examples(_task(source), mask) if has_tokenizer(source) else [],
+        "examples": example_inputs(_task(source), mask) if has_tokenizer(source) else [],
     }
 
 

@@ -17,7 +17,7 @@ from .chinese import Chinese
 from .english import English
 from .german import German
 from .grammar import Grammar
-from .questions import sample_question
+from .questions import sample_question, sample_short_question
 from .stable_random import StableRandom
 
 __all__ = ["KINDS", "examples"]
@@ -32,6 +32,8 @@ KINDS: dict[str, Callable[..., Example]] = {
     "parallel": kinds.parallel,
     "documents": kinds.documents,
 }
+SHORT_KINDS = {"asked": sample_short_question, "documents": kinds.single_sentence}
+MAX_WORDS = 8  # of a short sentence
 GRAMMARS: dict[str, Grammar] = {"en": English(), "de": German(), "zh": Chinese()}
 SHARES = 3  # for training, development and test
 PATIENCE = 1000  # draws in a row that give nothing new, before the world is taken to be exhausted
@@ -45,23 +47,29 @@ def examples(
     language: str = "en",
     source: str | None = None,
     target: str | None = None,
+    short: bool = False,
 ) -> list[Any]:
     """So many different examples of a kind (see KINDS), the same for the same seed.
 
     labelled: tone of a sentence; scored: pairs and their likeness from 0 to 1; multi-label: topics; tagged: names in
     IOB2; asked: questions with spans, some with none; parallel: translations, from `source` to `target` or with a
-    language like "en-zh"; documents: little stories, whose paragraphs are lines.
+    language like "en-zh"; documents: little stories, whose paragraphs are lines. `short`: sentences of at most eight
+    words, two of them as the context of a question, one as a document; a small model learns these in seconds.
     """
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r} is not of the micro-world: use one of {', '.join(KINDS)}")
     languages = sides(language, source, target) if kind == "parallel" else (language,)
     grammars = [grammar_of(one) for one in languages]
+    sample = SHORT_KINDS.get(kind, KINDS[kind]) if short else KINDS[kind]
     found: dict[Example, int] = {}
     draw = tried = 0
     while len(found) < count:
-        example = KINDS[kind](StableRandom(seed, kind, draw), *grammars)
+        example = sample(StableRandom(seed, kind, draw), *grammars)
         draw += 1
-        if (key := key_of(example)) and share_of(key) != seed % SHARES:
+        sentences = sentences_of(example)
+        if len(sentences) == 1 and share_of(sentences[0]) != seed % SHARES:
+            continue
+        if short and any(words_in(one, languages[0]) > MAX_WORDS for one in sentences):
             continue
         tried = tried + 1 if example in found else 0
         if tried == PATIENCE:
@@ -73,17 +81,27 @@ def examples(
     ]
 
 
-def key_of(example: Example) -> str | None:
-    """What is shared out among seeds, for short sentences come again under another seed; None for pairs, contexts and
-    stories, which are so many that they need not be."""
+def sentences_of(example: Example) -> list[str]:
+    """The sentences of an example; none where it is a context or a story.
+
+    A single sentence comes again under another seed, so these are shared out among seeds; pairs, contexts and stories
+    are so many that they need not be.
+    """
     match example:
-        case Labelled(pair=None):
-            return example.text
+        case Labelled():
+            return [text for text in (example.text, example.pair) if text]
         case Tagged():
-            return " ".join(example.words)
+            return [" ".join(example.words)]
         case Parallel():
-            return example.source
-    return None
+            return [example.source]
+        case Document() if "\n" not in example.text:
+            return [example.text]
+    return []
+
+
+def words_in(text: str, language: str) -> int:
+    """How many words a text has; two Chinese characters are about a word."""
+    return len(text.replace(" ", "")) // 2 if language == "zh" else len(text.split())
 
 
 def share_of(text: str) -> int:

@@ -109,3 +109,8 @@ def parallel(rng: StableRandom, source: Grammar, target: Grammar) -> Parallel:
 def documents(rng: StableRandom, grammar: Grammar) -> Document:
     """A little story."""
     return Document(without_marks(sample_story(rng)(grammar)))
+
+
+def single_sentence(rng: StableRandom, grammar: Grammar) -> Document:
+    """Any sentence by itself."""
+    return Document(without_marks(sample_sentence(rng)(grammar)))

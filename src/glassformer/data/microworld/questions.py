@@ -1,6 +1,8 @@
 """Questions about what happened: a context of several events, much alike, and a question that fits one or none."""
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from glassformer.data.examples import Answer, Asked
 
@@ -25,6 +27,18 @@ def sample_question(rng: StableRandom, grammar: Grammar) -> Asked:
     context = grammar.gap.join(sentences)
     answers = () if answered_by is None else (answer(context, events, role, answered_by),)
     return Asked("", without_marks(question(about, role)(grammar)), without_marks(context), answers)
+
+
+def sample_short_question(rng: StableRandom, grammar: Grammar) -> Asked:
+    """A question, the sentence that answers it, and the one before or else after it: "he" was named there."""
+    while not (whole := sample_question(rng, grammar)).answers:
+        pass
+    (found,) = whole.answers
+    ends = [match.end() for match in re.finditer(re.escape(grammar.stop), whole.context)]
+    answering = sum(end <= found.start for end in ends)
+    first, last = max(0, answering - 1), max(1, answering)
+    start = ends[first - 1] + len(grammar.gap) if first else 0
+    return replace(whole, context=whole.context[start : ends[last]], answers=(Answer(found.text, found.start - start),))
 
 
 def sample_context(rng: StableRandom) -> list[Event]:
