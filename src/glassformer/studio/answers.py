@@ -20,7 +20,7 @@ Choices = Literal["words", "classes", "tokens"]
 
 
 @dataclass(frozen=True)
-class Answers:
+class TraceAnswers:
     """One trace as questions and answers."""
 
     trace: Trace

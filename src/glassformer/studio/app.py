@@ -14,8 +14,8 @@ from fastapi.staticfiles import StaticFiles
 from glassformer.view.colours import ramp, variables
 
 from . import LOOPBACK, edits, explain, lens, results, runs, states, tensors, traces
-from .desk import Busy, Gone, Missing, Studio
-from .safe import Answer, one_line
+from .app_state import Busy, Gone, Missing, Studio
+from .safe import SafeJSONResponse, one_line
 
 PARTS = (traces, tensors, results, explain, states, lens, edits, runs)
 API = "/api/v1"
@@ -49,14 +49,14 @@ def create_app(studio: Studio, *, key: str | None = None) -> FastAPI:
         app.add_exception_handler(kind, _answer(status))
     app.add_exception_handler(RequestValidationError, _misread)
     _add_page(app)
-    app.add_middleware(Door, key=key)
+    app.add_middleware(AuthMiddleware, key=key)
     return app
 
 
 def _answer(status: int) -> Any:
     def handler(_: Request, error: Exception) -> Response:
         headers = {"Retry-After": "1"} if status == 429 else None
-        return Answer({"detail": one_line(error)}, status_code=status, headers=headers)
+        return SafeJSONResponse({"detail": one_line(error)}, status_code=status, headers=headers)
 
     return handler
 
@@ -64,7 +64,7 @@ def _answer(status: int) -> Any:
 def _misread(_: Request, error: Any) -> Response:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"] if part != "body")
-    return Answer({"detail": one_line(f"{where}: {first['msg']}")}, status_code=422)
+    return SafeJSONResponse({"detail": one_line(f"{where}: {first['msg']}")}, status_code=422)
 
 
 def _add_page(app: FastAPI) -> None:
@@ -95,7 +95,7 @@ PAPERS = ("light", "dark")
 SHARED = ("make", "number", "paint", "pool", "step", "visible")  # of view/values.js, which pages carry inside
 
 
-class Door:
+class AuthMiddleware:
     """Who may come in: this machine's own pages, or whoever has the key. Every answer gets the protecting headers."""
 
     def __init__(self, app: Any, *, key: str | None) -> None:
@@ -167,4 +167,4 @@ def _cookies(request: Request) -> Iterator[bytes]:
 
 
 def _refused(status: int, detail: str) -> Response:
-    return Answer({"detail": one_line(detail)}, status_code=status)
+    return SafeJSONResponse({"detail": one_line(detail)}, status_code=status)

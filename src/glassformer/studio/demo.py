@@ -123,8 +123,8 @@ def _train(home: Path, models: Models, say: Say) -> None:
                 worker.start()
         if models:
             say(f"training {len(models)} small models for the studio, this once: {', '.join(models)}")
-        with shown("training") as told:
-            _follow(making, models, workers, made, say, told)
+        with shown("training") as on_progress:
+            _follow(making, models, workers, made, say, on_progress)
     finally:
         for worker in workers:
             worker.terminate()
@@ -132,7 +132,9 @@ def _train(home: Path, models: Models, say: Say) -> None:
         shutil.rmtree(making, ignore_errors=True)
 
 
-def _follow(making: Path, models: Models, workers: Any, made: Any, say: Say, told: Callable[[int, int], None]) -> None:
+def _follow(
+    making: Path, models: Models, workers: Any, made: Any, say: Say, on_progress: Callable[[int, int], None]
+) -> None:
     """Tell how far the workers are, until all models are made."""
     total, done = sum(settings["steps"] for settings in models.values()), set[str]()
     while len(done) < len(models):
@@ -146,7 +148,7 @@ def _follow(making: Path, models: Models, workers: Any, made: Any, say: Say, tol
             if not all(worker.is_alive() or worker.exitcode == 0 for worker in workers):
                 raise ValueError("training was killed; is there enough memory? Start again to go on with it") from None
         steps = {name: last_step(making / name) for name in models if name not in done}
-        told(sum(models[name]["steps"] for name in done) + sum(steps.values()), total)
+        on_progress(sum(models[name]["steps"] for name in done) + sum(steps.values()), total)
 
 
 def score_of(folder: Path) -> str:

@@ -19,11 +19,11 @@ from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.inspect.record import record
 from glassformer.inspect.switches import off, python_of, switches
 
-from .answers import Answers, divergence
-from .desk import Busy, Studio
+from .answers import TraceAnswers, divergence
+from .app_state import Busy, Studio
 from .limits import Late
-from .results import Question, given
-from .safe import Answer, dump, one_line
+from .results import PredictionRequest, given
+from .safe import SafeJSONResponse, dump, one_line
 from .sizes import held_bytes
 from .traces import Trace, outputs_of
 from .writing import request
@@ -33,7 +33,7 @@ SHOWN = 12  # choices of one place
 PATIENCE = 120.0  # seconds that trying every head may take
 
 
-class Order(BaseModel):
+class AblationRequest(BaseModel):
     """What is to be put out; `place` is where Δlogits are wanted, else where most has changed."""
 
     off: list[str]
@@ -41,7 +41,7 @@ class Order(BaseModel):
     place: int | None = None
 
 
-class Trial(BaseModel):
+class HeadSweepRequest(BaseModel):
     """How heads are put out when every one of them is tried."""
 
     to: Literal["zero", "mean"] = "zero"
@@ -56,25 +56,25 @@ def router(studio: Studio) -> APIRouter:
         return [{"name": one.name, "kind": one.kind, "size": one.size} for one in found]
 
     @routes.post("/traces/{trace_id}/edits")
-    def edits(trace_id: str, order: Order) -> Answer:
+    def edits(trace_id: str, order: AblationRequest) -> SafeJSONResponse:
         trace = studio.traces[trace_id]
         with studio.work() as deadline, trace.loaded.lock, deadline.watching(trace.loaded.model):
             studio.traces.reserve(trace, held_bytes(trace.outputs), "an edit")
-            return Answer(edited(trace, order))
+            return SafeJSONResponse(edited(trace, order))
 
     @routes.post("/traces/{trace_id}/edits/heads")
-    def heads(trace_id: str, trial: Trial) -> StreamingResponse:
+    def heads(trace_id: str, trial: HeadSweepRequest) -> StreamingResponse:
         trace = studio.traces[trace_id]
-        Answers(trace).model  # noqa: B018 - a model that says nothing is refused before the stream begins
+        TraceAnswers(trace).model  # noqa: B018 - a model that says nothing is refused before the stream begins
         lines = (f"{dump(line)}\n" for line in every_head(studio, trace, trial.to))
         return StreamingResponse(lines, media_type="application/x-ndjson")
 
     return routes
 
 
-def edited(trace: Trace, order: Order) -> dict[str, Any]:
+def edited(trace: Trace, order: AblationRequest) -> dict[str, Any]:
     """Before and after: the scores at one place, how far every place moved, and the answer in the task's words."""
-    answers = Answers(trace)
+    answers = TraceAnswers(trace)
     changes = off(answers.model, order.off, order.to, trace.reading.inputs, seen=trace.seen)
     before = answers.scores
     outputs = trace.keep("edited", run(trace, changes) if changes else trace.outputs)
@@ -105,7 +105,7 @@ def run(trace: Trace, changes: Edits) -> dict[str, Tensor]:
         return outputs_of(trace.loaded, trace.reading)
 
 
-def _place(answers: Answers, moved: Tensor, wanted: int | None) -> int:
+def _place(answers: TraceAnswers, moved: Tensor, wanted: int | None) -> int:
     if wanted is None:
         return max(answers.asked, key=lambda place: float(moved[place]))
     if not 0 <= wanted < len(answers.places):
@@ -113,12 +113,12 @@ def _place(answers: Answers, moved: Tensor, wanted: int | None) -> int:
     return wanted
 
 
-def _best(answers: Answers, scores: Tensor) -> list[str]:
+def _best(answers: TraceAnswers, scores: Tensor) -> list[str]:
     """The likeliest choice of every place."""
     return [answers.name(number) for number in scores.argmax(-1).tolist()]
 
 
-def _changes(answers: Answers, before: Tensor, after: Tensor) -> list[dict[str, Any]]:
+def _changes(answers: TraceAnswers, before: Tensor, after: Tensor) -> list[dict[str, Any]]:
     """The likeliest choices before and after, then those whose score moved most."""
     delta = after - before
     few = min(SHOWN // 3, len(before))
@@ -174,7 +174,7 @@ def _asked(trace: Trace, room: int) -> tuple[Any, dict[str, Any]] | None:
         known["fill-mask"] = {"top_k": 5}
     if task not in known:
         return None
-    question = Question(model=loaded.name, inputs=trace.text, pair=trace.pair, options=known[task])
+    question = PredictionRequest(model=loaded.name, inputs=trace.text, pair=trace.pair, options=known[task])
     inputs, options = given(loaded.pipeline, question)
     return inputs, options | ({"return_full_text": False} if task == "text-generation" else {})
 
@@ -189,7 +189,7 @@ def _room(trace: Trace) -> int:
 
 def every_head(studio: Studio, trace: Trace, to: Literal["zero", "mean"]) -> Iterator[dict[str, Any]]:
     """One pass for each head, and how far it moves the answer; it stops when nobody listens, or takes too long."""
-    answers, start = Answers(trace), monotonic()
+    answers, start = TraceAnswers(trace), monotonic()
     heads = [f"{one.name}:{n}" for one in switches(answers.model) if one.kind == "head" for n in range(one.size or 0)]
     yield {"kind": "start", "total": len(heads)}
     before, places = answers.scores, answers.asked
@@ -208,7 +208,7 @@ def every_head(studio: Studio, trace: Trace, to: Literal["zero", "mean"]) -> Ite
     yield {"kind": "end", "done": done, "seconds": monotonic() - start}
 
 
-def effect(answers: Answers, before: Tensor, after: Tensor) -> dict[str, float | None]:
+def effect(answers: TraceAnswers, before: Tensor, after: Tensor) -> dict[str, float | None]:
     """KL as a mean over the places asked, and the mean change of the score that was highest."""
     best = before.argmax(-1, keepdim=True)
     kl = float(divergence(before, after).mean()) if answers.exclusive else None

@@ -17,10 +17,10 @@ from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.inspect.lens import Layers, decoder_layers, head_layers, logit_layers, prefix_lens
 from glassformer.inspect.record import modules_of
 
-from .answers import Answers
-from .desk import Studio
+from .answers import TraceAnswers
+from .app_state import Studio
 from .limits import Deadline
-from .safe import Answer
+from .safe import SafeJSONResponse
 from .traces import Trace
 
 PYTHON = {  # the same in Python, for a model and its inputs
@@ -50,7 +50,7 @@ def router(studio: Studio) -> APIRouter:
             kept: dict[int, bytes] = trace.kept.get("lens", {})
             if top not in kept:
                 studio.traces.reserve(trace, size_of(trace, top), "the lens")
-                made = Answer({"lenses": list(lenses(trace, top, deadline))})
+                made = SafeJSONResponse({"lenses": list(lenses(trace, top, deadline))})
                 kept = trace.keep("lens", {top: bytes(made.body)})  # one alone, and a fifth of what lists would take
             return Response(kept[top], media_type="application/json")
 
@@ -65,7 +65,7 @@ def size_of(trace: Trace, top: int) -> int:
 
 def lenses(trace: Trace, top: int, deadline: Deadline) -> Iterator[dict[str, Any]]:
     """Every lens that suits the model: one, and of an encoder-decoder Transformer two."""
-    answers, inputs = Answers(trace, deadline), trace.reading.inputs
+    answers, inputs = TraceAnswers(trace, deadline), trace.reading.inputs
     model = answers.model
     names = modules_of(model)
     if "recurrent" in names or "encoder.recurrent" in names:
@@ -83,7 +83,7 @@ def _rows(layers: Layers) -> Rows:
     return [(name, lambda name=name: layers.says(name)[0].float()) for name in layers.names]  # type: ignore[misc]
 
 
-def _over_time(answers: Answers, top: int) -> dict[str, Any]:
+def _over_time(answers: TraceAnswers, top: int) -> dict[str, Any]:
     """One row: a classifier's answer to every beginning of the text, else what is said at every token."""
     if answers.side is not None:
         return _table(answers, "time", [("head", lambda: answers.scores)], top)
@@ -96,7 +96,7 @@ def _over_time(answers: Answers, top: int) -> dict[str, Any]:
     return table | {"side": "read", "columns": [texts[place] for place in places], "asked": list(range(len(found)))}
 
 
-def _table(answers: Answers, kind: str, rows: Rows, top: int, final: Tensor | None = None) -> dict[str, Any]:
+def _table(answers: TraceAnswers, kind: str, rows: Rows, top: int, final: Tensor | None = None) -> dict[str, Any]:
     """The likeliest choices in every cell, and how far each cell is from the model's last word."""
     final = answers.scores if final is None else final
     following = _next(answers)
@@ -120,7 +120,7 @@ def _table(answers: Answers, kind: str, rows: Rows, top: int, final: Tensor | No
     }
 
 
-def _next(answers: Answers) -> list[int | None] | None:
+def _next(answers: TraceAnswers) -> list[int | None] | None:
     """The token that does come next, where a model guesses it; the last place has none."""
     if answers.choices != "words":
         return None
@@ -134,7 +134,7 @@ def _next(answers: Answers) -> list[int | None] | None:
 class _Sheet:
     """What every row is compared with."""
 
-    answers: Answers
+    answers: TraceAnswers
     last: Tensor  # (T,): the model's own choice
     final: Tensor  # (T, V): the logarithms of its shares
     following: list[int | None] | None

@@ -20,9 +20,9 @@ from glassformer.jobs.inspect import boards
 from glassformer.jobs.reading import Reading, reading
 from glassformer.view.board import Board, Tokens
 
-from .desk import Gone, Loaded, Missing, Studio
+from .app_state import Gone, Loaded, Missing, Studio
 from .limits import SECONDS, Deadline, check_length, within
-from .safe import Answer
+from .safe import SafeJSONResponse
 from .sizes import check_trace, held_bytes
 
 T = TypeVar("T")
@@ -178,7 +178,7 @@ def outputs_of(loaded: Loaded, asked: Reading) -> dict[str, Tensor]:
     return {name: value.detach().cpu() for name, value in given.items() if isinstance(value, Tensor)}
 
 
-class Asked(BaseModel):
+class TraceRequest(BaseModel):
     """What a trace is asked for."""
 
     model: str
@@ -193,20 +193,20 @@ def router(studio: Studio) -> APIRouter:
 
     @routes.get("/models")
     def models() -> list[dict[str, Any]]:
-        return studio.shelf.entries
+        return studio.models.entries
 
     @routes.post("/traces")
-    def create(asked: Asked) -> Answer:
+    def create(asked: TraceRequest) -> SafeJSONResponse:
         with studio.work() as deadline:
-            loaded, kept = studio.shelf[asked.model], {"budget": studio.traces.budget, "deadline": deadline}
+            loaded, kept = studio.models[asked.model], {"budget": studio.traces.budget, "deadline": deadline}
             trace = traced(loaded, asked.inputs, asked.pair, asked.target, capture=asked.capture or ("*",), **kept)
             trace.once("boards", lambda: [board_entry(one) for one in boards(trace.seen, trace.reading.tokens)])
         studio.traces.add(trace)
-        return Answer(described(trace))
+        return SafeJSONResponse(described(trace))
 
     @routes.get("/traces/{trace_id}")
-    def show(trace_id: str) -> Answer:
-        return Answer(described(studio.traces[trace_id]))
+    def show(trace_id: str) -> SafeJSONResponse:
+        return SafeJSONResponse(described(studio.traces[trace_id]))
 
     return routes
 

@@ -113,8 +113,8 @@ def _beams(model: Any, tokenizer: Any | None, job: Job, read: list[int]) -> Iter
             found = end.value
             break
         tree.steps.append(nodes)
-        told = [vars(node) | {"id": node.token, "token": token_text(tokenizer, node.token)} for node in nodes]
-        yield {"kind": "step", "nodes": told}
+        described = [vars(node) | {"id": node.token, "token": token_text(tokenizer, node.token)} for node in nodes]
+        yield {"kind": "step", "nodes": described}
     tree.best = found.new(0)
     texts = [
         {"text": _text(tokenizer, read, found.new(row)), "score": score}

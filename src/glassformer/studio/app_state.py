@@ -59,7 +59,7 @@ class Loaded:
         return self.pipe
 
 
-class Shelf:
+class ModelStore:
     """Models by their folder's name; one is opened when it is first asked for."""
 
     def __init__(self, sources: Iterable[str], *, device: str | None = None) -> None:
@@ -134,7 +134,7 @@ def _task(source: str) -> str | None:
     return None
 
 
-class Turns:
+class WorkQueue:
     """One works at a time, for torch takes every core by itself; a few may wait. A turn ends after some seconds."""
 
     def __init__(self, waiting: int = WAITING, *, seconds: float = SECONDS) -> None:
@@ -155,7 +155,7 @@ class Turns:
 class Studio:
     """All that routes share. Anything heavy is done within `with studio.work() as deadline:`, and looks at it."""
 
-    shelf: Shelf
+    models: ModelStore
     traces: "Traces"
     runs: Path = Path("runs")
-    work: Callable[[], Any] = field(default_factory=Turns)
+    work: Callable[[], Any] = field(default_factory=WorkQueue)
