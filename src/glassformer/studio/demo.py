@@ -55,8 +55,8 @@ MODELS: Models = {  # folder -> the settings of gf.train
     | {"batch_tokens": 512, "lr": 3e-3, "config": BERT},
     "bert-entities": {"task": "token-classification", "data": "microworld", "arch": "bert", "steps": 300}
     | {"batch_size": 32, "lr": 2e-3, "config": BERT},
-    "bert-answers": {"task": "question-answering", "data": "microworld:short", "arch": "bert", "steps": 700}
-    | {"batch_size": 32, "lr": 3e-3, "config": BERT},
+    "bert-answers": {"task": "question-answering", "data": "microworld:short", "limit": 8000, "arch": "bert"}
+    | {"steps": 700, "batch_size": 32, "lr": 3e-3, "config": BERT},
     "gpt": {**STORIES, "arch": "gpt2", "steps": 320, "batch_tokens": 1024, "lr": 4e-3, "config": GPT},
 }
 
