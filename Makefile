@@ -18,7 +18,7 @@ test-all: check $(VENV)/.browser
 
 # On a machine with a GPU, in the Python that is there: it needs the core dependencies, pytest and hypothesis.
 test-gpu:
-	PYTHONPATH=src $(PYTHON) -m pytest -m gpu -p no:cacheprovider tests/blocks tests/generate tests/laws
+	PYTHONPATH=src $(PYTHON) -m pytest -m gpu -p no:cacheprovider tests/blocks tests/engine tests/generate tests/laws
 
 check: $(VENV)/.installed-test
 	$(VENV)/bin/ruff check .

@@ -14,7 +14,21 @@ PACKAGE = ROOT / "src" / "glassformer"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MARKED = re.compile(r"(<!-- generated: (\w+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
 ORDER = (
-    *("files", "blocks", "models", "text", "hub", "generate", "inspect", "view", "data", "tasks", "train", "jobs"),
+    *(
+        "files",
+        "blocks",
+        "models",
+        "engine",
+        "text",
+        "hub",
+        "generate",
+        "inspect",
+        "view",
+        "data",
+        "tasks",
+        "train",
+        "jobs",
+    ),
     *("compare", "studio", "cli"),
 )
 

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from glassformer.blocks.alignment import alignment
-from glassformer.blocks.point import anyone_listens
+from glassformer.blocks.point import any_hooked
 from glassformer.inspect.record import record
 
 NAMES = ["additive", "dot", "general", "concat", "scaled_dot"]
@@ -147,7 +147,7 @@ def test_scores_and_pattern_can_be_edited(name, stepwise):
         assert_close(attention(query, memory), memory[:, :1])
     with record(attention, edit={"scores": torch.zeros_like}):
         assert_close(attention(query, memory), memory.mean(1, keepdim=True))
-    assert not anyone_listens(attention)
+    assert not any_hooked(attention)
     assert_close(attention(query, memory), before, atol=0, rtol=0)
 
 

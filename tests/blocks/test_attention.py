@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from glassformer.blocks import kernels
 from glassformer.blocks.activations import tanh_gelu
 from glassformer.blocks.attention import MultiHeadAttention, masked_softmax
-from glassformer.blocks.graphs import Reach, StaticLayer
 from glassformer.blocks.masks import as_keep, causal, combine, positions, real_positions
-from glassformer.blocks.packing import Dense, Packed
+from glassformer.blocks.packing import DenseMask, PackedBatch, PackedCross
+from glassformer.engine import kernels
+from glassformer.engine.graphs import StaticLayer, StaticMask
 from glassformer.inspect.record import record
 
 masks = st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=5).map(torch.tensor)
@@ -24,31 +24,46 @@ def test_fused_equals_readable_for_any_mask(keep, heads, is_causal, seed):
     """Rows that may look nowhere included: they are zero in both."""
     torch.manual_seed(seed)
     attention, x = MultiHeadAttention(8, heads).eval(), torch.randn(len(keep), 6, 8)
-    scope = Dense.over(keep, causal(6, 6) if is_causal else None)
-    fused = attention(x, scope)
+    mask = DenseMask.over(keep, causal(6, 6) if is_causal else None)
+    fused = attention(x, mask)
     with record(attention, "pattern") as seen:
-        readable = attention(x, scope)
+        readable = attention(x, mask)
     assert_close(fused, readable, atol=1e-6, rtol=1e-5)
-    assert_close(seen["pattern"].sum(-1), scope.mask.any(-1).expand(-1, heads, 6).float())
+    assert_close(seen["pattern"].sum(-1), mask.dense.any(-1).expand(-1, heads, 6).float())
 
 
 @settings(max_examples=40)
-@pytest.mark.parametrize("way", [Packed.by_equal_lengths, Packed.by_mask])
+@pytest.mark.parametrize("equal_lengths", [True, False])
 @given(keep=masks, is_causal=st.booleans())
-def test_packed_attention_equals_masked_attention(way, keep, is_causal):
+def test_packed_attention_equals_masked_attention(equal_lengths, keep, is_causal):
     torch.manual_seed(0)
     query, key, value = torch.randn(3, len(keep), 6, 2, 4)
-    packed = Packed.over(keep, causal=is_causal)
-    mixed = way(packed, *(packed.pack(x) for x in (query, key, value)), scale=0.5, dropout=0.0)
-    dense = Dense.over(keep, causal(6, 6) if is_causal else None)
+    packed = PackedBatch.over(keep, causal=is_causal)
+    way = packed.by_equal_lengths if equal_lengths else PackedCross(packed, packed, is_causal).by_mask
+    context = way(*(packed.pack(x) for x in (query, key, value)), scale=0.5, dropout=0.0)
+    dense = DenseMask.over(keep, causal(6, 6) if is_causal else None)
     expected = dense.attend(query, key, value, scale=0.5, dropout=0.0)
-    assert_close(packed.unpack(mixed), expected * keep[..., None, None])
+    assert_close(packed.unpack(context), expected * keep[..., None, None])
+
+
+@given(keep=masks, seed=st.integers(0, 99))
+def test_packed_queries_over_packed_keys_equal_masked_attention(keep, seed):
+    """Rows of other lengths, in the order of the queries."""
+    torch.manual_seed(seed)
+    source_keep = torch.rand(len(keep), 9) < 0.6
+    query, (key, value) = torch.randn(len(keep), 6, 2, 4), torch.randn(2, len(keep), 9, 2, 4)
+    queries = PackedBatch.over(keep)
+    keys = PackedBatch.over(source_keep, rows=queries.rows)
+    packed = (queries.pack(query), keys.pack(key), keys.pack(value))
+    context = PackedCross(queries, keys).attend(*packed, scale=0.5, dropout=0.0)
+    expected = DenseMask.over(source_keep).attend(query, key, value, scale=0.5, dropout=0.0)
+    assert_close(queries.unpack(context), expected * keep[..., None, None])
 
 
 @given(keep=masks)
 def test_packing_and_unpacking_loses_only_padding(keep):
     x = torch.randn(*keep.shape, 3)
-    packed = Packed.over(keep)
+    packed = PackedBatch.over(keep)
     assert packed.pack(x).shape[0] == int(keep.sum())
     assert packed.lengths == sorted(keep.sum(1).tolist(), reverse=True)
     assert_close(packed.unpack(packed.pack(x)), x * keep[..., None])
@@ -113,11 +128,11 @@ def test_packed_attention_on_a_gpu(head_width):
     keep = torch.rand(6, 30, device="cuda") < 0.7
     query, key, value = torch.randn(3, 6, 30, 2, head_width, device="cuda", dtype=torch.bfloat16)
     for is_causal in (False, True):
-        packed = Packed.over(keep.cpu(), causal=is_causal, device=keep.device)
-        mixed = packed.attend(*(packed.pack(x) for x in (query, key, value)), scale=0.5, dropout=0.0)
+        packed = PackedBatch.over(keep.cpu(), causal=is_causal, device=keep.device)
+        context = packed.attend(*(packed.pack(x) for x in (query, key, value)), scale=0.5, dropout=0.0)
         order = causal(30, 30, keep.device) if is_causal else None
-        expected = Dense.over(keep, order).attend(query, key, value, scale=0.5, dropout=0.0)
-        assert_close(packed.unpack(mixed), expected * keep[..., None, None], atol=2e-2, rtol=2e-2)
+        expected = DenseMask.over(keep, order).attend(query, key, value, scale=0.5, dropout=0.0)
+        assert_close(packed.unpack(context), expected * keep[..., None, None], atol=2e-2, rtol=2e-2)
 
 
 @pytest.mark.gpu
@@ -127,10 +142,10 @@ def test_the_kernel_for_the_next_token_is_masked_attention(width, used, dtype):
     keys, values = torch.randn(2, 3, 160, 2, width, device="cuda", dtype=dtype)
     query, key, value = torch.randn(3, 1, 3, 2, width, device="cuda", dtype=dtype).unbind(2)
     padding, counter = torch.tensor([0, used // 2, used], device="cuda").int(), torch.tensor([used], device="cuda")
-    layer, reach = StaticLayer(keys.clone(), values.clone(), counter), Reach(padding, counter, 160)
+    layer, reach = StaticLayer(keys.clone(), values.clone(), counter), StaticMask(padding, counter, 160)
     expected = reach.attend(query, *layer.append(key, value), scale=0.5, dropout=0.0)
-    mixed = kernels.attend_next(query, key, value, keys, values, used=counter, padding=padding, scale=0.5)
-    assert_close(mixed, expected, atol=2e-2, rtol=2e-2)
+    context = kernels.attend_next(query, key, value, keys, values, used=counter, padding=padding, scale=0.5)
+    assert_close(context, expected, atol=2e-2, rtol=2e-2)
     assert_close((keys, values), (layer.keys, layer.values), atol=0, rtol=0)
 
 
@@ -151,14 +166,14 @@ def test_the_kernel_for_few_rows_is_a_linear_layer(rows, inputs, outputs, whole,
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("within", "batch", "heads", "width"), [(4, 8, 2, 16), (3, 9, 3, 5), (2, 4, 8, 64)])
-def test_the_kernel_for_beams_moves_what_is_used(within, batch, heads, width):
+@pytest.mark.parametrize(("group_size", "batch", "heads", "width"), [(4, 8, 2, 16), (3, 9, 3, 5), (2, 4, 8, 64)])
+def test_the_kernel_for_beams_moves_what_is_used(group_size, batch, heads, width):
     keys, values = torch.randn(2, 2, batch, 10, heads, width, device="cuda")
-    rows = torch.cat([torch.randint(within, (within,)) + start for start in range(0, batch, within)]).cuda()
+    rows = torch.cat([torch.randint(group_size, (group_size,)) + start for start in range(0, batch, group_size)]).cuda()
     expected = [x.clone() for x in (keys, values)]
     for x in expected:
         x[:, :, :6] = x[:, rows, :6]
-    kernels.trade(keys, values, rows, within=within, used=torch.tensor([6], device="cuda"))
+    kernels.reorder_cache(keys, values, rows, group_size=group_size, used=torch.tensor([6], device="cuda"))
     assert_close([keys, values], expected, atol=0, rtol=0)
 
 
@@ -167,9 +182,9 @@ def test_cross_attention_looks_at_the_source_alone():
     attention = MultiHeadAttention(8, 2).eval()
     x, memory = torch.randn(1, 3, 8), torch.randn(1, 5, 8)
     keep = torch.tensor([[True, True, True, False, False]])
-    mixed = attention(x, Dense.over(keep), source=attention.keys_and_values(memory))
-    shorter = attention(x, Dense(), source=attention.keys_and_values(memory[:, :3]))
-    assert_close(mixed, shorter)
+    context = attention(x, DenseMask.over(keep), source=attention.keys_and_values(memory))
+    shorter = attention(x, DenseMask(), source=attention.keys_and_values(memory[:, :3]))
+    assert_close(context, shorter)
 
 
 def test_multi_head_attention_equals_torch():
@@ -193,5 +208,5 @@ def test_multi_head_attention_equals_torch():
         average_attn_weights=False,
     )
     with record(ours, "pattern") as seen:
-        assert_close(ours(x, Dense()), expected.transpose(0, 1))
+        assert_close(ours(x, DenseMask()), expected.transpose(0, 1))
     assert_close(seen["pattern"], pattern)

@@ -8,7 +8,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from glassformer.blocks import recurrent as module
-from glassformer.blocks.point import Point, anyone_listens
+from glassformer.blocks.point import Point, any_hooked
 from glassformer.blocks.recurrent import Recurrent, RecurrentState
 from glassformer.inspect.record import record
 
@@ -48,7 +48,7 @@ def random_state(block, batch):
 def looked_at(block, *inputs):
     """The readable path: what the block gives while one Point is heard."""
     with record(block, "layers.0.left_to_right.hidden"):
-        assert anyone_listens(block.layers)
+        assert any_hooked(block.layers)
         return block(*inputs)
 
 
@@ -236,7 +236,7 @@ def test_an_edited_gate_changes_what_follows_and_nothing_stays(kind, gate, bidir
     changed = (edited - before).abs()
     assert (changed[:, 2:, :W].amax(dim=(0, 2)) > 1e-4).all()
     assert_close(changed[..., W:], torch.zeros_like(changed[..., W:]), atol=1e-5, rtol=0)
-    assert not anyone_listens(block)
+    assert not any_hooked(block)
     assert_close(block(x)[0], before, atol=0, rtol=0)
 
 

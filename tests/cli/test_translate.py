@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import sys
 
 import pytest
@@ -107,6 +108,14 @@ def test_beams_are_the_folders_own_wish_or_four(glassformer, translators, file, 
     assert plain != greedy
     (folder / "generation_config.json").write_text('{"num_beams": 1}')
     assert glassformer("translate", folder, "--file", file)[1] == greedy
+
+
+def test_a_wish_for_beams_that_is_no_number_names_the_file(glassformer, translators, file, tmp_path):
+    folder = shutil.copytree(translators["transformer"], tmp_path / "model")
+    (folder / "generation_config.json").write_text(json.dumps({"num_beams": "many"}))
+    code, _, told = glassformer("translate", folder, "--file", file)
+    assert code == 1
+    assert told.startswith(f"error: {folder / 'generation_config.json'}: num_beams is 'many'; it must be a whole")
 
 
 def test_the_n_best_of_each_line(glassformer, translators, file):

@@ -1,9 +1,11 @@
 """Readers take time and memory in step with a file; what is absurdly wide, long or deep is read, or refused."""
 
 import json
+import re
 import resource
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 from reader_checks import one_line_error, skips
@@ -19,7 +21,8 @@ from glassformer.data.table import read_labelled
 
 READ = "import sys\nfrom glassformer.data.table import read_labelled\nprint(len(read_labelled({}).examples))"
 WIDE = 200_000  # columns: a look through all names for each of them takes minutes
-LONG = 12_000_000  # characters of a cell: a hundred bytes for each is more than a gigabyte
+LONG = 9_999_990  # characters of a cell: a hundred bytes for each is nearly a gigabyte
+TOO_LONG = "x " * 5_000_001
 DEEP = 100_000
 
 
@@ -66,6 +69,51 @@ def test_columns_of_one_name_go_by_their_numbers(tmp_path):
 def test_a_quoted_cell_may_be_very_long(tmp_path, cell):
     (tmp_path / "long.csv").write_text(f'text,label\n"{cell * (LONG // len(cell))}",1\n"x",0\n')
     assert examples_read(repr(str(tmp_path / "long.csv"))) == 2
+
+
+TOO_LONG_FILES = {
+    "a.csv": (f'text,label\nx,0\n"x\ny",1\n"{TOO_LONG}",1\n', read_labelled, "line 5, column 'text' has 10,000,002"),
+    "a.tsv": (f"text\tlabel\nx\t0\n{TOO_LONG}\t1\n", read_labelled, "line 3, column 'text' has 10,000,002"),
+    "a.jsonl": (json.dumps({"text": TOO_LONG, "label": "1"}), read_labelled, "line 1, column 'text' has 10,000,002"),
+    "b.jsonl": (json.dumps({"words": [TOO_LONG], "tags": ["O"]}), read_tagged, "line 1, column 'words' has 10,000,003"),
+    "a.json": (json.dumps([{"text": TOO_LONG, "label": "1"}]), read_labelled, "row 1, column 'text' has 10,000,002"),
+    "pos=a.txt": (f"x\n{TOO_LONG}\n", read_labelled, "line 2, column 'text' has 10,000,002"),
+    "a.conll": (f"x O\n{TOO_LONG}O\n", read_tagged, "line 2 has 10,000,004"),
+    "b.txt": (f"x\n{TOO_LONG}\n", partial(read_documents, unit="line"), "line 2 has 10,000,003"),
+}
+
+
+@pytest.mark.parametrize("name", TOO_LONG_FILES)
+def test_a_text_that_is_too_long_is_refused_with_its_place(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    content, read, said = TOO_LONG_FILES[name]
+    file = name.partition("=")[2] or name
+    (tmp_path / file).write_text(content)
+    with pytest.raises(ValueError, match="^" + re.escape(f"{file}, {said} characters; 10,000,000 are the most ")):
+        read(name)
+
+
+def test_a_side_that_is_too_long_is_refused_with_its_place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.en").write_text("x\ny\n")
+    (tmp_path / "a.de").write_text(f"x\n{TOO_LONG}\n")
+    with pytest.raises(ValueError, match="^a.de, line 2 has 10,000,003 characters; 10,000,000 are the most"):
+        read_parallel(["a.en", "a.de"])
+
+
+def test_running_text_on_a_single_line_comes_in_pieces(tmp_path):
+    (tmp_path / "one.txt").write_text(TOO_LONG * 2)
+    texts = [one.text for one in read_documents(tmp_path / "one.txt").examples]
+    assert len(texts) > 1
+    assert "".join(texts) == TOO_LONG * 2
+    assert all(text.endswith(" ") for text in texts)
+
+
+def test_the_first_columns_of_a_wide_table_are_named_and_none_is_guessed(tmp_path):
+    """To look at the cells of each of them for a text or a label takes long, and would help nobody."""
+    (tmp_path / "wide.csv").write_text(",".join(f"c{n}" for n in range(2000)) + "\n" + ("0," * 1999 + "0\n") * 3)
+    with pytest.raises(ValueError, match="no column is known to be the text: .*'c19' and 1980 more…?$"):
+        read_labelled(tmp_path / "wide.csv")
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ REFUSALS = (ValueError, OSError)
 
 
 def tried(target: Target, edit: Edit, template: Path, scratch: Path) -> str:
-    """What came of one edit: "fine", "refused", or the fault and where it came from."""
+    """What came of one edit: "fine", "refused: " and why, or the fault and where it came from."""
     shutil.rmtree(scratch, ignore_errors=True)
     shutil.copytree(template, scratch)
     try:
@@ -43,7 +43,7 @@ def tried(target: Target, edit: Edit, template: Path, scratch: Path) -> str:
     try:
         target.use(scratch)
     except REFUSALS as error:
-        return "refused" if "\n" not in str(error) else f"several lines: {str(error)[:80]!r}"
+        return f"refused: {error}" if "\n" not in str(error) else f"several lines: {str(error)[:80]!r}"
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
@@ -126,7 +126,8 @@ def sweep(count: int, seed: int, names: list[str], keep: Path | None) -> int:
             edits = [drawn(chance, template, list(target.files)) for _ in range(-(-count // len(names)))]
             here = Counter[str]()
             for edit, found in outcomes(target, edits, template):
-                kind = found if found in ("fine", "refused", "no edit") else "other"
+                kind = found.partition(":")[0]
+                kind = kind if kind in ("fine", "refused", "no edit") else "other"
                 here[kind] += 1
                 if kind == "other":
                     times, *_ = faults.get(f"{name} {found}", (0,))

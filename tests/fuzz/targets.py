@@ -12,7 +12,9 @@ import torch
 import glassformer as gf
 from families import SMALL_BERT, SMALL_GPT
 from glassformer.hub.describe import describe
+from glassformer.jobs.models import check_config
 from glassformer.jobs.recipe import Recipe
+from glassformer.jobs.tasks import task_class
 from glassformer.jobs.train import assemble
 
 WORDS = [*("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), *"abcdefghijklmnopqrstuvwxyz0123456789"]
@@ -271,6 +273,7 @@ def _recipe_file(name: str) -> Target:
 
     def use(folder: Path) -> None:
         recipe = Recipe.from_toml(folder / "r.toml", {"out": str(folder / "out"), "device": "cpu"})
+        check_config(recipe, task_class(recipe.task))
         splits, made, *_ = assemble(recipe, torch.device("cpu"))
         made.encode(splits.train)
 

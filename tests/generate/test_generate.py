@@ -1,5 +1,8 @@
 """generate and stream: as the naive loop, each text as if alone, in texts and in ids."""
 
+import json
+import re
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,6 +12,7 @@ from torch.testing import assert_close
 import glassformer as gf
 from families import SMALL_GPT, random_model, sequences, settings_of
 from generators import GENERATING, padded_left, unforced
+from glassformer.generate.prompts import request_of
 from glassformer.text.train import train
 
 NEW = 6
@@ -170,6 +174,24 @@ def test_wrong_requests_are_named(request_, message):
     model = random_model("gpt2", "text-generation", SMALL_GPT)
     with pytest.raises(ValueError, match=message):
         gf.generate(model, None, torch.tensor([[5, 6]]), **request_)
+
+
+@pytest.mark.parametrize("key", ["num_beams", "do_sample", "eos_token_id", "temperature"])
+def test_a_wrong_value_in_a_folder_names_the_file_and_the_key(spoken, tmp_path, key):
+    gf.save(spoken[0], tmp_path, tokenizer=spoken[1])
+    (tmp_path / "generation_config.json").write_text(json.dumps({key: "much"}))
+    with pytest.raises(ValueError, match=re.escape(f"{tmp_path / 'generation_config.json'}: {key} is 'much'; it must")):
+        gf.generate(gf.load(tmp_path), spoken[1], "a", max_new_tokens=2)
+
+
+@pytest.mark.parametrize(("written", "meant"), [(0, False), (1, True)])
+def test_a_folder_may_write_flags_as_numbers(spoken, tmp_path, written, meant):
+    """As transformers takes them; a request may not."""
+    gf.save(spoken[0], tmp_path, tokenizer=spoken[1])
+    (tmp_path / "generation_config.json").write_text(json.dumps({"do_sample": written}))
+    assert request_of(gf.load(tmp_path), {}).do_sample is meant
+    with pytest.raises(ValueError, match="do_sample is 1; it must be true or false"):
+        request_of(spoken[0], {"do_sample": 1})
 
 
 def test_other_wrong_uses_are_named(spoken):

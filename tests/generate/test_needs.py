@@ -11,7 +11,7 @@ import torch
 
 import glassformer as gf
 from families import SMALL_GPT, random_model
-from glassformer.generate import memory
+from glassformer.blocks import memory
 
 RNN = {"vocab_size": 41, "hidden_size": 8, "embedding_size": 8, "kind": "gru"}
 HUGE = 10**9

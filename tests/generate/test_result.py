@@ -13,7 +13,7 @@ from torch.testing import assert_close
 import glassformer as gf
 from families import SMALL_GPT, random_model, sequences, settings_of
 from generators import GENERATING, begun, logits, padded_left, unforced
-from glassformer.generate import memory
+from glassformer.blocks import memory
 from glassformer.generate.job import Prompt
 from glassformer.generate.needs import search_bytes
 from glassformer.generate.prompts import request_of

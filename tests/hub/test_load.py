@@ -1,6 +1,7 @@
 """Loading and saving: what is in a folder, what is wrong with it, and what it costs."""
 
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -482,3 +483,12 @@ def test_odd_values_that_transformers_takes_are_taken(folder, changes):
     edit_config(folder, **changes)
     transformers.AutoConfig.from_pretrained(folder)
     same_outputs(whole, gf.load(folder))
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors", "generation_config.json"])
+@pytest.mark.parametrize(("make", "said"), [(Path.mkdir, "a folder"), (os.mkfifo, "no regular file")])
+def test_what_is_there_and_is_no_file_is_said_to_be_so(folder, name, make, said):
+    (folder / name).unlink(missing_ok=True)
+    make(folder / name)
+    with pytest.raises(ValueError, match=f"{name} is {said}: a file is needed"):
+        gf.load_tokenizer(folder) if name == "tokenizer.json" else gf.load(folder)

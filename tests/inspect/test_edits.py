@@ -85,7 +85,7 @@ def test_several_heads_at_once(bert):
 
 def test_the_mean_is_over_real_tokens(bert):
     inputs = inputs_of(bert)
-    keep, name = inputs["attention_mask"], "layers.0.attention.mixed"
+    keep, name = inputs["attention_mask"], "layers.0.attention.context"
     with torch.no_grad(), gf.record(bert, name) as before:
         bert(**inputs)
     with torch.no_grad(), gf.record(bert, name, edit=edits.head("layers.0.attention", 1, "mean", keep=keep)) as after:
@@ -180,7 +180,7 @@ def test_wrong_edits_are_explained(bert):
     inputs = inputs_of(bert)
     with pytest.raises(ValueError, match="to 'zero', 'mean' or a tensor, not to 'none'"):
         run(bert, inputs, edit=edits.head("layers.0.attention", 0, "none"))
-    with pytest.raises(ValueError, match="no module is called 'layers.9.attention.mixed'"):
+    with pytest.raises(ValueError, match="no module is called 'layers.9.attention.context'"):
         run(bert, inputs, edit=edits.head("layers.9.attention", 0))
     with pytest.raises(IndexError, match="out of bounds"):
         run(bert, inputs, edit=edits.head("layers.0.attention", 3))

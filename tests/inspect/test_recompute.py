@@ -13,9 +13,9 @@ from torch.testing import assert_close
 
 import glassformer as gf
 from families import CASES, SMALL_BERT, SMALL_GPT, random_model, settings_of
-from glassformer.blocks.linear import quantised, supports_int8
-from glassformer.blocks.packing import Causal, Dense, Packed
+from glassformer.blocks.packing import CausalMask, DenseMask, PackedBatch
 from glassformer.blocks.recurrent import LstmGates
+from glassformer.engine.linear import quantised, supports_int8
 from glassformer.inspect.explain import explained
 from glassformer.inspect.recompute import folded, recompute, recompute_attention
 from inspect_cases import hooked, inputs_of, small
@@ -150,7 +150,7 @@ def break_pooler(model, monkeypatch):
 
 def break_residual(model, monkeypatch):
     layer = model.layers[0]
-    monkeypatch.setattr(layer, "around", lambda norm, block, x: norm(0.999 * x + block(x)))
+    monkeypatch.setattr(layer, "residual", lambda norm, block, x: norm(0.999 * x + block(x)))
 
 
 def break_norm(model, monkeypatch):
@@ -189,18 +189,18 @@ def test_a_fault_is_found_where_it_is(place, monkeypatch):
     before = list(told)[: list(told).index(place)]
     assert {told[name] for name in before} <= {"holds", "-"}
     assert told["logits"] == "carried on"  # it inherits the fault and adds none
-    same_kind = {place, place.replace("layers.0.attention", "layers.0.feed_forward")}  # around() makes both residuals
+    same_kind = {place, place.replace("layers.0.attention", "layers.0.feed_forward")}  # residual() makes both residuals
     assert set(breaches) <= same_kind
 
 
 def test_a_mask_that_hides_nothing_is_found(monkeypatch):
     model = random_model("gpt2", "text-generation", SMALL_GPT)
-    monkeypatch.setattr(Causal, "mask", None)
+    monkeypatch.setattr(CausalMask, "dense", None)
     told = verdicts(recompute(model, inputs_of(model, lengths=(5,))))
     assert told["layers.0.attention.mask"] == "BREACH"
 
 
-@pytest.mark.parametrize(("scope", "lengths"), [(Packed, (5, 7, 2)), (Dense, (5,))])
+@pytest.mark.parametrize(("scope", "lengths"), [(PackedBatch, (5, 7, 2)), (DenseMask, (5,))])
 def test_a_fault_of_the_fast_path_alone_is_found(monkeypatch, scope, lengths):
     """What runs when nobody listens is checked as well: packed batches, and the fused kernel."""
     model = random_model("bert", None, SMALL_BERT)

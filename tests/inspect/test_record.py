@@ -56,7 +56,7 @@ def test_one_attention_head_by_hand(bert):
     assert_close(seen["layers.1.attention.scores"], scores)
     pattern = scores.masked_fill(inputs["attention_mask"][:, None, None] == 0, float("-inf")).softmax(-1)
     assert_close(seen["layers.1.attention.pattern"], pattern)
-    assert_close(seen["layers.1.attention.mixed"], torch.einsum("bhts,bshk->bthk", pattern, value))
+    assert_close(seen["layers.1.attention.context"], torch.einsum("bhts,bshk->bthk", pattern, value))
 
 
 @pytest.mark.parametrize(("model_type", "head"), CASES)
@@ -78,7 +78,7 @@ def test_zeroing_a_head_equals_zeroing_its_columns_of_the_output(bert):
         return mixed * torch.tensor([1.0, 0.0, 1.0])[:, None]
 
     with torch.no_grad():
-        with gf.record(bert, edit={"layers.1.attention.mixed": without_head}):
+        with gf.record(bert, edit={"layers.1.attention.context": without_head}):
             edited = bert(**inputs).last_hidden_state
         bert.layers[1].attention.output.weight[:, 4:8] = 0.0
         assert_close(edited, bert(**inputs).last_hidden_state)
@@ -171,3 +171,13 @@ def test_wrong_names_and_edits_are_explained(bert):
         gf.record(bert, edit={"embeddings": lambda x: x[:, :1]}),
     ):
         bert(input_ids=torch.tensor([[5, 6]]))
+
+
+def test_a_name_of_before_is_taken_with_a_warning():
+    model = small("gpt2", "text-generation")
+    old, now = "layers.0.attention.mixed", "layers.0.attention.context"
+    with pytest.warns(DeprecationWarning, match=f"{old} is called {now} now"), gf.record(model, old) as seen:
+        model(**batch(model))
+    assert list(seen) == [now]
+    with pytest.warns(DeprecationWarning, match=now):
+        assert_close(seen[old], seen[now])

@@ -1,10 +1,14 @@
 """Recipes: what was asked for, written down and read again, is the same; what is misspelt is told what is near."""
 
+import re
+import shutil
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.files import read_toml
+from glassformer.jobs.predict import pipeline
 from glassformer.jobs.recipe import Recipe, changed, expanded, parsed, read_recipe, write_toml
 from tasks.cases import NAMES, recipe_of
 
@@ -108,3 +112,48 @@ def test_a_recipe_that_is_none(tmp_path):
     (tmp_path / "bad.toml").write_text("task = ")
     with pytest.raises(ValueError, match="bad.toml is not TOML: "):
         read_recipe(tmp_path / "bad.toml")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("lr = 'fast'", "lr is 'fast'; it must be a number above 0"),
+        ("max_length = -3", "max_length is -3; it must be a whole number"),
+        ("limit = 0", "limit is 0; it must be a whole number from 1"),
+        ("leaning_rate = 1", "text-classification has no setting 'leaning_rate'"),
+        ("config = 3", "config is 3; it must be an object of names and values"),
+        ("config = {hidden_size = 'wide'}", "config.hidden_size is 'wide'; it must be a whole number"),
+        ("config = {hiden_size = 3}", "glassformer-rnn has no setting 'hiden_size'"),
+    ],
+)
+def test_a_wrong_value_in_a_recipe_names_the_file_and_the_key(glassformer, tmp_path, monkeypatch, wrong, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.csv").write_text("text,label\n" + "some text,good\nother text,bad\n" * 9)
+    (tmp_path / "mine.toml").write_text(write_toml(LEAST) + wrong + "\n")
+    code, _, told = glassformer("train", "mine.toml")
+    assert code == 1
+    assert told.startswith(f"error: mine.toml: {said}")
+    assert told.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_wrong_value_that_stands_in_no_file_names_the_key_alone(glassformer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text(write_toml(LEAST | {"lr": 1e-3, "config": {"hidden_size": 3}}))
+    for setting, said in (("lr=fast", "lr is 'fast'; "), ("config.hidden_size=x", "config.hidden_size is 'x'; ")):
+        assert glassformer("train", "mine.toml", "--set", setting)[2].startswith(f"error: {said}")
+    (tmp_path / "mine.toml").write_text(write_toml(LEAST) + "config = 3\n")
+    told = glassformer("train", "mine.toml", "--set", "config.hidden_size=3")[2]
+    assert told.startswith("error: mine.toml: config is 3; it must be an object")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [("task", "none", "there is no task 'none'"), ("max_length", "x", "max_length is 'x'; it must be a whole number")],
+)
+def test_a_wrong_value_in_the_recipe_of_a_run_names_the_file_and_the_key(trained, tmp_path, key, value, said):
+    folder = shutil.copytree(trained("text-classification/lstm"), tmp_path / "run")
+    path = folder / "recipe.toml"
+    path.write_text(write_toml({**read_toml(path), key: value}))
+    with pytest.raises(ValueError, match=re.escape(f"{path}: {said}")):
+        pipeline("text-classification", folder)

@@ -147,12 +147,28 @@ def test_a_recipe_in_its_own_run_folder_keeps_its_comments(here, glassformer):
     assert (here / "run" / "recipe.toml").read_text() == text
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [({"data": "some.csv", "columns": {"text": "c"}}, "no column"), ({"freeze": "nothing", "steps": 1}, "nothing")],
+)
+def test_a_run_that_is_refused_leaves_nothing_behind(here, monkeypatch, wrong, said):
+    monkeypatch.chdir(here)
+    (here / "some.csv").write_text("a,b\n1,2\n")
+    before = sorted(here.rglob("*"))
+    with pytest.raises(ValueError, match=said):
+        gf.train(**settings_of(here / "runs" / "new", **wrong), **QUIET)
+    assert sorted(here.rglob("*")) == before
+    (here / "there").mkdir()
+    (here / "there" / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match=said):
+        gf.train(**settings_of(here / "there", **wrong), **QUIET)
+    assert [path.name for path in (here / "there").iterdir()] == ["notes.txt"]
+
+
 def test_a_run_that_never_had_a_step_can_be_begun_otherwise(here):
     folder = here / "run"
-    (here / "some.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match="no column"):
-        gf.train(**settings_of(folder, data=str(here / "some.csv"), columns={"text": "c"}), **QUIET)
-    assert (folder / "recipe.toml").exists()
+    folder.mkdir()
+    (folder / "recipe.toml").write_text(MARK + Recipe.of(settings_of(folder, lr=0.5)).toml())
     assert gf.train(**settings_of(folder, steps=1), **QUIET).scores
 
 
@@ -171,6 +187,48 @@ def test_a_saved_model_is_written_over_but_no_config_of_another_program(tmp_path
     assert (tmp_path / "config.json").read_text() == '{"port": 80}'
     with pytest.raises(ValueError, match="the name of the folder is empty"):
         gf.save(model, "")
+
+
+FOREIGN = {
+    "config.json": b'{"port": 80}',
+    "model.safetensors": b"a text of mine",
+    "generation_config.json": b'{"generation": 3}',
+    "tokenizer.json": b'{"tokens": ["mine"]}',
+    "tokenizer_config.json": b"[1]",
+    "special_tokens_map.json": b"not json",
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_no_file_of_another_program_is_lost_to_a_saved_model(tmp_path, trained, name):
+    folder = trained("text-generation/gpt2")
+    model, tokenizer = gf.load(folder), gf.load_tokenizer(folder)
+    model.generation_config = {"num_beams": 2}
+    (tmp_path / name).write_bytes(FOREIGN[name])
+    with pytest.raises(ValueError, match=f"{name} is not a model's, and would be lost: choose another folder"):
+        gf.save(model, tmp_path, tokenizer=tokenizer)
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [(name, FOREIGN[name])]
+    (tmp_path / name).unlink()
+    (tmp_path / name).mkdir()
+    with pytest.raises(ValueError, match=f"{name} is a folder: a file is needed"):
+        gf.save(model, tmp_path, tokenizer=tokenizer)
+
+
+def test_what_transformers_saved_is_written_over(tmp_path, trained):
+    transformers = pytest.importorskip("transformers")
+    folder = trained("text-generation/gpt2")
+    ours, tokenizer = gf.load(folder), gf.load_tokenizer(folder)
+    ours.generation_config = {"repetition_penalty": 1.5}
+    for _ in range(2):  # over nothing, and over itself
+        gf.save(ours, tmp_path / "ours", tokenizer=tokenizer)
+    transformers.AutoTokenizer.from_pretrained(tmp_path / "ours").save_pretrained(tmp_path / "theirs")
+    gf.save(ours, tmp_path / "theirs", tokenizer=tokenizer)  # a tokenizer alone
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "ours")
+    theirs.save_pretrained(tmp_path / "theirs")
+    theirs.generation_config.save_pretrained(tmp_path / "settings")
+    for name in ("theirs", "settings"):
+        gf.save(ours, tmp_path / name, tokenizer=tokenizer)
+    assert gf.load(tmp_path / "theirs").generation_config == {"repetition_penalty": 1.5}
 
 
 def test_a_vocabulary_is_not_put_in_the_place_of_another(here, glassformer):

@@ -32,6 +32,8 @@ def test_gradients_do_not_depend_on_who_listens(model_type, head, data):
     target = {}
     if getattr(model.config, "is_encoder_decoder", False):
         target["decoder_input_ids"] = some_target(model, len(ids))
+        target["decoder_attention_mask"] = torch.ones_like(target["decoder_input_ids"])
+        target["decoder_attention_mask"][1:, 4:] = 0
 
     def gradients():
         model.zero_grad()
@@ -48,18 +50,18 @@ def test_gradients_do_not_depend_on_who_listens(model_type, head, data):
         torch.testing.assert_close(listened[name] / scale, gradient / scale, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("model_type", ["marian", "glassformer-transformer", "glassformer-seq2seq"])
+@pytest.mark.parametrize("model_type", ["marian", "bart", "glassformer-transformer", "glassformer-seq2seq"])
 @settings(max_examples=6)
 @given(data=st.data())
 def test_padding_of_the_target_is_invisible(model_type, data):
     model = random_model(model_type, "text2text-generation", data.draw(settings_of(model_type)))
-    source, _ = pad(sequences(lengths=(6, 6)), model)
+    source, source_mask = pad(sequences(lengths=(4, 6)), model)
     short, long = some_target(model, 1, length=4), some_target(model, 1, length=7)
-    alone = run(model, source[:1], target=short)["logits"][0]
+    alone = run(model, source[:1, :4], target=short)["logits"][0]
     for side in ("right", "left"):
         target, mask = pad([short[0].tolist(), long[0].tolist()], model, side=side)
         with torch.no_grad():
-            out = model(input_ids=source, decoder_input_ids=target, decoder_attention_mask=mask)
+            out = model(source, source_mask, decoder_input_ids=target, decoder_attention_mask=mask)
         torch.testing.assert_close(out.logits[0, mask[0].bool()], alone, atol=1e-5, rtol=1e-5)
 
 

@@ -5,7 +5,7 @@ import torch
 
 from families import SMALL_BERT, SMALL_GPT, random_model, sequences
 from glassformer.blocks.cache import KVCache
-from glassformer.blocks.packing import Causal, Dense, Packed
+from glassformer.blocks.packing import CausalMask, DenseMask, PackedBatch
 from glassformer.inspect import laws
 
 
@@ -20,21 +20,21 @@ def bert():
 
 
 def test_padding_that_leaks_is_seen(bert, monkeypatch):
-    monkeypatch.setattr(Dense, "over", staticmethod(lambda *_: Dense()))
+    monkeypatch.setattr(DenseMask, "over", staticmethod(lambda *_: DenseMask()))
     assert laws.padding_is_invisible(bert, sequences()) > 1e-3
 
 
 def test_sequences_that_see_each_other_are_seen(bert, monkeypatch):
     def attend(_self, query, key, value, *, scale, dropout):
-        return Dense().attend(query[None], key[None], value[None], scale=scale, dropout=dropout)[0]
+        return DenseMask().attend(query[None], key[None], value[None], scale=scale, dropout=dropout)[0]
 
-    monkeypatch.setattr(Packed, "attend", attend)
+    monkeypatch.setattr(PackedBatch, "attend", attend)
     assert laws.padding_is_invisible(bert, sequences()) > 1e-3
 
 
 def test_looking_ahead_is_seen(gpt, monkeypatch):
-    monkeypatch.setattr(Causal, "attend", Dense.attend)
-    monkeypatch.setattr(Causal, "mask", None)
+    monkeypatch.setattr(CausalMask, "attend", DenseMask.attend)
+    monkeypatch.setattr(CausalMask, "dense", None)
     assert laws.later_changes_nothing_earlier(gpt, sequences()) > 1e-3
 
 

@@ -8,9 +8,9 @@ from torch.testing import assert_close
 
 from families import SMALL_GPT, random_model, sequences, settings_of
 from generators import GENERATING, padded_left
-from glassformer.blocks import kernels, native
-from glassformer.blocks.digest import digest_in_torch, digest_of
-from glassformer.generate.engine import engine
+from glassformer.engine import kernels, native
+from glassformer.engine.digest import digest_in_torch, digest_of
+from glassformer.engine.prepare import prepared
 
 LAYERED = [case for case in GENERATING if "rnn" not in case[0] and "seq2seq" not in case[0]]
 
@@ -66,15 +66,15 @@ def compiler(request, monkeypatch):
 @torch.no_grad()
 def test_any_change_of_a_weight_is_seen(compiler, model_type, head, change, data, seed):
     model = random_model(model_type, head, data.draw(settings_of(model_type)))
-    prepared = engine(model, 1)
-    assert engine(model, 1) is prepared, "nothing was changed"
+    first = prepared(model, 1)
+    assert prepared(model, 1) is first, "nothing was changed"
     weight = data.draw(st.sampled_from([one for one in model.parameters() if one.dim()]))
     before = weight.clone()
     CHANGES[change](weight.data, torch.Generator().manual_seed(seed))
     if torch.equal(bits(before), bits(weight.detach().clone())):
         return
-    again = engine(model, 1)
-    assert again is not prepared
+    again = prepared(model, 1)
+    assert again is not first
     ids, mask = padded_left(sequences(0))
     first = ids[:, :2] if model.config.is_encoder_decoder else ids
     steps = [one.step(first, one.start(ids, mask, length=first.shape[1] + 1))[0] for one in (model, again)]
@@ -89,12 +89,12 @@ def test_any_change_of_a_weight_is_seen_on_a_gpu(change):
     model = random_model("gpt2", "text-generation", SMALL_GPT).to("cuda", torch.bfloat16)
     chance = torch.Generator("cpu").manual_seed(0)
     for number, weight in enumerate(model.parameters()):
-        prepared, before = engine(model, 1), weight.clone()
-        assert engine(model, 1) is prepared
+        first, before = prepared(model, 1), weight.clone()
+        assert prepared(model, 1) is first
         changed = weight.cpu()
         CHANGES[change](changed, chance)
         weight.data.copy_(changed)
-        seen = engine(model, 1) is not prepared
+        seen = prepared(model, 1) is not first
         assert seen == (not torch.equal(bits(before), bits(weight.detach()))), f"{change} of tensor {number}"
 
 

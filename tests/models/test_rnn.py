@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from glassformer.blocks.point import anyone_listens
+from glassformer.blocks.point import any_hooked
 from glassformer.inspect.record import record
 from glassformer.models.outputs import Hidden, Logits
 from glassformer.models.rnn import Rnn, RnnConfig
@@ -131,7 +131,7 @@ def test_selecting_rows_of_the_state_is_reordering_the_batch(kind):
 def test_a_classifier_reads_the_last_real_step_of_each_direction(kind, bidirectional):
     model = build("text-classification", kind=kind, bidirectional=bidirectional)
     ids, mask = tokens(2, 5), torch.tensor([[0, 1, 1, 1, 0], [1, 1, 1, 1, 1]])
-    hidden = model.encode(ids, mask)
+    hidden = model.hidden(ids, mask)
     ahead = torch.stack([hidden[0, 3, :6], hidden[1, 4, :6]])
     back = torch.stack([hidden[0, 1, 6:], hidden[1, 0, 6:]])
     assert_close(model(ids, mask).logits, model.head(torch.cat([ahead, back], dim=-1)))
@@ -159,7 +159,7 @@ def test_looking_changes_nothing(kind, head, bidirectional):
     assert_close(during, before, atol=1e-5, rtol=1e-5)
     assert seen["embeddings"].shape == (2, 5, 5)
     assert seen["recurrent.layers.1.left_to_right.hidden"].shape == (2, 5, 6)
-    assert not anyone_listens(model)
+    assert not any_hooked(model)
     assert_close(model(ids, mask)[0], before, atol=0, rtol=0)
 
 
@@ -178,11 +178,11 @@ def test_gates_are_recorded_over_steps_too():
 def test_an_edit_changes_the_logits():
     model, ids = build(kind="gru"), tokens(2, 6)
     with record(model, edit={"recurrent.layers.0.left_to_right.update": torch.ones_like}):
-        frozen = model.encode(ids)  # an update gate of 1 never lets go of the first state
+        frozen = model.hidden(ids)  # an update gate of 1 never lets go of the first state
     with record(model, "recurrent.layers.0.left_to_right.hidden", edit={"*.update": torch.ones_like}) as seen:
         model(ids)
     assert_close(seen["recurrent.layers.0.left_to_right.hidden"], torch.zeros(2, 6, 6))
-    assert (frozen - model.encode(ids)).abs().max() > 1e-3
+    assert (frozen - model.hidden(ids)).abs().max() > 1e-3
 
 
 def test_dropout_is_for_training_only():

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from glassformer.blocks.point import anyone_listens
+from glassformer.blocks.point import any_hooked
 from glassformer.inspect.record import record
 from glassformer.models.seq2seq import Seq2Seq, Seq2SeqConfig
 
@@ -146,7 +146,7 @@ def test_the_pattern_is_recorded_over_the_whole_target(kind, attention):
     assert_close(pattern * (1 - mask[:, None]), torch.zeros(3, 4, 5))
     assert (pattern[0, 0] - pattern[0, 1]).abs().max() > 1e-4  # every target token looks in its own way
     assert_close(during, before, atol=1e-5, rtol=1e-5)
-    assert not anyone_listens(model)
+    assert not any_hooked(model)
 
 
 def test_bahdanau_attends_with_the_state_before_the_token():

@@ -132,6 +132,7 @@ def test_a_pattern_that_means_nothing_is_named_and_changes_nothing(pattern, mess
         (0, 999, "0 % of 999 parameters are trained"),
         (1_500_000_000, 1_500_000_000, "100 % of 1.5 B parameters are trained"),
         (294_912, 124_734_720, "0.236 % of 125 M parameters are trained"),
+        (1, 150_000_000, "under 0.01 % of 150 M parameters are trained"),
         (600, 12_000, "5 % of 12 k parameters are trained"),
         (999_600, 999_600, "100 % of 1 M parameters are trained"),
     ],

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from .point import Point
 
 
-class Scope(Protocol):
-    """Who may look at whom in a batch, and the fast way to attend within it."""
+class AttentionMask(Protocol):
+    """Who may look at whom in a batch, and the fused kernel for it."""
 
     @property
-    def mask(self) -> Tensor | None:
+    def dense(self) -> Tensor | None:
         """True = keep; broadcasts to (B, H, T, S)."""
         ...
 
@@ -26,8 +26,8 @@ class Scope(Protocol):
         ...
 
 
-class Cache(Protocol):
-    """Where one layer keeps the keys and values of earlier tokens."""
+class LayerKV(Protocol):
+    """One layer's keys and values of earlier tokens."""
 
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Store (B, T, H, K) new ones; return all so far, (B, S, H, K)."""
@@ -50,25 +50,30 @@ class MultiHeadAttention(nn.Module):
         self.output = nn.Linear(width, width, bias=bias)
         self.scores = Point()  # (B, H, T, S), scaled, before the mask
         self.pattern = Point()  # (B, H, T, S), every row sums to 1
-        self.mixed = Point()  # (…, T, H, K), what each head gathered
+        self.context = Point()  # (…, T, H, K), what each head gathered
 
     def forward(
-        self, x: Tensor, scope: Scope, *, source: tuple[Tensor, Tensor] | None = None, cache: Cache | None = None
+        self,
+        x: Tensor,
+        mask: AttentionMask,
+        *,
+        source: tuple[Tensor, Tensor] | None = None,
+        cache: LayerKV | None = None,
     ) -> Tensor:
-        """`source` holds the keys and values of another sequence, as `keys_and_values` gives them.
+        """(…, T, D) -> (…, T, D). `source`: keys and values of another sequence, as `keys_and_values` gives them.
 
-        It may have fewer rows than x: then as many rows of x after one another look at the same one.
+        A source may have fewer rows than x: then as many rows of x after one another look at the same one.
         """
         query = self.split(self.query(x))  # (…, T, H, K)
         key, value = self.keys_and_values(x) if source is None else source
         if cache is not None:
             key, value = cache.append(key, value)
-        if self.scores.heard or self.pattern.heard:
-            mixed = self.readable(query, key, value, scope.mask)
+        if self.scores.has_hooks or self.pattern.has_hooks:
+            context = self.readable(query, key, value, mask.dense)
         else:
             dropout = self.dropout if self.training else 0.0
-            mixed = scope.attend(query, key, value, scale=self.scale, dropout=dropout)
-        return self.output(self.mixed(mixed).flatten(-2))  # type: ignore[no-any-return]
+            context = mask.attend(query, key, value, scale=self.scale, dropout=dropout)
+        return self.output(self.context(context).flatten(-2))  # type: ignore[no-any-return]
 
     def keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """What others see of these tokens."""

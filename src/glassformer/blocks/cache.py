@@ -1,24 +1,46 @@
-"""The key-value cache: what a Transformer remembers of earlier tokens, preallocated.
+"""The KV cache of a Transformer decoder, and a decoder's state around it.
 
-N layers, B batch, T new tokens, S source length, L room, H heads, K head width.
+B batch, N layers, L capacity, T new tokens, S source length, H heads, K head width.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor
 
-from . import native
+from .attention import AttentionMask, LayerKV
 from .masks import causal, real_positions
-from .packing import Dense
-from .state import in_place
+from .packing import DenseMask
+from .state import is_identity
+
+
+class TokenCache(Protocol):
+    """Keys and values of all layers, in which a step of decoding reads and writes."""
+
+    def positions(self, tokens: int) -> Tensor:
+        """(B or 1, T): the position ids of the next `tokens` tokens, padding not counted."""
+        ...
+
+    def mask(self, tokens: int) -> AttentionMask:
+        """What the next `tokens` tokens may look at."""
+        ...
+
+    def layers(self) -> Sequence[LayerKV]:
+        """Each layer's share."""
+        ...
+
+    def advance(self, tokens: int) -> Self:
+        """The cache after `tokens` more tokens, which the layers have written."""
+        ...
 
 
 @dataclass(frozen=True)
 class KVCache:
     """Keys and values of every layer, and which prompt positions are padding.
 
-    A step writes into the room it finds, and `select` moves rows within it: a state is used up by what takes it.
+    A step writes into the memory it finds, and `select` moves rows within it: a cache is used up by what takes it.
     """
 
     keys: Tensor  # (N, B, L, H, K)
@@ -26,37 +48,47 @@ class KVCache:
     keep: Tensor | None  # (B, L), None where nothing is padding
     used: int = 0
 
-    @staticmethod
+    @classmethod
     def empty(
-        layers: int, batch: int, heads: int, room: int, width: int, *, keep: Tensor | None, like: Tensor
-    ) -> "KVCache":
-        """Room for `room` tokens; `keep` (B, T) marks the padding of the prompt."""
-        keys, values = (like.new_empty(layers, batch, room, heads, width) for _ in range(2))
+        cls, layers: int, batch: int, heads: int, capacity: int, width: int, *, keep: Tensor | None, like: Tensor
+    ) -> Self:
+        """Memory for `capacity` tokens; `keep` (B, T) marks the padding of the prompt."""
+        keys, values = (like.new_empty(layers, batch, capacity, heads, width) for _ in range(2))
         if keep is not None:
-            keep = torch.cat([keep, keep.new_ones(batch, room - keep.shape[1])], dim=1)
-        return KVCache(keys, values, keep)
+            keep = torch.cat([keep, keep.new_ones(batch, capacity - keep.shape[1])], dim=1)
+        return cls(keys, values, keep)
 
     @staticmethod
-    def bytes(layers: int, batch: int, heads: int, room: int, width: int, *, like: Tensor) -> int:
-        """What `empty` takes."""
-        return 2 * layers * batch * heads * room * width * like.element_size()
+    def bytes(layers: int, batch: int, heads: int, capacity: int, width: int, *, like: Tensor) -> int:
+        """What `empty` allocates."""
+        return 2 * layers * batch * heads * capacity * width * like.element_size()
 
     @property
     def rows(self) -> int:
         return self.keys.shape[1]
 
-    def select(self, rows: Tensor, *, within: int | None = None) -> "KVCache":
-        if within is not None and rows.is_cuda:
-            for x in (self.keys, self.values):
-                x[:, :, : self.used] = x[:, rows, : self.used]
+    @property
+    def capacity(self) -> int:
+        return self.keys.shape[2]
+
+    def select(self, rows: Tensor, *, group_size: int | None = None) -> Self:
+        """As `State.select`."""
+        if group_size is not None:
+            self.reorder_cache(rows, group_size)
             return self
-        if within is not None and native.takes(self.keys, self.values):
-            native.trade(self.keys, self.values, rows, within=within, used=self.used)
-            return self
-        if in_place(rows, self.rows):
+        if is_identity(rows, self.rows):
             return self
         keep = None if self.keep is None else self.keep[rows]
         return replace(self, keys=self._moved(self.keys, rows), values=self._moved(self.values, rows), keep=keep)
+
+    def reorder_cache(self, rows: Tensor, group_size: int) -> None:
+        """Permute rows in place, within groups of one prompt, whose padding is the same."""
+        del group_size  # a kernel's business
+        for x in (self.keys, self.values):
+            if rows.is_cuda:
+                x[:, :, : self.used] = x[:, rows, : self.used]
+            else:
+                self._moved(x, rows)
 
     def _moved(self, x: Tensor, rows: Tensor) -> Tensor:
         """Only what is used, and among as many rows as before only those that change."""
@@ -69,27 +101,28 @@ class KVCache:
         fresh[:, :, : self.used] = x[:, rows, : self.used]
         return fresh
 
-    def rewind(self, tokens: int) -> "KVCache":
+    def rewind(self, tokens: int) -> Self:
         return replace(self, used=self.used - tokens)
 
-    def advance(self, tokens: int) -> "KVCache":
+    def advance(self, tokens: int) -> Self:
         return replace(self, used=self.used + tokens)
 
-    def layers(self) -> list["LayerCache"]:
+    def layers(self) -> Sequence[LayerKV]:
         pairs = zip(self.keys.unbind(), self.values.unbind(), strict=True)
         return [LayerCache(keys, values, self.used) for keys, values in pairs]
 
-    def scope(self, tokens: int) -> Dense:
+    def mask(self, tokens: int) -> DenseMask:
         """What the next `tokens` tokens may look at: all before them, themselves, and no padding."""
-        self.check_room(tokens)
+        self.check_capacity(tokens)
         everything = self.used + tokens
         order = causal(tokens, everything, self.keys.device) if tokens > 1 else None
-        return Dense.over(None if self.keep is None else self.keep[:, :everything], order)
+        return DenseMask.over(None if self.keep is None else self.keep[:, :everything], order)
 
-    def check_room(self, tokens: int) -> None:
-        if self.used + tokens > (room := self.keys.shape[2]):
+    def check_capacity(self, tokens: int) -> None:
+        if self.used + tokens > self.capacity:
             raise ValueError(
-                f"the cache has room for {room} tokens, and {self.used + tokens} are asked for; start with more length"
+                f"the cache has room for {self.capacity} tokens, and {self.used + tokens} are asked for; "
+                "start with more length"
             )
 
     def positions(self, tokens: int) -> Tensor:
@@ -106,34 +139,46 @@ class LayerCache:
     used: int
 
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Store (B, T, H, K) new ones; return all so far, (B, S, H, K)."""
         end = self.used + key.shape[1]
         self.keys[:, self.used : end] = key
         self.values[:, self.used : end] = value
         return self.keys[:, :end], self.values[:, :end]
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, scope: Dense, *, scale: float) -> Tensor:
-        """The new tokens (B, T, H, K) join the others, and look back."""
-        if query.shape[1] == 1 and native.takes(query, key, value, self.keys, self.values):
-            keys, values = (x[:, : self.used + 1] for x in (self.keys, self.values))
-            keep = None if scope.mask is None else scope.mask[:, 0, 0]
-            return native.attend_next(query, key, value, keys, values, keep=keep, scale=scale)
-        return scope.attend(query, *self.append(key, value), scale=scale, dropout=0.0)
+
+class LayerInputs(NamedTuple):
+    """What one decoder layer reads beside its hidden states."""
+
+    cache: LayerKV
+    source: tuple[Tensor, Tensor] | None  # the encoder's keys and values (B, S, H, K) for this layer
+    source_mask: AttentionMask | None
 
 
 @dataclass(frozen=True)
 class DecoderState:
-    """The decoder's own cache, and the encoder's keys and values for each of its layers.
+    """The state of a Transformer decoder: its own cache, and in an encoder-decoder the encoder's keys and values.
 
     There are as many sources as rows, or fewer: then the same number of rows after one another share each.
     """
 
     cache: KVCache
-    sources: list[tuple[Tensor, Tensor]]  # (B, S, H, K) each
-    keep: Tensor | None  # (B, S)
+    sources: list[tuple[Tensor, Tensor]] | None = None  # (B, S, H, K) each, one pair a layer
+    source_keep: Tensor | None = None  # (B, S)
 
-    def select(self, rows: Tensor, *, within: int | None = None) -> "DecoderState":
-        if within is not None:  # rows that trade places have the same source
-            return replace(self, cache=self.cache.select(rows, within=within))
+    def layer_inputs(self, cache: TokenCache) -> Iterator[LayerInputs]:
+        """For every layer, with its share of a cache: the state's own or what stands in for it."""
+        layers = cache.layers()
+        if self.sources is None:
+            yield from (LayerInputs(layer, None, None) for layer in layers)
+        else:
+            mask = DenseMask.over(self.source_keep)
+            yield from (LayerInputs(layer, source, mask) for layer, source in zip(layers, self.sources, strict=True))
+
+    def select(self, rows: Tensor, *, group_size: int | None = None) -> "DecoderState":
+        """As `State.select`; rows permuted within a group have the same source."""
+        cache = self.cache.select(rows, group_size=group_size)
+        if group_size is not None or self.sources is None:
+            return replace(self, cache=cache)
         count = len(self.sources[0][0])
         sharing = self.cache.rows // count
         owners = rows // sharing
@@ -141,10 +186,9 @@ class DecoderState:
             chosen = owners[::width]
             if len(rows) % width == 0 and torch.equal(chosen.repeat_interleave(width), owners):
                 break
-        cache = self.cache.select(rows)
-        if in_place(chosen, count):
+        if is_identity(chosen, count):
             return replace(self, cache=cache)
-        keep = None if self.keep is None else self.keep[chosen]
+        keep = None if self.source_keep is None else self.source_keep[chosen]
         return DecoderState(cache, [(k[chosen], v[chosen]) for k, v in self.sources], keep)
 
     def rewind(self, tokens: int) -> "DecoderState":

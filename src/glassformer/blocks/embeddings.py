@@ -86,11 +86,11 @@ def look_up(table: nn.Embedding, ids: Tensor, what: str) -> Tensor:
         ) from None
 
 
-def check_length(length: int, limit: int) -> None:
-    """An error a person can act on, instead of an index out of range."""
+def check_length(length: int, limit: int | None) -> None:
+    """Refuse a text of no tokens, or of more than a model has positions (None: any number)."""
     if length < 1:
         raise ValueError("there is no token to look at: give at least one for each text")
-    if length > limit:
+    if limit is not None and length > limit:
         raise ValueError(
             f"{length} tokens do not fit into this model's {limit} positions; "
             f"shorten the text, or tokenize with truncation=True, max_length={limit}"

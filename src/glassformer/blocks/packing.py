@@ -15,14 +15,14 @@ from .masks import causal, combine, send
 
 
 @dataclass(frozen=True)
-class Dense:
+class DenseMask:
     """An ordinary padded batch."""
 
-    mask: Tensor | None = None  # True = keep; broadcasts to (B, H, T, S)
+    dense: Tensor | None = None  # True = keep; broadcasts to (B, H, T, S)
 
     @staticmethod
-    def over(keep: Tensor | None, order: Tensor | None = None) -> "Dense":
-        return Dense(combine(keep, order))
+    def over(keep: Tensor | None, order: Tensor | None = None) -> "DenseMask":
+        return DenseMask(combine(keep, order))
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, dropout: float) -> Tensor:
         """Several rows of queries, one after another, may share a source: they are then one longer row."""
@@ -30,55 +30,61 @@ class Dense:
         if sharing > 1:
             query = query.unflatten(0, (-1, sharing)).flatten(1, 2)
         query, key, value = (x.transpose(1, 2) for x in (query, key, value))  # (B, H, …, K)
-        mixed = F.scaled_dot_product_attention(query, key, value, self.mask, dropout, scale=scale).transpose(1, 2)
-        return mixed if sharing == 1 else mixed.reshape(shape)
+        context = F.scaled_dot_product_attention(query, key, value, self.dense, dropout, scale=scale).transpose(1, 2)
+        return context if sharing == 1 else context.reshape(shape)
 
 
 @dataclass(frozen=True)
-class Causal:
+class CausalMask:
     """A batch in which a token sees itself and what came before, and padding, if any, comes last."""
 
     length: int
     device: torch.device
 
     @property
-    def mask(self) -> Tensor:
+    def dense(self) -> Tensor:
         return causal(self.length, self.length, self.device)  # (T, T)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, dropout: float) -> Tensor:
         query, key, value = (x.transpose(1, 2) for x in (query, key, value))
-        mixed = F.scaled_dot_product_attention(query, key, value, None, dropout, is_causal=True, scale=scale)
-        return mixed.transpose(1, 2)
+        context = F.scaled_dot_product_attention(query, key, value, None, dropout, is_causal=True, scale=scale)
+        return context.transpose(1, 2)
 
 
 @dataclass(frozen=True)
-class Packed:
-    """A batch without its padding: the sequences one after another, the longest first."""
+class PackedBatch:
+    """A batch without its padding: the sequences one after another, the longest first unless an order was given."""
 
     index: Tensor  # (N,) where each real token stood in the flattened (B·S) batch
-    lengths: list[int]  # of the sequences, descending
+    lengths: list[int]  # of the sequences
     longest: int
     boundaries: Tensor  # (B + 1,) int32, where each sequence starts
     shape: tuple[int, int]  # (B, S) of the padded batch
+    rows: Tensor  # (B,) which row of the padded batch each sequence is
     causal: bool = False
 
     @staticmethod
-    def over(keep: Tensor, *, causal: bool = False, device: torch.device | None = None) -> "Packed":
-        """The packing of a (B, S) mask; padding may stand anywhere.
+    def over(
+        keep: Tensor, *, rows: Tensor | None = None, causal: bool = False, device: torch.device | None = None
+    ) -> "PackedBatch":
+        """The packing of a (B, S) mask; padding may stand anywhere. `rows` (B,) sets the order of the sequences.
 
         A mask on the CPU is worked out there and sent to `device` without waiting for what the device does.
         """
         batch, width = keep.shape
-        lengths, rows = keep.sum(1).sort(descending=True, stable=True)
+        if rows is None:
+            lengths, rows = keep.sum(1).sort(descending=True, stable=True)
+        else:
+            lengths = keep.sum(1)[rows]
         places = torch.arange(width, device=keep.device) + rows[:, None] * width  # (B, S)
         boundaries = F.pad(lengths.cumsum(0), (1, 0)).int()
         counts: list[int] = lengths.tolist()
         index, boundaries = (send(x, device or keep.device) for x in (places[keep[rows]], boundaries))
-        return Packed(index, counts, counts[0], boundaries, (batch, width), causal)
+        return PackedBatch(index, counts, max(counts), boundaries, (batch, width), rows, causal)
 
     @property
-    def mask(self) -> None:
-        raise AssertionError("the readable path runs on padded batches: nothing is packed while someone listens")
+    def dense(self) -> None:
+        raise AssertionError("the readable path runs on padded batches: nothing is packed while a hook is there")
 
     def pack(self, x: Tensor) -> Tensor:
         """(B, S, …) -> (N, …)"""
@@ -92,33 +98,15 @@ class Packed:
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, dropout: float) -> Tensor:
         if not query.is_cuda:
             return self.by_equal_lengths(query, key, value, scale, dropout)
-        if _varlen_kernel_takes(query) and not dropout:
-            return self._by_varlen_kernel(query, key, value, scale)
-        return self.by_mask(query, key, value, scale, dropout)
+        return PackedCross(self, self, self.causal).attend(query, key, value, scale=scale, dropout=dropout)
 
-    def _by_varlen_kernel(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-        from torch.nn.attention.varlen import varlen_attn  # it takes a second to import, and only a GPU needs it
-
-        window = (-1, 0) if self.causal else (-1, -1)
-        ends, longest = self.boundaries, self.longest
-        mixed = varlen_attn(query, key, value, ends, ends, longest, longest, scale=scale, window_size=window)
-        assert isinstance(mixed, Tensor)
-        return mixed
-
-    def by_mask(self, query: Tensor, key: Tensor, value: Tensor, scale: float, dropout: float) -> Tensor:
-        """One dense call over a padded batch: on a GPU, where a call costs more than the padding it saves."""
-        index, keep = self._padded
-        order = causal(self.longest, self.longest, query.device) if self.causal else None
-        room = query.new_zeros(keep.numel(), *query.shape[1:])
-        query, key, value = (
-            room.index_copy(0, index, x).unflatten(0, keep.shape).transpose(1, 2) for x in (query, key, value)
-        )  # (B, H, L, K)
-        mask = combine(keep, order)
-        mixed = F.scaled_dot_product_attention(query, key, value, mask, dropout, scale=scale)
-        return mixed.transpose(1, 2).flatten(0, 1)[index]
+    def padded(self, x: Tensor) -> Tensor:
+        """(N, …) -> (B, L, …) of the longest length L, in the order of the sequences, zero at padding."""
+        index, keep = self.places
+        return x.new_zeros(keep.numel(), *x.shape[1:]).index_copy(0, index, x).unflatten(0, keep.shape)  # type: ignore[no-any-return]
 
     @cached_property
-    def _padded(self) -> tuple[Tensor, Tensor]:
+    def places(self) -> tuple[Tensor, Tensor]:
         """For a batch (B, L) of the longest length: where each token stands in it (N,), and its mask."""
         tokens = torch.arange(len(self.index), device=self.index.device)
         row = torch.searchsorted(self.boundaries, tokens, right=True, out_int32=True) - 1
@@ -130,13 +118,50 @@ class Packed:
         """One dense call for each run of sequences of the same length: no mask, no padding."""
         runs = [(length, len(list(same))) for length, same in groupby(self.lengths) if length]
         sizes = [length * count for length, count in runs]
-        mixed = []
+        context = []
         for (length, count), *parts in zip(runs, *(x.split(sizes) for x in (query, key, value)), strict=True):
             q, k, v = (part.unflatten(0, (count, length)).transpose(1, 2) for part in parts)
             causal = self.causal and length > 1
             found = F.scaled_dot_product_attention(q, k, v, None, dropout, is_causal=causal, scale=scale)
-            mixed.append(found.transpose(1, 2).flatten(0, 1))
-        return torch.cat(mixed) if mixed else torch.zeros_like(query)
+            context.append(found.transpose(1, 2).flatten(0, 1))
+        return torch.cat(context) if context else torch.zeros_like(query)
+
+
+@dataclass(frozen=True)
+class PackedCross:
+    """Packed queries over packed keys: each sequence looks at the one of the same number."""
+
+    queries: PackedBatch
+    keys: PackedBatch
+    causal: bool = False
+
+    @property
+    def dense(self) -> None:
+        raise AssertionError("the readable path runs on padded batches: nothing is packed while a hook is there")
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, dropout: float) -> Tensor:
+        """(N, H, K) queries over (M, H, K) keys and values; gives (N, H, K)."""
+        if query.is_cuda and _varlen_kernel_takes(query) and not dropout:
+            return self._by_varlen_kernel(query, key, value, scale)
+        return self.by_mask(query, key, value, scale, dropout)
+
+    def _by_varlen_kernel(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+        from torch.nn.attention.varlen import varlen_attn  # it takes a second to import, and only a GPU needs it
+
+        window = (-1, 0) if self.causal else (-1, -1)
+        ends, sizes = (self.queries.boundaries, self.keys.boundaries), (self.queries.longest, self.keys.longest)
+        context = varlen_attn(query, key, value, *ends, *sizes, scale=scale, window_size=window)
+        assert isinstance(context, Tensor)
+        return context
+
+    def by_mask(self, query: Tensor, key: Tensor, value: Tensor, scale: float, dropout: float) -> Tensor:
+        """One dense call over padded batches: a call costs more than the padding it saves."""
+        order = causal(self.queries.longest, self.keys.longest, query.device) if self.causal else None
+        mask = combine(self.keys.places[1], order)
+        padded = (self.queries.padded(query), self.keys.padded(key), self.keys.padded(value))
+        query, key, value = (x.transpose(1, 2) for x in padded)  # (B, H, L, K)
+        context = F.scaled_dot_product_attention(query, key, value, mask, dropout, scale=scale)
+        return context.transpose(1, 2).flatten(0, 1)[self.queries.places[0]]
 
 
 def _varlen_kernel_takes(query: Tensor) -> bool:

@@ -4,11 +4,11 @@ from torch import Tensor, nn
 
 
 class Point(nn.Module):
-    """An identity that knows whether someone listens, so that nobody listening costs nothing."""
+    """An identity that knows whether a hook is on it, so that without one it costs nothing."""
 
     @property
-    def heard(self) -> bool:
-        return hooked(self)
+    def has_hooks(self) -> bool:
+        return is_hooked(self)
 
     def forward(self, value: Tensor) -> Tensor:
         return value
@@ -26,13 +26,13 @@ class StepPoint(Point):
         self.reverse = reverse
 
 
-def hooked(module: nn.Module) -> bool:
+def is_hooked(module: nn.Module) -> bool:
     """Whether a hook of any kind is on this module."""
     return bool(
         module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
     )
 
 
-def anyone_listens(module: nn.Module) -> bool:
+def any_hooked(module: nn.Module) -> bool:
     """Whether any module inside is hooked: if so, values must have their textbook shapes."""
-    return any(map(hooked, module.modules()))
+    return any(map(is_hooked, module.modules()))

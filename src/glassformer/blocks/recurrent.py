@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from .point import StepPoint, anyone_listens
-from .state import in_place
+from .point import StepPoint, any_hooked
+from .state import is_identity
 
 Kind = Literal["rnn", "gru", "lstm"]
 Nonlinearity = Literal["tanh", "relu"]
@@ -25,9 +25,9 @@ class RecurrentState(NamedTuple):
     hidden: Tensor  # (L·N, B, W)
     cell: Tensor | None = None  # (L·N, B, W), LSTM only
 
-    def select(self, rows: Tensor, *, within: int | None = None) -> "RecurrentState":
+    def select(self, rows: Tensor, *, group_size: int | None = None) -> "RecurrentState":
         """The state of these rows of the batch, in this order."""
-        if within is None and in_place(rows, self.hidden.shape[1]):
+        if group_size is None and is_identity(rows, self.hidden.shape[1]):
             return self
         return RecurrentState(*(part.index_select(1, rows) for part in self.parts))
 
@@ -98,7 +98,7 @@ class Recurrent(nn.Module):
     """Layers of one kind of cell in one or both directions; padding (keep = False) neither counts nor costs.
 
     `kernel` holds the weights. `layers.0.left_to_right.forget` and its like are Points without weights:
-    when one of them is heard, the time loop runs instead of the kernel and every gate passes its Point.
+    when one of them has hooks, the time loop runs instead of the kernel and every gate passes its Point.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class Recurrent(nn.Module):
             return x.new_zeros(len(x), 0, self.output_width), state
         if keep is not None and bool(keep.all()):
             keep = None
-        outputs, state = (self._readable if anyone_listens(self.layers) else self._fused)(x, keep, state)
+        outputs, state = (self._readable if any_hooked(self.layers) else self._fused)(x, keep, state)
         return (outputs if keep is None else outputs.masked_fill(~keep[..., None], 0.0)), state
 
     def _fused(self, x: Tensor, keep: Tensor | None, state: RecurrentState) -> tuple[Tensor, RecurrentState]:

@@ -4,14 +4,16 @@ B batch, T target length, S source length, N real tokens, D model width.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple, TypedDict
 
+import torch
 from torch import Tensor, nn
 
 from .activations import Activation
-from .attention import Cache, MultiHeadAttention, Scope
+from .attention import AttentionMask, LayerKV, MultiHeadAttention
 from .masks import send
-from .packing import Causal, Dense, Packed
-from .point import Point, anyone_listens
+from .packing import CausalMask, DenseMask, PackedBatch, PackedCross
+from .point import Point, any_hooked
 
 
 class FeedForward(nn.Module):
@@ -44,8 +46,8 @@ class Layer(nn.Module):
     ) -> None:
         super().__init__()
         self.attention, self.attention_norm = attention, norm()
-        if cross_attention is not None:
-            self.cross_attention, self.cross_attention_norm = cross_attention, norm()
+        self.cross_attention = cross_attention
+        self.cross_attention_norm = None if cross_attention is None else norm()
         self.feed_forward, self.feed_forward_norm = feed_forward, norm()
         self.dropout = nn.Dropout(dropout)
         self.pre_norm = pre_norm
@@ -53,34 +55,61 @@ class Layer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        scope: Scope,
+        mask: AttentionMask,
         *,
-        cache: Cache | None = None,
+        cache: LayerKV | None = None,
         source: tuple[Tensor, Tensor] | None = None,
-        source_scope: Scope | None = None,
+        source_mask: AttentionMask | None = None,
     ) -> Tensor:
-        """`source` and `source_scope`, for a decoder: the encoder's keys and values, and its padding."""
-        x = self.around(self.attention_norm, lambda y: self.attention(y, scope, cache=cache), x)
+        """(…, T, D) -> (…, T, D); `source` and `source_mask`, for a decoder: the encoder's keys, values and padding."""
+        x = self.residual(self.attention_norm, lambda y: self.attention(y, mask, cache=cache), x)
         if source is not None:
-            x = self.around(
-                self.cross_attention_norm, lambda y: self.cross_attention(y, source_scope, source=source), x
-            )
-        return self.around(self.feed_forward_norm, self.feed_forward, x)
+            across, norm = self.cross_attention, self.cross_attention_norm
+            assert across is not None, "a layer without cross-attention reads no source"
+            assert norm is not None
+            x = self.residual(norm, lambda y: across(y, source_mask, source=source), x)
+        return self.residual(self.feed_forward_norm, self.feed_forward, x)
 
-    def around(self, norm: nn.Module, block: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-        """The residual: before the norm as in 2017, or after it as in GPT-2."""
+    def residual(self, norm: nn.Module, block: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """x + block(x), with the norm after the sum as in 2017, or before the block as in GPT-2."""
         if self.pre_norm:
             return x + self.dropout(block(norm(x)))  # type: ignore[no-any-return]
         return norm(x + self.dropout(block(x)))  # type: ignore[no-any-return]
 
 
+class Source(NamedTuple):
+    """What a decoder looks across at: the encoder's last hidden states, and which of them are real."""
+
+    hidden: Tensor  # (B, S, D)
+    keep: Tensor | None  # (B, S); None: all
+
+
 class Stack(nn.ModuleList):
     """Layers one after another; what they give at padding, where there still is any, is set to zero."""
 
-    def forward(self, x: Tensor, scope: Scope, keep: Tensor | None = None) -> Tensor:
-        for layer in self:
-            x = layer(x, scope)
+    def forward(
+        self,
+        x: Tensor,
+        mask: AttentionMask,
+        *,
+        keep: Tensor | None = None,
+        source: Tensor | None = None,
+        source_mask: AttentionMask | None = None,
+    ) -> Tensor:
+        """(…, T, D) -> (…, T, D), zero where `keep` (…, T) is not; a decoder's layers also read a source (…, S, D)."""
+        sources = [None] * len(self) if source is None else self.keys_and_values(source)
+        for layer, pair in zip(self, sources, strict=True):
+            x = layer(x, mask, source=pair, source_mask=source_mask)
         return x if keep is None else x.masked_fill(~keep[..., None], 0.0)
+
+    def keys_and_values(self, source: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """A source (…, S, D) as the cross-attention of each layer sees it."""
+        return [layer.cross_attention.keys_and_values(source) for layer in self]  # type: ignore[operator, union-attr]
+
+
+class _Across(TypedDict, total=False):
+    source: Tensor
+    source_mask: AttentionMask
 
 
 def embed_and_run(
@@ -90,21 +119,35 @@ def embed_and_run(
     *indices: Tensor | None,
     norm: nn.Module | None = None,
     causal: bool = False,
+    source: Source | None = None,
 ) -> Tensor:
-    """norm(layers(embeddings(*indices))), (B, S) -> (B, S, D), zero at padding.
+    """norm(layers(embeddings(*indices))), (B, T) -> (B, T, D), zero at padding; a decoder also reads a source.
 
-    Padding costs nothing: it is dropped before the first look-up and restored after the last layer. Only while
-    someone listens does it stay, so that they see (B, S, …) everywhere.
+    Padding costs nothing: it is dropped before the first look-up and restored after the last layer. It stays only
+    while a module inside has hooks, so that they see (B, T, …) everywhere.
     """
     norm = nn.Identity() if norm is None else norm
-    device = next(index.device for index in indices if index is not None)
-    if keep is not None and not (anyone_listens(layers) or anyone_listens(embeddings) or anyone_listens(norm)):
-        packed = Packed.over(keep, causal=causal, device=device)
+    length, device = next((index.shape[1], index.device) for index in indices if index is not None)
+    if keep is not None and not (any_hooked(layers) or any_hooked(embeddings) or any_hooked(norm)):
+        packed = PackedBatch.over(keep, causal=causal, device=device)
         real = (None if index is None else packed.pack(index.expand_as(keep)) for index in indices)
-        return packed.unpack(norm(layers(embeddings(*real), packed)))
-    x, order = embeddings(*indices), Causal(indices[0].shape[1], device)  # type: ignore[union-attr]
+        return packed.unpack(norm(layers(embeddings(*real), packed, **_packed_source(source, packed))))
+    x, across = embeddings(*indices), _Across()
+    if source is not None:
+        source_keep = None if source.keep is None else send(source.keep, device)
+        across = {"source": source.hidden, "source_mask": DenseMask.over(source_keep)}
+    order = CausalMask(length, device) if causal else None
     if keep is None:
-        return norm(layers(x, order if causal else Dense()))  # type: ignore[no-any-return]
+        return norm(layers(x, order or DenseMask(), **across))  # type: ignore[no-any-return]
     keep = send(keep, device)
-    x = norm(layers(x, Dense.over(keep, order.mask if causal else None), keep))
+    x = norm(layers(x, DenseMask.over(keep, None if order is None else order.dense), keep=keep, **across))
     return x.masked_fill(~keep[..., None], 0.0)  # type: ignore[no-any-return]
+
+
+def _packed_source(source: Source | None, packed: PackedBatch) -> _Across:
+    """A source without its padding, its sequences in the order of those that look at it."""
+    if source is None:
+        return {}
+    keep = torch.ones(source.hidden.shape[:2], dtype=torch.bool) if source.keep is None else source.keep
+    found = PackedBatch.over(keep, rows=packed.rows.to(keep.device), device=source.hidden.device)
+    return {"source": found.pack(source.hidden), "source_mask": PackedCross(packed, found)}

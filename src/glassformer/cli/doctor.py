@@ -35,7 +35,7 @@ def _versions() -> dict[str, Any]:
 def _devices() -> dict[str, Any]:
     import torch
 
-    from glassformer.blocks import native
+    from glassformer.engine import native
 
     devices = ["cpu"]
     devices += [f"cuda:{n} {torch.cuda.get_device_name(n)}" for n in range(torch.cuda.device_count())]

@@ -40,7 +40,7 @@ def studio(
 
     Example: glassformer studio ./my-bert runs/en-de --open
     """
-    key = key_of(key, key_file)
+    typed, key = key, key_of(key, key_file)
     if host not in LOOPBACK and not key:
         raise ValueError(
             f"--host {host} lets other machines in: give a --key-file or --key that they must know, or leave --host out"
@@ -56,13 +56,15 @@ def studio(
         store, traces = _store(models, device, quiet=json), Traces(budget=budget, seconds=60 * keep)
         studio = Studio(store, traces, runs=runs, work=WorkQueue(seconds=deadline))
         server = server_of(create_app(studio, key=key))
-        address = address_of(host, listener.getsockname()[1], key)
+        port = listener.getsockname()[1]
+        address = address_of(host, port, typed)  # a key that was kept from sight is not printed either
         if json:
             print_json({"address": address, "models": [one["name"] for one in studio.models.entries]})
         else:
-            echo(f"the studio is at {address} (Ctrl-C stops it)")
+            needed = "; add ?key= and the key" if key and not typed else ""
+            echo(f"the studio is at {address} (Ctrl-C stops it{needed})")
         if open_:
-            typer.launch(address)
+            typer.launch(address_of(host, port, key))
         with suppress(KeyboardInterrupt):  # which is how it is meant to end
             server.run(sockets=[listener])
 

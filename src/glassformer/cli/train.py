@@ -51,7 +51,7 @@ def train(
     Example: glassformer train text-classification --model ./minilm --data reviews.csv --out runs/reviews
     """
     from glassformer.data.labels import listed_names
-    from glassformer.jobs.recipe import Recipe, changed, parsed, parsed_columns, read_recipe
+    from glassformer.jobs.recipe import Origin, Recipe, changed, parsed, parsed_columns, read_recipe
     from glassformer.jobs.train import look, run
 
     given: dict[str, Any] = {"model": model, "arch": arch, "data": data, "dev": dev, "test": test}
@@ -65,10 +65,11 @@ def train(
     given |= {"labels": None if labels is None else listed_names(labels)}
     changes = {name: value for name, value in given.items() if value is not None}
     changes |= dict(parsed(one) for one in settings or [])
-    values = read_recipe(Path(what)) if what.endswith(".toml") else {"task": what}
+    file = what if what.endswith(".toml") else None
+    values, origin = read_recipe(Path(file)) if file else {"task": what}, Origin(file, frozenset(changes))
     if check:
         values = {"out": "runs/not-written", **values}
-    recipe = Recipe.of(changed(values, changes))
+    recipe = Recipe.of(changed(values, changes, origin), origin)
 
     def say(text: str) -> None:
         echo_line(text, err=json)

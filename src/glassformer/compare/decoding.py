@@ -117,7 +117,7 @@ def _written(
     for start in range(0, len(prompts), BATCH):
         some = prompts[start : start + BATCH]
         prompt, request = prompt_of(model, tokenizer, some, None, request_of(model, dict(settings)))
-        asked = {**settings, "max_new_tokens": request.room(prompt.written.shape[1])}
+        asked = {**settings, "max_new_tokens": request.max_new(prompt.written.shape[1])}
         begun = time.perf_counter()
         found = generate(model, None, prompt.input_ids, attention_mask=prompt.attention_mask, **asked)
         new = found[:, prompt.written.shape[1] :].cpu()

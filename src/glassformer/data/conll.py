@@ -14,7 +14,7 @@ from glassformer.data.labels import as_class
 from glassformer.data.report import Place, Read, Report
 from glassformer.data.roles import TAGS, WORDS, Columns, asked, check_roles, find, missing
 from glassformer.data.rows import EXTENSIONS, Reading, Table, json_format, open_table
-from glassformer.data.source import Line, Source, Sources, peeked, resolve
+from glassformer.data.source import Line, Source, Sources, checked_lines, peeked, resolve
 
 COMMENT = re.compile(r"# *(id|sent_id|text|newdoc|newpar|global\.columns)\b")
 BORDER = "-DOCSTART-"
@@ -54,7 +54,9 @@ def read_tagged(
         if isinstance(table, Table):
             sentences = list(row_sentences(table, named, report, required=require_target))
         else:
-            sentences = conll_sentences(source, table, column, word_column, report, required=require_target)
+            sentences = conll_sentences(
+                source, checked_lines(table, source.name), column, word_column, report, required=require_target
+            )
         examples += finished(source, sentences, report)
     return report.finished(examples)
 

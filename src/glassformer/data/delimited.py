@@ -91,20 +91,27 @@ def has_header(records: Sequence[Sequence[str]], known: Collection[str], togethe
     the names known together; or if it looks like names and some column tells its name from its values: they are
     numbers, or few that come again and again.
     """
-    first, rest = [cell.strip() for cell in records[0]], records[1:]
-    columns = [{fields[at].strip() for fields in rest if len(fields) == len(first)} for at in range(len(first))]
-    count = sum(len(fields) == len(first) for fields in rest)
-    if any(cell.casefold() in known and cell not in values for cell, values in zip(first, columns, strict=True)):
+    first = [cell.strip() for cell in records[0]]
+    rest = [fields for fields in records[1:] if len(fields) == len(first)]
+    if any(cell.casefold() in known and cell not in values_of(rest, at) for at, cell in enumerate(first)):
         return True
     if len(first) > 1 and all(cell.casefold() in together for cell in first):
         return True
     if len(set(first)) < len(first) or not all(NAME.fullmatch(cell) for cell in first):
         return False
-    few = [bool(values) and count >= 4 and len(values) <= count / 2 for values in columns]
-    return any(
-        cell not in values and (repeats or (bool(values) and all(map(is_number, values))))
-        for cell, values, repeats in zip(first, columns, few, strict=True)
-    )
+    return any(tells_its_name(cell, values_of(rest, at), len(rest)) for at, cell in enumerate(first))
+
+
+def values_of(records: Sequence[Sequence[str]], at: int) -> set[str]:
+    """What stands in a column."""
+    return {fields[at].strip() for fields in records}
+
+
+def tells_its_name(name: str, values: set[str], count: int) -> bool:
+    """Whether a name is unlike the values of its column: they are numbers, or few for so many rows."""
+    if not values or name in values:
+        return False
+    return (count >= 4 and len(values) <= count / 2) or all(map(is_number, values))
 
 
 def could_be_header(records: Sequence[Sequence[str]], *, unlike_the_rest: bool) -> bool:
@@ -112,13 +119,13 @@ def could_be_header(records: Sequence[Sequence[str]], *, unlike_the_rest: bool) 
 
     With `unlike_the_rest`, only if some column has values that do come again.
     """
-    first, rest = [cell.strip() for cell in records[0]], records[1:]
-    columns = [[fields[at].strip() for fields in rest if len(fields) == len(first)] for at in range(len(first))]
+    first = [cell.strip() for cell in records[0]]
+    rest = [fields for fields in records[1:] if len(fields) == len(first)]
     if len(set(first)) < len(first) or not all(NAME.fullmatch(cell) for cell in first):
         return False
-    if any(cell in values for cell, values in zip(first, columns, strict=True)):
+    if any(cell in values_of(rest, at) for at, cell in enumerate(first)):
         return False
-    return not unlike_the_rest or any(len(set(values)) < len(values) for values in columns)
+    return not unlike_the_rest or any(len(values_of(rest, at)) < len(rest) for at in range(len(first)))
 
 
 def is_number(cell: object) -> bool:

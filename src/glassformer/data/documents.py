@@ -14,7 +14,7 @@ from glassformer.data.labels import as_class
 from glassformer.data.report import Place, Read, Report
 from glassformer.data.roles import Columns, are_numbers, asked, check_roles, find, missing, names_given
 from glassformer.data.rows import EXTENSIONS, Format, Reading, Table, open_table
-from glassformer.data.source import Line, Source, Sources, resolve
+from glassformer.data.source import LONGEST_TEXT, Line, Source, Sources, checked_lines, resolve
 
 Unit = Literal["file", "article", "block", "line"]
 LONGEST = 1 << 23  # characters of a document; a longer one comes in pieces, so that half a GB is enough to tokenise it
@@ -99,7 +99,7 @@ def running_text(cell: Any) -> str:
 def text_documents(source: Source, unit: Unit, report: Report) -> Iterator[tuple[Place, str, str | None]]:
     """The documents of a text file."""
     report.take(source.name, f"a document is: {unit}")
-    for number, text in UNITS[unit](source.lines(report)):
+    for number, text in UNITS[unit](source.lines(report), source.name):
         place = Place(source.name, number)
         report.count(source.name)
         if len(text) >= LONGEST:
@@ -107,14 +107,24 @@ def text_documents(source: Source, unit: Unit, report: Report) -> Iterator[tuple
         yield place, text, None
 
 
-def whole_file(lines: Iterator[Line]) -> Iterator[Line]:
+def whole_file(lines: Iterator[Line], _file: str) -> Iterator[Line]:
     """All the text, in pieces of whole lines where it is very long."""
-    return gathered((number, text, False) for number, text in lines)
+    return gathered((number, text, False) for number, text in cut(lines))
 
 
-def articles(lines: Iterator[Line]) -> Iterator[Line]:
+def articles(lines: Iterator[Line], _file: str) -> Iterator[Line]:
     """The text from each title to the next; a title stands between blank lines."""
-    return gathered((number, text, starts) for number, text, starts in with_titles(lines))
+    return gathered(with_titles(cut(lines)))
+
+
+def cut(lines: Iterator[Line]) -> Iterator[Line]:
+    """Lines, the longest of them cut behind a blank: some corpora are a single line."""
+    for number, text in lines:
+        while len(text) > LONGEST_TEXT:
+            end = text.rfind(" ", 0, LONGEST) + 1 or LONGEST
+            yield number, text[:end]
+            text = text[end:]
+        yield number, text
 
 
 def with_titles(lines: Iterator[Line]) -> Iterator[tuple[int, str, bool]]:
@@ -147,11 +157,11 @@ def gathered(lines: Iterator[tuple[int, str, bool]]) -> Iterator[Line]:
     yield start, "".join(parts)
 
 
-def blocks(lines: Iterator[Line]) -> Iterator[Line]:
+def blocks(lines: Iterator[Line], file: str) -> Iterator[Line]:
     """The text between blank lines."""
     parts: list[str] = []
     start = 1
-    for number, text in lines:
+    for number, text in checked_lines(lines, file):
         if text.strip():
             start = start if parts else number
             parts.append(text)
@@ -162,12 +172,12 @@ def blocks(lines: Iterator[Line]) -> Iterator[Line]:
         yield start, "".join(parts).rstrip("\r\n")
 
 
-def single_lines(lines: Iterator[Line]) -> Iterator[Line]:
+def single_lines(lines: Iterator[Line], file: str) -> Iterator[Line]:
     """Each line that is not blank."""
-    return ((number, text.rstrip("\r\n")) for number, text in lines if text.strip())
+    return ((number, text.rstrip("\r\n")) for number, text in checked_lines(lines, file) if text.strip())
 
 
-UNITS: Mapping[Unit, Callable[[Iterator[Line]], Iterator[Line]]] = {
+UNITS: Mapping[Unit, Callable[[Iterator[Line], str], Iterator[Line]]] = {
     "file": whole_file,
     "article": articles,
     "block": blocks,

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from glassformer.data.examples import Label, Labelled
 from glassformer.data.rows import Table, json_value
+from glassformer.files import shown
 
 Kind = Literal["classes", "multi-label", "regression"]
 Reader = Callable[[Mapping[str, Any]], Label | None]  # None where there is no label that can be used
@@ -71,7 +72,8 @@ def with_names(examples: Sequence[Labelled], names: Mapping[str, str]) -> list[L
         return list(examples)
     if strange := sorted(found - names.keys()):
         listed = ", ".join(f"{called}={name}" for called, name in list(names.items())[:20])
-        raise ValueError(f"label {strange[0]!r} has no name: --labels says {listed}; add {strange[0]}=NAME")
+        wrong = shown(strange[0])
+        raise ValueError(f"label {wrong} has no name: --labels says {listed[:400]}; add {wrong[1:-1]}=NAME")
     return [replace(one, label=_named(one.label, names)) for one in examples]
 
 

@@ -5,7 +5,7 @@ Of a table the columns are `source` and `target`, or those called by two languag
 dictionaries, as {"en": …, "de": …}, is taken apart.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
@@ -25,7 +25,7 @@ from glassformer.data.roles import (
     names_given,
 )
 from glassformer.data.rows import EXTENSIONS, Format, Reading, Table, json_format, open_table, sniff
-from glassformer.data.source import Line, Source, Sources, peeked, resolve
+from glassformer.data.source import Line, Source, Sources, checked_lines, peeked, resolve
 
 KNOWN = frozenset([*SOURCES, *TARGETS])
 Pair = tuple[Place, Any, Any]  # where it stands, and the two cells: texts, or None, or what is no text
@@ -85,14 +85,14 @@ def lines_if_plain(source: Source, reading: Reading, report: Report) -> tuple[It
 
 
 def side_by_side(
-    first: tuple[Source, Iterable[Line]], second: tuple[Source, Iterable[Line]], report: Report
+    first: tuple[Source, Iterator[Line]], second: tuple[Source, Iterator[Line]], report: Report
 ) -> Iterator[Pair]:
     """The lines of two files with the same number; an error where one has more than the other."""
     (source, source_lines), (target, target_lines) = first, second
     name = f"{source.name} and {target.name}"
     report.rows[name] = 0
     report.take(name, f"source: {source.name}; target: {target.name}")
-    for one, other in zip_longest(source_lines, target_lines):
+    for one, other in zip_longest(checked_lines(source_lines, source.name), checked_lines(target_lines, target.name)):
         if one is None or other is None:
             more = sum(1 for _ in (target_lines if one is None else source_lines)) + 1
             same = report.rows[name]

@@ -38,6 +38,7 @@ LANGUAGES = (
     *("en", "de", "fr", "es", "it", "pt", "nl", "sv", "da", "no", "fi", "is", "pl", "cs", "sk", "hu", "ro", "bg"),
     *("ru", "uk", "el", "tr", "ar", "he", "fa", "hi", "ja", "ko", "zh", "vi", "th", "english", "german", "french"),
 )
+MOST_GUESSED = 1000  # columns among which a text and a label are looked for by their cells
 NAMED = 20  # columns that an error lists
 TAGS = ("ner_tags", "tags", "labels", "ner", "pos_tags", "tag", "label")
 WORDS = ("tokens", "words")
@@ -124,6 +125,8 @@ def could_be_label(table: Table, column: str, *, score: bool) -> bool:
 
 def suggestion(table: Table, text: str | None = None, pair: str | None = None, *, score: bool) -> str:
     """What the columns of a file might be, as far as they are not known, to be offered and not taken."""
+    if len(table.columns) > MOST_GUESSED:
+        return ""
     known = [text, pair]
     first = text or longest(table)
     labels = [one for one in table.columns if one not in (first, pair) and could_be_label(table, one, score=score)]

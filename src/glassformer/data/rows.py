@@ -6,7 +6,7 @@ called by their number, from "0".
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal, get_args
 
@@ -23,7 +23,7 @@ from glassformer.data.delimited import (
     usual_width,
 )
 from glassformer.data.report import Place, Report
-from glassformer.data.source import Line, Source, peeked
+from glassformer.data.source import LONGEST_TEXT, Line, Source, check_length, peeked, row_size
 
 Format = Literal["csv", "tsv", "jsonl", "json", "parquet", "text", "first-word"]
 Row = tuple[Place, Cells]
@@ -79,7 +79,16 @@ def open_table(source: Source, report: Report, reading: Reading, lines: Iterator
     else:
         table = table_of_lines(source, report, reading, source.lines(report) if lines is None else lines)
     report.require(len(table.sample), source.name)
-    return table
+    return replace(table, rows=checked_rows(table.rows))
+
+
+def checked_rows(rows: Iterator[Row]) -> Iterator[Row]:
+    """Rows in which each cell can be a text; an error at one that is too long for that."""
+    for place, cells in rows:
+        for name, cell in cells.items():
+            if (size := len(cell) if isinstance(cell, str) else row_size(cell)) > LONGEST_TEXT:
+                check_length(size, f"{place}, column {name!r}")
+        yield place, cells
 
 
 def table_of_lines(source: Source, report: Report, reading: Reading, lines: Iterator[Line]) -> Table:

@@ -42,6 +42,7 @@ UTF8_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 NOT_UTF8 = "not UTF-8, read as latin-1 (if it is another encoding: iconv -f ENCODING -t utf-8)"
 MOST_FILES = 100_000  # that one name may stand for: the root of a disk is a slip
+LONGEST_TEXT = 10_000_000  # characters of a line or a cell: to tokenise more takes minutes and gigabytes
 SAMPLE = 1000  # rows that are looked at before columns and formats are decided
 SAMPLE_SIZE = 1 << 20  # characters, if the rows are long
 
@@ -129,6 +130,19 @@ class Source:
             return raw.decode("cp1252")
         except UnicodeDecodeError:  # the few bytes that Windows' variant leaves undefined
             return raw.decode("latin-1")
+
+
+def check_length(size: int, where: str) -> None:
+    """Refuse so many characters as one text."""
+    if size > LONGEST_TEXT:
+        raise ValueError(f"{where} has {size:,} characters; {LONGEST_TEXT:,} are the most that is read as one text")
+
+
+def checked_lines(lines: Iterator[Line], file: str) -> Iterator[Line]:
+    """Lines of which each is a text; an error at one that is too long for that."""
+    for number, text in lines:
+        check_length(len(text), str(Place(file, number)))
+        yield number, text
 
 
 def uncompressed(file: io.BufferedReader, name: str) -> io.BufferedReader:
@@ -241,9 +255,8 @@ def row_size(row: Any) -> int:
     """About how many characters a row holds, whatever it is: a line, a record, or cells."""
     if isinstance(row, str):
         return len(row)
-    if isinstance(row, dict):
-        return sum(map(row_size, row.values()))
-    return sum(map(row_size, row)) if isinstance(row, (list, tuple)) else 1
+    cells = row.values() if isinstance(row, dict) else row if isinstance(row, (list, tuple)) else ()
+    return 1 + sum(len(cell) if isinstance(cell, str) else row_size(cell) for cell in cells)
 
 
 def peeked(rows: Iterator[T], most: int = SAMPLE) -> tuple[list[T], Iterator[T]]:

@@ -1,15 +1,18 @@
 """Files: json and toml checked against what they may hold, and everything written whole or not at all."""
 
-from .reading import parse_json, read_json, read_text, read_toml
-from .schema import conform
+from .reading import JsonFile, has_file, parse_json, read_json, read_text, read_toml
+from .schema import conform, shown
 from .writing import write_atomically, write_bytes, write_json, write_text
 
 __all__ = [
+    "JsonFile",
     "conform",
+    "has_file",
     "parse_json",
     "read_json",
     "read_text",
     "read_toml",
+    "shown",
     "write_atomically",
     "write_bytes",
     "write_json",

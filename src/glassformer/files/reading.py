@@ -10,11 +10,25 @@ from .schema import conform
 T = TypeVar("T")
 
 
+class JsonFile(dict[str, Any]):
+    """The object in a JSON file, which remembers the file for errors about its values."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(read_json(path))
+        self.path = str(path)
+
+
+def has_file(path: Path) -> bool:
+    """Whether a file is there; an error where a folder, a pipe or a device has its name."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'no regular file'}: a file is needed")
+    return path.is_file()
+
+
 def read_text(path: Path) -> str:
     """The text of a file in UTF-8; a pipe or a folder of that name is refused, not waited for."""
-    if not path.is_file():
-        what = "a folder" if path.is_dir() else "no regular file" if path.exists() else "not there"
-        raise ValueError(f"{path} is {what}: a file is needed")
+    if not has_file(path):
+        raise ValueError(f"{path} is not there: a file is needed")
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -31,7 +45,7 @@ def read_json(path: Path) -> dict[str, Any]: ...
 def read_json(path: Path, schema: type[T]) -> T: ...
 def read_json(path: Path, schema: Any = dict[str, Any]) -> Any:
     """The JSON value in a file, which fits the schema; an empty object where there is no file."""
-    if not path.exists():
+    if not has_file(path):
         return {}
     value = parse_json(read_text(path), str(path))
     conform(value, schema, str(path))

@@ -161,7 +161,7 @@ def _problem(value: object, hint: Any, place: Place) -> str:
 
 
 def _start(value: object, place: Place) -> str:
-    return f"{_written(place)} is {_shown(value)}"
+    return f"{_written(place)} is {shown(value)}"
 
 
 def _written(place: Place) -> str:
@@ -170,7 +170,8 @@ def _written(place: Place) -> str:
     return root + inside if inside.startswith("[") else f"{root}: {inside}" if inside else root
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A wrong value as an error shows it: not too much of it."""
     text = repr(value)
     return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 1] + "…"
 

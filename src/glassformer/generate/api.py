@@ -5,12 +5,14 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
+
+from glassformer.engine.prepare import prepared
+from glassformer.models.contract import GenerativeModel, Stepper, as_generative
 
 from .beams import beams
 from .contrastive import contrastive
-from .engine import engine
 from .job import Found, Job
 from .likelihood import likelihood
 from .needs import check_needs
@@ -22,7 +24,7 @@ from .speculative import speculative
 
 @torch.inference_mode()
 def generate(
-    model: Any,
+    model: nn.Module,
     tokenizer: Any | None,
     prompts: str | Sequence[str] | Tensor,
     *,
@@ -36,13 +38,14 @@ def generate(
     if any sampling setting is given. With return_dict_in_generate both give a Generated, scores and all.
     """
     many = [prompts] if isinstance(prompts, str) else prompts
-    job = _job(model, tokenizer, many, attention_mask, settings)
-    found = _search(model, job)
+    writer = as_generative(model)
+    job = _job(writer, tokenizer, many, attention_mask, settings)
+    found = _search(writer, job)
     texts = None
     if tokenizer is not None:
         texts = [tokenizer.decode(row, skip_special_tokens=True) for row in found.sequences.tolist()]
     if job.settings.return_dict_in_generate:
-        return _explained(model, job, found, texts)
+        return _explained(writer, job, found, texts)
     if texts is None:
         return found.sequences
     share = job.settings.num_return_sequences
@@ -50,12 +53,13 @@ def generate(
     return grouped[0] if isinstance(prompts, str) else grouped
 
 
-def stream(model: Any, tokenizer: Any, prompt: str, **settings: Any) -> Iterator[str]:
+def stream(model: nn.Module, tokenizer: Any, prompt: str, **settings: Any) -> Iterator[str]:
     """The new text piece by piece, as it is written; characters of several tokens come whole."""
-    job = _job(model, tokenizer, [prompt], None, settings)
+    writer = as_generative(model)
+    job = _job(writer, tokenizer, [prompt], None, settings)
     if job.settings.num_beams > 1 or job.settings.num_return_sequences > 1:
         raise ValueError("a stream is one text: leave num_beams and num_return_sequences at 1, or use generate")
-    steps = _steps(engine(model, 1), job)
+    steps = _steps(prepared(writer, 1), job)
     ids: list[int] = []
     sent, going = "", True
     while going:
@@ -74,7 +78,9 @@ def stream(model: Any, tokenizer: Any, prompt: str, **settings: Any) -> Iterator
         yield text[len(sent) :]
 
 
-def _job(model: Any, tokenizer: Any | None, prompts: Any, mask: Tensor | None, given: dict[str, Any]) -> Job:
+def _job(
+    model: GenerativeModel[Any], tokenizer: Any | None, prompts: Any, mask: Tensor | None, given: dict[str, Any]
+) -> Job:
     prompt, request = prompt_of(model, tokenizer, prompts, mask, request_of(model, given))
     decode = None if tokenizer is None else partial(tokenizer.decode, skip_special_tokens=True)
     check_needs(model, prompt, request)  # before each text is there several times over
@@ -83,16 +89,16 @@ def _job(model: Any, tokenizer: Any | None, prompts: Any, mask: Tensor | None, g
     return Job.of(prompt, request, decode)
 
 
-def _search(model: Any, job: Job) -> Found:
-    model = engine(model, len(job.prompt.written) * job.settings.num_beams)
+def _search(model: GenerativeModel[Any], job: Job) -> Found:
+    decoder = prepared(model, len(job.prompt.written) * job.settings.num_beams)
     if job.settings.num_beams > 1:
-        return beams(model, job)
+        return beams(decoder, job)
     if job.settings.strategy != "speculative":
-        return collect(_steps(model, job), job.prompt.written)
-    return _together(model, job)
+        return collect(_steps(decoder, job), job.prompt.written)
+    return _together(decoder, job)
 
 
-def _steps(model: Any, job: Job) -> Iterator[Token]:
+def _steps(model: Stepper[Any], job: Job) -> Iterator[Token]:
     """The search of all strategies that follow one text."""
     match job.settings.strategy:
         case "contrastive":
@@ -103,7 +109,7 @@ def _steps(model: Any, job: Job) -> Iterator[Token]:
             return tokens(model, job)
 
 
-def _together(model: Any, job: Job) -> Found:
+def _together(model: Stepper[Any], job: Job) -> Found:
     """Texts that are guessed at advance by different numbers of tokens, so they are written one after another."""
     written, new = job.prompt.written, []
     for row in range(len(written)):
@@ -115,7 +121,7 @@ def _together(model: Any, job: Job) -> Found:
     return Found(torch.cat([written, behind], dim=1), lengths)
 
 
-def _explained(model: Any, job: Job, found: Found, texts: list[str] | None) -> Generated:
+def _explained(model: GenerativeModel[Any], job: Job, found: Found, texts: list[str] | None) -> Generated:
     """Everything about the texts found, by reading them once more."""
     prompt = job.prompt.repeated(len(found.sequences) // len(job.prompt.written))
     new = found.sequences[:, prompt.written.shape[1] :]

@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from glassformer.blocks.state import S, Stepper, Turn, follow, follow_plainly
+from glassformer.blocks.state import S
+from glassformer.engine.search_step import SearchStep, step_eager, step_search
+from glassformer.models.contract import Stepper
 
 from .constraints import Phrases
 from .job import Found, Job, check
@@ -20,7 +22,7 @@ from .pick import Filters, draw
 from .settings import Settings
 from .top import log_softmax, top
 
-Step = Callable[[Stepper[S], Tensor, S, Turn], tuple[Any, S]]
+Step = Callable[[Stepper[S], Tensor, S, SearchStep], tuple[Any, S]]
 NEVER = -1.0e9  # a score no text can have
 
 
@@ -34,87 +36,89 @@ def beams(model: Stepper[S], job: Job) -> Found:
             return end.value  # type: ignore[no-any-return]
 
 
-def beam_steps(model: Stepper[S], job: Job, *, tell: bool = False) -> "Generator[list[Group], None, Found]":
+def beam_steps(model: Stepper[S], job: Job, *, trace: bool = False) -> "Generator[list[Group], None, Found]":
     """The search itself: the groups after every step, and the texts found as what the generator returns.
 
-    To `tell` is to say of every step what else was offered.
+    With `trace` the groups also hold what else was offered at each step.
 
-    With do_sample the beginnings are drawn instead of taken by rank. Of several groups each takes its words after
-    the ones before it, and pays diversity_penalty for every time they took the same word (Vijayakumar et al. 2016).
+    With do_sample the beginnings are drawn instead of taken by rank. Of several groups each takes its tokens after
+    the ones before it, and pays diversity_penalty for every time they took the same token (Vijayakumar et al. 2016).
     With constraints the beams are spread over how much of them is written (Post and Vilar 2018).
     """
     settings, prompt = job.settings, job.prompt
-    words, left = Words.first(job, tell=tell), list[tuple[Tensor, Done]]()
+    update, left = BeamUpdate.first(job, trace=trace), list[tuple[Tensor, Done]]()
     texts = torch.arange(len(prompt.written), device=prompt.written.device)  # the prompts in the batch
-    step = follow if words.fixed else follow_plainly
-    notes, state = first_words(model, job, words) if job.patience == 1 else first_alike(model, job, words, step)
+    step = step_search if update.fixed else step_eager
+    carry, state = first_tokens(model, job, update) if job.patience == 1 else first_alike(model, job, update, step)
     while True:
-        yield notes.groups
-        due, last = words.number % job.patience == 0, words.number == job.room or words.late
+        yield carry.groups
+        due, last = update.number % job.patience == 0, update.number == job.max_new_tokens or update.late
         if due or last:
-            check(notes.highest)
-        if last or (due and bool(notes.over.all())):
+            check(carry.highest)
+        if last or (due and bool(carry.over.all())):
             break
-        if due and 2 * int(notes.over.sum()) >= len(texts):  # prompts that are done
-            gone, stay = notes.over.nonzero()[:, 0], (~notes.over).nonzero()[:, 0]
-            left.append((texts[gone], Done.joined([group.done.rows(gone) for group in notes.groups])))
-            state = state.select(notes.rows.view(len(texts), -1)[stay].flatten())
-            texts, notes, words = texts[stay], notes.stay(stay), replace(words, filters=words.filters.select(stay))
-        words = replace(words, number=words.number + 1, late=job.stop.late)
-        turn = Turn(words, notes, notes.rows, settings.num_beams, words.see)
-        notes, state = step(model, notes.new, state, turn)
-    done = Done.joined([group.done for group in notes.groups])
+        if due and 2 * int(carry.over.sum()) >= len(texts):  # prompts that are done
+            gone, stay = carry.over.nonzero()[:, 0], (~carry.over).nonzero()[:, 0]
+            left.append((texts[gone], Done.joined([group.done.rows(gone) for group in carry.groups])))
+            state = state.select(carry.rows.view(len(texts), -1)[stay].flatten())
+            texts, carry, update = texts[stay], carry.stay(stay), replace(update, filters=update.filters.select(stay))
+        update = replace(update, number=update.number + 1, late=job.stop.late)
+        search = SearchStep(update, carry, carry.rows, settings.num_beams, update.reduce)
+        carry, state = step(model, carry.new, state, search)
+    done = Done.joined([group.done for group in carry.groups])
     if left:
         places, parts = zip(*left, (texts, done), strict=True)
         done = Done.stacked(parts).rows(torch.cat(places).argsort())
     return done.found(settings.num_return_sequences, prompt.written)
 
 
-def first_words(model: Stepper[S], job: Job, words: "Words") -> "tuple[Notes, S]":
+def first_tokens(model: Stepper[S], job: Job, update: "BeamUpdate") -> "tuple[BeamCarry, S]":
     """A prompt is read once, whatever K is."""
     hidden, state = model.hidden_step(job.prompt.written, job.begin(model, job.settings.num_beams))
     each = job.prompt.each(job.settings.num_beams)
-    return words(tuple(x[each] for x in words.see(model.logits(hidden[:, -1]))), Notes.first(job)), state.select(each)
+    return update(
+        tuple(x[each] for x in update.reduce(model.logits(hidden[:, -1]))), BeamCarry.first(job)
+    ), state.select(each)
 
 
-def first_alike(model: Stepper[S], job: Job, words: "Words", step: Step[S]) -> "tuple[Notes, S]":
-    """The same in a step like all others, of which a GPU records one: each beam reads the prompt's last word itself."""
+def first_alike(model: Stepper[S], job: Job, update: "BeamUpdate", step: Step[S]) -> "tuple[BeamCarry, S]":
+    """The same in a step like all others, of which a GPU captures one: each beam reads the last token itself."""
     state, before = job.begin(model, job.settings.num_beams), job.prompt.written[:, :-1]
     if before.shape[1]:
         _, state = model.hidden_step(before, state)
-    state, notes = state.select(job.prompt.each(job.settings.num_beams)), Notes.first(job)
-    return step(model, notes.new, state, Turn(words, notes, notes.rows, job.settings.num_beams, words.see))
+    state, carry = state.select(job.prompt.each(job.settings.num_beams)), BeamCarry.first(job)
+    return step(model, carry.new, state, SearchStep(update, carry, carry.rows, job.settings.num_beams, update.reduce))
 
 
 @dataclass(frozen=True)
-class Notes:
-    """What the search knows after each word; all of fixed shape, for as long as no text leaves."""
+class BeamCarry:
+    """What the search knows after each token; all of fixed shape, for as long as no text leaves."""
 
     groups: "list[Group]"
-    number: Tensor  # (): how many words are written
+    number: Tensor  # (): how many tokens are written
     highest: Tensor  # (): a score that is NaN as soon as any is
-    new: Tensor  # (B·K, 1): the words to read next
+    new: Tensor  # (B·K, 1): the tokens to read next
     rows: Tensor  # (B·K,): which row of the step before each beam goes on from
     over: Tensor  # (B,): the texts that are done
 
     @staticmethod
-    def first(job: Job) -> "Notes":
-        """Before the first word, with the prompt's last to read."""
+    def first(job: Job) -> "BeamCarry":
+        """Before the first token, with the prompt's last to read."""
         groups = [Group.first(job) for _ in range(job.settings.num_beam_groups)]
         each = job.prompt.each(job.settings.num_beams)
         number, rows = each.new_zeros(()), torch.arange(len(each), device=each.device)
         over = torch.zeros_like(job.prompt.written[:, 0], dtype=torch.bool)
-        return Notes(groups, number, number.float(), job.prompt.written[each, -1:], rows, over)
+        return BeamCarry(groups, number, number.float(), job.prompt.written[each, -1:], rows, over)
 
     @staticmethod
-    def of(groups: "list[Group]", number: Tensor, highest: Tensor, settings: Settings) -> "Notes":
+    def of(groups: "list[Group]", number: Tensor, highest: Tensor, settings: Settings) -> "BeamCarry":
         parents = torch.cat([group.live.parents + place * group.width for place, group in enumerate(groups)], dim=1)
         rows = parents + torch.arange(len(parents), device=parents.device)[:, None] * settings.num_beams
-        new = torch.cat([group.live.words for group in groups], dim=1)
+        new = torch.cat([group.live.tokens for group in groups], dim=1)
         over = torch.stack([group.done.final(settings) for group in groups]).all(0)
-        return Notes(groups, number, highest, new.view(-1, 1), rows.flatten(), over)
+        return BeamCarry(groups, number, highest, new.view(-1, 1), rows.flatten(), over)
 
-    def stay(self, texts: Tensor) -> "Notes":
+    def stay(self, texts: Tensor) -> "BeamCarry":
         """For some of the texts, whose rows have moved up already."""
         groups, count = [group.rows(texts) for group in self.groups], len(self.over)
         new = self.new.view(count, -1)[texts].view(-1, 1)
@@ -123,32 +127,32 @@ class Notes:
 
 
 @dataclass(frozen=True)
-class Words:
-    """One more word for every beam: what a step of the search makes of the scores. Equal ones do the same."""
+class BeamUpdate:
+    """One more token for every beam: what a step of the search makes of the scores. Equal ones do the same."""
 
     settings: Settings
-    start: int  # where new words begin
-    room: int
-    tell: bool  # whether somebody watches
+    start: int  # where new tokens begin
+    max_new_tokens: int
+    trace: bool  # whether the offers of each step are kept
     job: Job = field(compare=False)
     filters: Filters = field(compare=False)
-    number: int = field(default=1, compare=False)  # of the word, where it need not be taken from the notes
+    number: int = field(default=1, compare=False)  # of the token, where it need not be taken from the carry
     late: bool = field(default=False, compare=False)
 
     @staticmethod
-    def first(job: Job, *, tell: bool) -> "Words":
+    def first(job: Job, *, trace: bool) -> "BeamUpdate":
         start = job.prompt.written.shape[1]
-        return Words(job.settings, start, job.room, tell, job, job.filters, late=job.stop.late)
+        return BeamUpdate(job.settings, start, job.max_new_tokens, trace, job, job.filters, late=job.stop.late)
 
     @property
     def fixed(self) -> bool:
-        """Whether every step is the same sums: then a GPU may record them."""
-        asked, told = self.settings, self.tell or self.filters.each or self.job.stop.strings
-        return not (told or asked.do_sample or asked.phrases or asked.max_time is not None)
+        """Whether every step is the same tensor operations: then a GPU may capture them."""
+        asked, seen = self.settings, self.trace or self.filters.each or self.job.stop.strings
+        return not (seen or asked.do_sample or asked.phrases or asked.max_time is not None)
 
     @property
     def ranked(self) -> bool:
-        """Whether ways to go on are taken by rank: then the best words of each beam are all that can be among them."""
+        """Whether ways to go on are taken by rank: then the best tokens of each beam are all that can be among them."""
         return not (self.settings.do_sample or self.settings.phrases)
 
     @property
@@ -156,21 +160,21 @@ class Words:
         """How many ways to go on a group looks at: enough of them do not end a text."""
         return max(2, 1 + len(self.settings.ends)) * (self.settings.num_beams // self.settings.num_beam_groups)
 
-    def see(self, logits: Tensor, fresh: bool = False) -> tuple[Tensor, ...]:
-        """Log-probabilities (B·K, V); or of each row the best, and their words (B·K, n), where that will do."""
-        logs = log_softmax(logits, fresh=fresh)
+    def reduce(self, logits: Tensor, owned: bool = False) -> tuple[Tensor, ...]:
+        """Log-probabilities (B·K, V); or of each row the best, and their tokens (B·K, n), where that will do."""
+        logs = log_softmax(logits, in_place=owned)
         changed = self.filters.each or self.settings.diversity_penalty
         return (logs,) if changed or not self.ranked else top(logs, self.offers)
 
-    def __call__(self, seen: tuple[Tensor, ...], notes: Notes) -> Notes:
-        """One more word for every beam of every group."""
-        highest = torch.maximum(notes.highest, seen[0][:, 0].amax())  # one NaN makes all of its row so, and stays
-        groups, number, gone_on = notes.groups, notes.number + 1, list[Group]()
-        scores, *words = (x.unflatten(0, (len(notes.over), -1)).chunk(len(groups), dim=1) for x in seen)
+    def __call__(self, seen: tuple[Tensor, ...], carry: BeamCarry) -> BeamCarry:
+        """One more token for every beam of every group."""
+        highest = torch.maximum(carry.highest, seen[0][:, 0].amax())  # one NaN makes all of its row so, and stays
+        groups, number, gone_on = carry.groups, carry.number + 1, list[Group]()
+        scores, *tokens = (x.unflatten(0, (len(carry.over), -1)).chunk(len(groups), dim=1) for x in seen)
         penalty = self.settings.diversity_penalty
-        taken = torch.zeros_like(scores[0][:, 0]) if penalty else None  # (B, V): how often groups before took each word
+        taken = torch.zeros_like(scores[0][:, 0]) if penalty else None  # (B, V): how often each was taken
         for place, group in enumerate(groups):
-            own, known = scores[place], words[0][place] if words else None
+            own, known = scores[place], tokens[0][place] if tokens else None
             own = own if taken is None else own - penalty * taken[:, None]
             if self.filters.each:
                 written = group.live.ids[..., : self.start + self.number - 1]
@@ -179,12 +183,12 @@ class Words:
                 own, known = top(own, self.offers)
             gone_on.append(group.go_on(own, known, number, self))
             taken = None if taken is None else gone_on[-1].count_into(taken, self.settings)
-        return Notes.of(gone_on, number, highest, self.settings)
+        return BeamCarry.of(gone_on, number, highest, self.settings)
 
     def ended(self, ways: "Beams", number: Tensor) -> Tensor:
         """(B, offers): with which ways to go on a text is over."""
-        shown = ways.ids[..., : self.start + self.number] if self.job.stop.strings else ways.words[..., None]
-        return self.job.stop(shown) | (number == self.room) | self.late
+        shown = ways.ids[..., : self.start + self.number] if self.job.stop.strings else ways.tokens[..., None]
+        return self.job.stop(shown) | (number == self.max_new_tokens) | self.late
 
 
 @dataclass(frozen=True)
@@ -192,25 +196,25 @@ class Beams:
     """K beginnings of each text, by score."""
 
     ids: Tensor  # (B, K, P + N), filled up with padding
-    words: Tensor  # (B, K): the last of them
+    tokens: Tensor  # (B, K): the last of them
     scores: Tensor  # (B, K), summed log-probabilities
     parents: Tensor  # (B, K): which beam of the step before each comes from
     progress: Tensor  # (B, K, O): how much of each phrase has just been written
 
     @staticmethod
-    def first(written: Tensor, width: int, room: int, phrases: int, padding: int) -> "Beams":
+    def first(written: Tensor, width: int, max_new_tokens: int, phrases: int, padding: int) -> "Beams":
         """The prompt K times over; only the first counts, or all beams would be the same."""
         scores = torch.full((len(written), width), NEVER, device=written.device)
         scores[:, 0] = 0.0
-        ids = pad(written, (0, room), value=padding)[:, None].expand(-1, width, -1)
+        ids = pad(written, (0, max_new_tokens), value=padding)[:, None].expand(-1, width, -1)
         parents = torch.zeros_like(scores, dtype=torch.long)
         return Beams(ids, parents, scores, parents, parents[..., None].expand(-1, -1, phrases))
 
-    def followed(self, parents: Tensor, words: Tensor, scores: Tensor, column: Tensor, phrases: Phrases) -> "Beams":
-        """These ways to go on (B, offers); their words are written into a column (1,)."""
-        ids = chosen(self.ids, parents).index_copy_(2, column, words[..., None])
-        progress = phrases.after(chosen(self.progress, parents), words)
-        return Beams(ids, words, scores, parents, progress)
+    def followed(self, parents: Tensor, tokens: Tensor, scores: Tensor, column: Tensor, phrases: Phrases) -> "Beams":
+        """These ways to go on (B, offers); their tokens are written into a column (1,)."""
+        ids = chosen(self.ids, parents).index_copy_(2, column, tokens[..., None])
+        progress = phrases.after(chosen(self.progress, parents), tokens)
+        return Beams(ids, tokens, scores, parents, progress)
 
     def take(self, place: Tensor) -> "Beams":
         return Beams(*(chosen(getattr(self, field.name), place) for field in fields(self)))
@@ -247,9 +251,9 @@ class Group:
         settings, written = job.settings, job.prompt.shown
         batch, length = written.shape
         width, phrases = settings.num_beams // settings.num_beam_groups, Phrases.of(settings.phrases, written.device)
-        phrases.check(job.room)
-        done = Done.none(batch, width, length + job.room, settings.padding, written.device)
-        return Group(Beams.first(written, width, job.room, len(phrases), settings.padding), done, phrases)
+        phrases.check(job.max_new_tokens)
+        done = Done.none(batch, width, length + job.max_new_tokens, settings.padding, written.device)
+        return Group(Beams.first(written, width, job.max_new_tokens, len(phrases), settings.padding), done, phrases)
 
     @property
     def width(self) -> int:
@@ -258,33 +262,33 @@ class Group:
     def rows(self, texts: Tensor) -> "Group":
         return replace(self, live=self.live.rows(texts), done=self.done.rows(texts))
 
-    def go_on(self, scores: Tensor, known: Tensor | None, number: Tensor, words: Words) -> "Group":
-        """One more word for every beam, by scores (B, K, V), or by those of known words (B, K, n)."""
-        settings, width, job = words.settings, self.width, words.job
-        column = (number + words.start - 1)[None]
-        offered = self.live.followed(*self.offers_by(scores, known, words), column, self.phrases)
+    def go_on(self, scores: Tensor, known: Tensor | None, number: Tensor, update: BeamUpdate) -> "Group":
+        """One more token for every beam, by scores (B, K, V), or by those of known tokens (B, K, n)."""
+        settings, width, job = update.settings, self.width, update.job
+        column = (number + update.start - 1)[None]
+        offered = self.live.followed(*self.offers_by(scores, known, update), column, self.phrases)
         needed = self.phrases.needed(offered.progress)  # (B, offers)
-        over = words.ended(offered, number)
+        over = update.ended(offered, number)
         done = self.done.take(offered, over, needed == 0, number, settings)
         going = replace(offered, scores=offered.scores + over * NEVER)
         if len(self.phrases):
-            turns = self.phrases.turns(going.scores > NEVER / 2, needed, job.room - words.number)
+            turns = self.phrases.turns(going.scores > NEVER / 2, needed, job.max_new_tokens - update.number)
             kept = turns.topk(width).indices.sort(dim=1).values  # offers are best first
         else:
             kept = going.scores.topk(width).indices
         live = going.take(kept)
-        done = done.judge(live, number, job.room, settings)
-        return Group(live, done, self.phrases, Offers(offered, over, kept) if words.tell else None)
+        done = done.judge(live, number, job.max_new_tokens, settings)
+        return Group(live, done, self.phrases, Offers(offered, over, kept) if update.trace else None)
 
-    def offers_by(self, scores: Tensor, known: Tensor | None, words: Words) -> tuple[Tensor, Tensor, Tensor]:
-        """Some ways to go on: their beams, words and scores, (B, offers) each."""
+    def offers_by(self, scores: Tensor, known: Tensor | None, update: BeamUpdate) -> tuple[Tensor, Tensor, Tensor]:
+        """Some ways to go on: their beams, tokens and scores, (B, offers) each."""
         total = (self.live.scores[..., None] + scores).flatten(1)  # (B, K·n or K·V)
-        size, wanted = scores.shape[-1], min(words.offers, total.shape[1])
+        size, wanted = scores.shape[-1], min(update.offers, total.shape[1])
         if known is not None:
             best, place = total.topk(wanted)
             return place // size, known.flatten(1).gather(1, place), best
-        if words.settings.do_sample:
-            place = draw(total, words.job.generator, wanted)
+        if update.settings.do_sample:
+            place = draw(total, update.job.generator, wanted)
             best = total.gather(1, place)
         else:
             idle = total <= NEVER / 2  # the first step's idle beams say nothing new
@@ -292,9 +296,9 @@ class Group:
         return place // size, place % size, best
 
     def count_into(self, taken: Tensor, settings: Settings) -> Tensor:
-        """The words just taken, added up, for the texts that this group still works on."""
+        """The tokens just taken, added up, for the texts that this group still works on."""
         works = (~self.done.final(settings))[:, None].expand_as(self.live.scores)
-        return taken.scatter_add(1, self.live.words, works.to(taken.dtype))
+        return taken.scatter_add(1, self.live.tokens, works.to(taken.dtype))
 
 
 @dataclass(frozen=True)
@@ -352,9 +356,11 @@ class Done:
             self.open,
         )
 
-    def judge(self, live: Beams, number: Tensor, room: int, settings: Settings) -> "Done":
+    def judge(self, live: Beams, number: Tensor, max_new_tokens: int, settings: Settings) -> "Done":
         """Close the prompts whose live beams cannot do better than the worst ended text."""
-        reach = room if settings.early_stopping == "never" and settings.length_penalty > 0 else number.double()
+        reach = (
+            max_new_tokens if settings.early_stopping == "never" and settings.length_penalty > 0 else number.double()
+        )
         hope = live.scores[:, :1] / reach**settings.length_penalty
         worst = torch.where(self.ended, self.scores.min(1, keepdim=True).values, NEVER)
         return replace(self, open=self.open & (hope > worst).any(1, keepdim=True))

@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .engine import engine
+from glassformer.engine.prepare import prepared
+from glassformer.models.contract import GenerativeModel
+
 from .job import Job
 from .needs import check_needs
 from .pick import Filters
@@ -35,14 +37,14 @@ class Choice:
     last: bool  # whether the text ends with it
 
 
-def choices(model: Any, job: Job, alternatives: int) -> Iterator[Choice]:
+def choices(model: GenerativeModel[Any], job: Job, alternatives: int) -> Iterator[Choice]:
     """One text token by token, as greedy search or sampling finds it."""
     if job.settings.strategy not in ("greedy", "sample") or len(job.prompt.written) > 1:
         raise ValueError(f"the strategy {job.settings.strategy!r} does not take token by token; take greedy or sample")
     check_needs(model, job.prompt, job.settings)
     scores: dict[str, Tensor] = {}  # of the last step: as the model gave them, and after the filters
     watched = Filters([_seen(scores, "given"), *job.filters.each, _seen(scores, "left")])
-    steps = tokens(engine(model, 1), replace(job, filters=watched))
+    steps = tokens(prepared(model, 1), replace(job, filters=watched))
     while True:
         with torch.inference_mode():  # left at every step, so that the caller's own work is not in it
             step = next(steps, None)

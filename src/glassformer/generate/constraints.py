@@ -66,12 +66,12 @@ class Phrases:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def check(self, room: int) -> None:
+    def check(self, max_new_tokens: int) -> None:
         """Refuse what cannot be written."""
         needed = int(self.needed(torch.zeros_like(self.lengths)))
-        if needed > room:
+        if needed > max_new_tokens:
             raise ValueError(
-                f"the words asked for have {needed} tokens and there is room for {room}: raise max_new_tokens"
+                f"the words asked for have {needed} tokens and there is room for {max_new_tokens}: raise max_new_tokens"
             )
 
     def after(self, progress: Tensor, token: Tensor) -> Tensor:
@@ -103,15 +103,15 @@ class Phrases:
         scores, order = torch.cat([each.values for each in best], dim=1).sort(dim=1, descending=True, stable=True)
         return scores, torch.cat([each.indices for each in best], dim=1).gather(1, order)
 
-    def turns(self, alive: Tensor, needed: Tensor, room: int) -> Tensor:
+    def turns(self, alive: Tensor, needed: Tensor, max_new_tokens: int) -> Tensor:
         """(B, offers): a rank for each offer, the higher the sooner: by turns the best of each need.
 
-        Offers are best first; those that `room` is too short for come after all others, dead ones last.
+        Offers are best first; those that `max_new_tokens` are too few for come after all others, dead ones last.
         """
         most = int(needed.max()) + 1
         same = (needed[:, :, None] == needed[:, None]) & alive[:, None]  # (B, offers, offers)
         rank = same.tril().sum(-1) * most + needed
-        late = needed > room
+        late = needed > max_new_tokens
         return -(rank + late * rank.max() + 1).double().masked_fill(~alive, math.inf)
 
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from glassformer.blocks.state import S, Stepper
+from glassformer.blocks.state import S
+from glassformer.models.contract import Stepper
 
 from .job import Job, check
 from .search import Ledger, Token

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from . import pick
 from .fill import mask_scores, masked_ids
-from .marks import ban, these
+from .token_masks import ban, these
 
 Order = Literal["left-to-right", "most-confident"]
 

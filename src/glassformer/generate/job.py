@@ -11,13 +11,14 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from glassformer.blocks.state import S, Stepper
+from glassformer.blocks.memory import check_memory
+from glassformer.blocks.state import S
+from glassformer.models.contract import Stepper
 
 from . import pick
-from .marks import hide
-from .memory import check_memory
 from .settings import Settings
 from .stop import Stop
+from .token_masks import hide
 
 PATIENCE = 8  # tokens
 
@@ -80,9 +81,9 @@ class Job:
         return replace(job, stop=replace(job.stop, deadline=self.stop.deadline), generator=self.generator)
 
     @cached_property
-    def room(self) -> int:
+    def max_new_tokens(self) -> int:
         """How many tokens may be written."""
-        return self.settings.room(self.prompt.written.shape[1])
+        return self.settings.max_new(self.prompt.written.shape[1])
 
     @property
     def patience(self) -> int:
@@ -92,7 +93,7 @@ class Job:
     @property
     def length(self) -> int:
         """How many tokens will be read at most."""
-        return self.prompt.written.shape[1] + self.room - self.settings.unread
+        return self.prompt.written.shape[1] + self.max_new_tokens - self.settings.unread
 
     def begin(self, model: Stepper[S], rows: int = 1) -> S:
         """The state before the prompt, once there is memory for `rows` sequences of each text."""
@@ -124,7 +125,7 @@ def filters_of(prompt: Prompt, settings: Settings) -> pick.Filters:
     """How scores are changed before a token is taken by them."""
     length = prompt.written.shape[1]
     source = None if prompt.start_ids is None else hide(prompt.input_ids, prompt.attention_mask)
-    known = {"prompt_length": length, "max_length": length + settings.room(length), "source": source}
+    known = {"prompt_length": length, "max_length": length + settings.max_new(length), "source": source}
     changes = pick.processors(settings, eos_token_id=settings.ends, **known)  # type: ignore[arg-type]
     if settings.do_sample:  # beams must have a way to go on beside the end
         changes += pick.warpers(settings, min_tokens_to_keep=1 if settings.num_beams == 1 else 1 + len(settings.ends))

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glassformer.blocks.state import S, Stepper
+from glassformer.blocks.state import S
+from glassformer.models.contract import Stepper
 
 from .job import Prompt
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .marks import ban, these
 from .rules import Checked
+from .token_masks import ban, these
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,10 @@ B texts, K rows a text (beams, candidates or results), V vocabulary, N new token
 
 from typing import Any
 
+from glassformer.blocks.memory import check_memory
+from glassformer.models.contract import GenerativeModel
+
 from .job import Prompt, filters_of
-from .memory import check_memory
-from .prompts import vocabulary
 from .settings import Settings
 
 PLAIN, CHANGED, KNOWN = 16, 40, 40  # bytes a score: taken as it is, filtered or drawn by, kept with its word and sorted
@@ -18,7 +19,7 @@ AT_ONCE = 8  # texts that are read again together, to be explained
 SOON = 4096  # new tokens: room beyond them is not taken before they are written, which may never be
 
 
-def check_needs(model: Any, prompt: Prompt, settings: Settings) -> None:
+def check_needs(model: GenerativeModel[Any], prompt: Prompt, settings: Settings) -> None:
     """Refuse a search that cannot fit, by all that it will take, and name the numbers that made it so large."""
     texts, tokens = prompt.input_ids.shape
     parts = [f"{texts} prompts"] if texts > 1 else []
@@ -30,16 +31,16 @@ def check_needs(model: Any, prompt: Prompt, settings: Settings) -> None:
         "no_repeat_ngram_size": settings.no_repeat_ngram_size,
     }.items():
         parts += [f"{name}={getattr(settings, name)}"] if counts else []
-    parts += [f"max_new_tokens={settings.room(prompt.written.shape[1])}"]
+    parts += [f"max_new_tokens={settings.max_new(prompt.written.shape[1])}"]
     what = f"{', '.join(parts)} after {tokens} tokens: the search"
     check_memory(search_bytes(model, prompt, settings), prompt.input_ids.device, what)
 
 
-def search_bytes(model: Any, prompt: Prompt, settings: Settings) -> int:
+def search_bytes(model: GenerativeModel[Any], prompt: Prompt, settings: Settings) -> int:
     """About what a search takes at its largest, generously; the model's weights are there already."""
-    size, changed = vocabulary(model), bool(filters_of(prompt, settings).each)
+    size, changed = model.config.target_vocab_size, bool(filters_of(prompt, settings).each)
     (texts, source), begun = prompt.input_ids.shape, prompt.written.shape[1]
-    length, soon = begun + settings.room(begun), min(settings.room(begun), SOON)
+    length, soon = begun + settings.max_new(begun), min(settings.max_new(begun), SOON)
     rows, spread = texts * _rows(settings, size), settings.num_beams > 1 or settings.strategy == "contrastive"
     needed = int(model.state_bytes(rows, length, (texts if spread else rows, source)))
     needed += needed + int(model.state_bytes(texts, length, (texts, source))) if spread else 0  # rows on the move

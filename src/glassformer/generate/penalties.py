@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .marks import ban, beside, by_length, standing, unless_empty
 from .rules import Checked
+from .token_masks import ban, beside, by_length, standing, unless_empty
 
 
 @dataclass(frozen=True)

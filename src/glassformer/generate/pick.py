@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from .limits import Forced, MinLength, Suppress
-from .marks import hide
 from .penalties import BadWords, NoRepeatNgram, PresenceFrequency, RepetitionPenalty, SequenceBias
 from .rules import SETTINGS, check
+from .token_masks import hide
 from .warpers import Epsilon, Eta, MinP, Temperature, TopK, TopP, Typical
 
 Filter = Callable[[Tensor, Tensor], Tensor]

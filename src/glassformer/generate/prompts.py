@@ -10,35 +10,35 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from glassformer.models.contract import GenerativeModel, Model, generation_config
+
 from .job import Prompt
 from .settings import Settings
 
 LOG = logging.getLogger("glassformer")
 LONGEST_PROMPT = 10_000_000  # characters: more takes minutes and gigabytes to tokenise, and fits into no model
-DEFAULT_ROOM = 50  # new tokens, where no number is asked for
+DEFAULT_NEW = 50  # new tokens, where no number is asked for
 
 
-def request_of(model: Any, given: dict[str, Any]) -> Settings:
+def request_of(model: GenerativeModel[Any], given: dict[str, Any]) -> Settings:
     """The request with the model's own defaults."""
-    if not hasattr(model, "step") or not str(model.head_name).endswith("generation"):
-        raise ValueError(f"a model with head {model.head_name!r} does not generate; load one that does")
     config = {name: getattr(model.config, name, None) for name in Settings.__dataclass_fields__}
-    size = vocabulary(model)
+    size = model.config.target_vocab_size
     for name, value in config.items():  # many a small model has kept the special ids of a large one, or says -1
         if name.endswith("_token_id") and isinstance(value, int) and not 0 <= value < size:
             config[name] = None
-    stated = getattr(model, "generation_config", None) or {}
-    stated = {name: None if name.endswith("_token_id") and value == -1 else value for name, value in stated.items()}
+    stated = generation_config(model)
+    stated.update({name: None for name, value in stated.items() if name.endswith("_token_id") and value == -1})
     request = Settings.of(given, stated, config)
     _check_draft(model, request.assistant_model)
     return request
 
 
 def prompt_of(
-    model: Any, tokenizer: Any | None, prompts: Any, mask: Tensor | None, request: Settings
+    model: Model, tokenizer: Any | None, prompts: Any, mask: Tensor | None, request: Settings
 ) -> tuple[Prompt, Settings]:
     """The prompt on the model's device, and the request with a length that fits."""
-    limit = positions(model)
+    limit, size = model.config.max_positions, model.config.target_vocab_size
     device = next(model.parameters()).device
     seq2seq = model.config.is_encoder_decoder
     if request.stops and tokenizer is None:
@@ -56,22 +56,11 @@ def prompt_of(
     first = request.decoder_start_token_id if request.decoder_start_token_id is not None else request.bos_token_id
     if first is None:
         raise ValueError("the model's config has no decoder_start_token_id; give one")
-    if not 0 <= first < vocabulary(model):
-        raise ValueError(f"decoder_start_token_id={first} is not in the vocabulary of {vocabulary(model)}; change it")
+    if not 0 <= first < size:
+        raise ValueError(f"decoder_start_token_id={first} is not in the vocabulary of {size}; change it")
     prompts, mask = _cut(prompts, mask, limit, request, last=False)
     start = torch.full((len(prompts), 1), first, device=device)
     return Prompt(prompts, mask, start), _within(request, 1, limit)
-
-
-def positions(model: Any) -> int | None:
-    """How many tokens the model can hold; None: any number."""
-    config = model.config
-    return getattr(config, "n_positions", None) or getattr(config, "max_position_embeddings", None)
-
-
-def vocabulary(model: Any) -> int:
-    """How many ids it can write."""
-    return getattr(model.config, "decoder_vocab_size", None) or int(model.config.vocab_size)
 
 
 def left_padded(ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,7 +92,7 @@ def _prompt_room(request: Settings, limit: int | None) -> int | None:
     """How long a prompt may be, beside the tokens that are to follow it."""
     if limit is None:
         return None
-    new = request.max_new_tokens or (1 if request.max_length else min(DEFAULT_ROOM, limit // 2))
+    new = request.max_new_tokens or (1 if request.max_length else min(DEFAULT_NEW, limit // 2))
     return limit + request.unread - new
 
 
@@ -132,18 +121,20 @@ def _within(request: Settings, prompt: int, limit: int | None) -> Settings:
             "or give truncation=True to keep its end"
         )
     if request.max_new_tokens is None and request.max_length is None:
-        return request.with_room(min(DEFAULT_ROOM, room))
-    if request.room(prompt) > room:
+        return request.with_max_new(min(DEFAULT_NEW, room))
+    if request.max_new(prompt) > room:
         raise ValueError(
-            f"{request.room(prompt)} new tokens after a prompt of {prompt} do not fit into the model's {limit} "
+            f"{request.max_new(prompt)} new tokens after a prompt of {prompt} do not fit into the model's {limit} "
             f"positions; ask for max_new_tokens={room} at most, or give truncation=True"
         )
     return request
 
 
-def _check_draft(model: Any, draft: Any | None) -> None:
-    if draft is not None and vocabulary(draft) != vocabulary(model):
+def _check_draft(model: Model, draft: Model | None) -> None:
+    if draft is None:
+        return
+    theirs, ours = draft.config.target_vocab_size, model.config.target_vocab_size
+    if theirs != ours:
         raise ValueError(
-            f"the assistant_model writes {vocabulary(draft)} ids and the model {vocabulary(model)}; "
-            "they must share one vocabulary"
+            f"the assistant_model writes {theirs} ids and the model {ours}; they must share one vocabulary"
         )

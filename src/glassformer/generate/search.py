@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from glassformer.blocks.state import S, Stepper, Turn, follow
+from glassformer.blocks.state import S
+from glassformer.engine.search_step import SearchStep, step_search
+from glassformer.models.contract import Stepper
 
 from .job import Found, Job, check
 from .stop import Stop
@@ -49,11 +51,11 @@ class Ledger:
         self._look()
         return token, self.running
 
-    def note(self, said: "Said") -> Token:
+    def note(self, carry: "GreedyCarry") -> Token:
         """The same, where the search itself knows what has ended; nothing is kept that it may write over."""
-        self.highest = said.highest
-        token = self._put(self._of_all(said.token, self.job.settings.padding))
-        self.running = self._of_all(said.running, 0).clone()
+        self.highest = carry.highest
+        token = self._put(self._of_all(carry.token, self.job.settings.padding))
+        self.running = self._of_all(carry.running, 0).clone()
         self._look()
         return token, self.running
 
@@ -64,7 +66,7 @@ class Ledger:
 
     def _put(self, token: Tensor) -> Tensor:
         if self.written.shape[1] == self.page.shape[1]:
-            more = min(self.page.shape[1], self.job.room - self.count)
+            more = min(self.page.shape[1], self.job.max_new_tokens - self.count)
             self.page = pad(self.page, (0, more), value=self.job.settings.padding)
         self.count += 1
         self.written[:, -1] = token
@@ -72,7 +74,7 @@ class Ledger:
 
     def _look(self) -> None:
         """Now and then see what became of the texts: every look waits for a GPU."""
-        if self.due or self.count == self.job.room:
+        if self.due or self.count == self.job.max_new_tokens:
             highest, going = torch.stack([self.highest.double(), self.running.sum()]).cpu()
             check(highest)
             self.going = int(going)
@@ -84,7 +86,7 @@ class Ledger:
 
     @property
     def over(self) -> bool:
-        return self.count == self.job.room or self.job.stop.late or self.going == 0
+        return self.count == self.job.max_new_tokens or self.job.stop.late or self.going == 0
 
     def leaving(self) -> Tensor | None:
         """Which of the batch's rows stay, once at least half of its texts have ended."""
@@ -106,7 +108,7 @@ def filtered(model: Stepper[S], job: Job) -> Iterator[Token]:
     """With all that may change the scores, or end a text."""
     ledger, state, new = Ledger(job), job.begin(model), job.prompt.written
     while True:
-        (logits, highest), state = follow(model, new, state, Turn(scored))
+        (logits, highest), state = step_search(model, new, state, SearchStep(scored))
         token, running = ledger.write(job.choose(ledger.filters(ledger.texts, logits)), highest)
         yield token, running
         if ledger.over:
@@ -123,22 +125,22 @@ def scored(logits: Tensor, _: None) -> tuple[Tensor, Tensor]:
 
 
 def greedy(model: Stepper[S], job: Job) -> Iterator[Token]:
-    """The best tokens as they are: every step is the same sums, and a GPU may record them."""
+    """The best tokens as they are: every step is the same tensor operations, and a GPU may capture them."""
     ledger, state, new = Ledger(job), job.begin(model), job.prompt.written
-    best = Best(job.settings.padding, job.settings.ends, job.stop)
-    said = Said(new[:, -1], ledger.running, ledger.highest, new[:, -1:])
+    update = GreedyUpdate(job.settings.padding, job.settings.ends, job.stop)
+    carry = GreedyCarry(new[:, -1], ledger.running, ledger.highest, new[:, -1:])
     while True:
-        said, state = follow(model, new, state, Turn(best, said))
-        yield ledger.note(said)
+        carry, state = step_search(model, new, state, SearchStep(update, carry))
+        yield ledger.note(carry)
         if ledger.over:
             return
         if (stay := ledger.leaving()) is not None:
-            state, said = state.select(stay), said.of(stay)
-        new = said.new
+            state, carry = state.select(stay), carry.of(stay)
+        new = carry.new
 
 
 @dataclass(frozen=True)
-class Said:
+class GreedyCarry:
     """What greedy search knows of the texts in the batch after each token."""
 
     token: Tensor  # (B,)
@@ -146,24 +148,24 @@ class Said:
     highest: Tensor  # ()
     new: Tensor  # (B, 1): what is read next, a word that the model knows even where padding is none
 
-    def of(self, rows: Tensor) -> "Said":
-        return Said(self.token[rows], self.running[rows], self.highest, self.new[rows])
+    def of(self, rows: Tensor) -> "GreedyCarry":
+        return GreedyCarry(self.token[rows], self.running[rows], self.highest, self.new[rows])
 
 
 @dataclass(frozen=True)
-class Best:
+class GreedyUpdate:
     """The best word of each row. Equal ones do the same."""
 
     padding: int
     ends: list[int]
     stop: Stop = field(compare=False)
 
-    def __call__(self, logits: Tensor, before: Said) -> Said:
+    def __call__(self, logits: Tensor, before: GreedyCarry) -> GreedyCarry:
         scores, words = logits.max(-1)
         token = words.where(before.running, self.padding)
         running = before.running & ~self.stop(token[:, None])
         highest = torch.maximum(before.highest, scores.amax().float())
-        return Said(token, running, highest, (token * running)[:, None])
+        return GreedyCarry(token, running, highest, (token * running)[:, None])
 
 
 def collect(steps: Iterator[Token], prompt: Tensor) -> Found:

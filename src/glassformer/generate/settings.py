@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
-from glassformer.files import conform
+from glassformer.files import JsonFile, conform
 from glassformer.files.schema import Bounds, Positive, TokenId, hints_of
 
 from .constraints import DisjunctiveConstraint, PhrasalConstraint
@@ -84,11 +84,10 @@ class Settings:
                 raise ValueError(f"generation has no setting {name!r}; {listed}")
         known: dict[str, Any] = {}
         for source in (*reversed(defaults), given):
-            stated = {name: _plain(source[name]) for name in names if source.get(name) is not None}
-            for name, value in stated.items():
-                hint = hints_of(cls)[name]
-                conform(value, hint, name if source is given else f"{name} of the model's own folder")
-                known[name] = float(value) if isinstance(value, int) and hint in FLOATS else value
+            for name in names:
+                if source.get(name) is not None:
+                    place = (name,) if source is given else _place(source, name)
+                    known[name] = _conformed(source[name], hints_of(cls)[name], place, lenient=source is not given)
         if given.get("max_new_tokens") is not None and given.get("max_length") is None:
             known.pop("max_length", None)
         one_by_one = any(given.get(name) for name in ("penalty_alpha", "assistant_model", "prompt_lookup_num_tokens"))
@@ -188,10 +187,10 @@ class Settings:
             return self.pad_token_id
         return self.ends[0] if self.ends else 0
 
-    def with_room(self, new_tokens: int) -> Self:
+    def with_max_new(self, new_tokens: int) -> Self:
         return replace(self, max_new_tokens=new_tokens, max_length=None)
 
-    def room(self, prompt: int) -> int:
+    def max_new(self, prompt: int) -> int:
         """How many tokens may follow a prompt of this length."""
         if self.max_new_tokens is not None:
             return self.max_new_tokens
@@ -200,6 +199,20 @@ class Settings:
         if self.max_length <= prompt:
             raise ValueError(f"the prompt has {prompt} tokens and max_length is {self.max_length}; raise it")
         return self.max_length - prompt
+
+
+def _place(source: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """A default as an error names it: with the file that it stands in, if that is known."""
+    return (source.path, name) if isinstance(source, JsonFile) else (f"{name} of the model's own settings",)
+
+
+def _conformed(value: Any, hint: Any, place: tuple[str, ...], *, lenient: bool) -> Any:
+    """A value that fits its hint; with `lenient` 0 and 1 are flags, as transformers takes them from a folder."""
+    value = _plain(value)
+    if lenient and type(value) is int and value in (0, 1) and bool in (hint, *get_args(hint)):
+        value = bool(value)
+    conform(value, hint, *place)
+    return float(value) if isinstance(value, int) and hint in FLOATS else value
 
 
 def _plain(value: Any) -> Any:

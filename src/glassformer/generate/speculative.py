@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from glassformer.blocks.state import S, Stepper
+from glassformer.blocks.state import S
+from glassformer.engine.prepare import prepared
+from glassformer.models.contract import Stepper
 
 from . import pick
-from .engine import engine
 from .job import Job, check
 from .search import Ledger, Token
 
@@ -32,7 +33,7 @@ def speculative(model: Stepper[S], job: Job) -> Iterator[Token]:
     guesser, ledger, state = _guesser(job), Ledger(job), job.begin(model)
     number, new = job.settings.prompt_lookup_num_tokens or job.settings.num_assistant_tokens, job.prompt.written
     while True:
-        guesses, chances = guesser.guess(ledger.written, min(number, job.room - ledger.count - 1))
+        guesses, chances = guesser.guess(ledger.written, min(number, job.max_new_tokens - ledger.count - 1))
         fed = torch.cat([new, guesses[None]], dim=1)
         logits, after = model.step(fed, state)
         check(logits)
@@ -80,7 +81,7 @@ def _guesser(job: Job) -> Guesser:
     settings = job.settings
     if settings.assistant_model is None:
         return Lookup(settings.max_matching_ngram_size, job.stop.ends)
-    return Draft(engine(settings.assistant_model, 1), job)
+    return Draft(prepared(settings.assistant_model, 1), job)
 
 
 @dataclass

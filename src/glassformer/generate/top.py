@@ -6,10 +6,10 @@ from torch import Tensor
 SPAN = 128  # scores
 
 
-def log_softmax(logits: Tensor, *, fresh: bool) -> Tensor:
+def log_softmax(logits: Tensor, *, in_place: bool) -> Tensor:
     """In place where that can be: to be given so much memory takes a CPU longer than the sums."""
     ordinary = logits.device.type == "cpu" and logits.dtype == torch.float and logits.is_contiguous()
-    in_place = fresh and ordinary and not torch.is_grad_enabled()
+    in_place = in_place and ordinary and not torch.is_grad_enabled()
     return torch.log_softmax(logits, -1, dtype=torch.float, out=logits if in_place else None)
 
 

@@ -60,7 +60,7 @@ def growing(model: Any, job: Job) -> Generator[list[Node], None, Found]:
     if job.settings.num_beams < 2 or job.settings.num_beam_groups > 1 or len(job.prompt.written) > 1:
         raise ValueError("a tree is of several beams in one group: give num_beams=4, or any number above 1")
     check_needs(model, job.prompt, job.settings)
-    search, live = beam_steps(model, job, tell=True), list[int | None]()  # the nodes that the live beams are
+    search, live = beam_steps(model, job, trace=True), list[int | None]()  # the nodes that the live beams are
     while True:
         try:
             with torch.inference_mode():  # left at every step, so that the caller's own work is not in it
@@ -78,7 +78,7 @@ def _nodes(group: Group, live: list[int | None]) -> tuple[list[Node], list[int |
     kept, over = offers.kept[0].tolist(), offers.over[0].tolist()
     scores, parents = offers.ways.scores[0].tolist(), offers.ways.parents[0].tolist()
     nodes, numbers = list[Node](), dict[int, int]()
-    for place, token in enumerate(offers.ways.words[0].tolist()):
+    for place, token in enumerate(offers.ways.tokens[0].tolist()):
         if scores[place] <= NEVER / 2:  # the prompt's idle copies have nothing to say
             continue
         fate: Fate = "dropped"

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from glassformer.files import read_json
+from glassformer.files import has_file, read_json
 
 from .folder import CONFIG, GENERATION, INDEX, WEIGHT_FILES
 
@@ -56,7 +56,7 @@ def config_folder(name: str | Path, *, revision: str | None = None) -> Path:
 
 def has_tokenizer(name: str | Path) -> bool:
     """Whether there are files of a tokenizer; a model without one is given ids."""
-    return any((tokenizer_folder(name) / file).is_file() for file in TOKENIZER_FILES)
+    return any(has_file(tokenizer_folder(name) / file) for file in TOKENIZER_FILES)
 
 
 def tokenizer_folder(name: str | Path, *, revision: str | None = None) -> Path:
@@ -126,7 +126,7 @@ def near_folders(path: Path) -> str:
 
 
 def _with_config(folder: Path) -> Path:
-    if not (folder / CONFIG).is_file():
+    if not has_file(folder / CONFIG):
         raise ValueError(f"{folder} has no {CONFIG}; give the folder that holds it")
     return folder
 

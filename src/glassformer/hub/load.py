@@ -10,14 +10,15 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from glassformer.blocks.linear import Int8Linear, quantised
-from glassformer.files import read_json, write_atomically, write_json
+from glassformer.engine.linear import Int8Linear, quantised
+from glassformer.files import JsonFile, has_file, write_atomically, write_json
 from glassformer.models.architecture import Architecture
 from glassformer.models.init import fill_tables, start
+from glassformer.text.saving import files_of
 from glassformer.text.tokenizer import Tokenizer
 
 from . import fetch
-from .folder import CONFIG, GENERATION, SAFETENSORS, read_config, settings_of
+from .folder import CONFIG, GENERATION, SAFETENSORS, is_of_a_model, read_config, settings_of
 from .registry import architecture_for, check_head, check_known, head_for, skeleton
 from .tensors import WeightFiles, short
 from .weights import Entry, check_same, plan_load, tensors_of, their_tensors
@@ -58,15 +59,18 @@ def load(
     settings = settings_of(architecture, _with_labels(raw, labels, head), folder)
     settings = architecture.fit_config(settings, head, set(files.shapes))
     model = skeleton(architecture, settings, head)
-    plan = plan_load(architecture, model, head, files.shapes, fresh_head=chosen or labels is not None)
+    try:
+        plan = plan_load(architecture, model, head, files.shapes, fresh_head=chosen or labels is not None)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from None
     kind = _one_dtype(name, files.dtypes(entry.theirs for entry in plan.reads), kind)
     _fill(model, plan.reads, files, dtype=kind, device=where)
     _finish(model, architecture, getattr(settings, "initializer_range", 0.02), where)
     model.load_report = plan.report  # type: ignore[assignment]
     if plan.report.new:
         log.warning("%s: %s", name, plan.report)
-    if (folder / GENERATION).is_file():
-        model.generation_config = read_json(folder / GENERATION)  # type: ignore[assignment]
+    if has_file(folder / GENERATION):
+        model.generation_config = JsonFile(folder / GENERATION)  # type: ignore[assignment]
     return (model if quant is None else quantised(model.float())).eval()
 
 
@@ -82,7 +86,9 @@ def save(model: nn.Module, folder: str | Path, *, tokenizer: Tokenizer | None = 
         raise ValueError("a model in 8 bits cannot be saved: load it without quant, and save that")
     check_same(model, skeleton(architecture, config, head))
     tensors = {name: t.cpu() for name, t in their_tensors(architecture, model, head).items()}
-    folder = _room_for_a_model(folder)
+    generation = getattr(model, "generation_config", None)
+    written = [CONFIG, SAFETENSORS, *([GENERATION] if generation else []), *(files_of(tokenizer) if tokenizer else [])]
+    folder = _room_for_a_model(folder, written)
     raw = {
         **config.to_hf(),
         "model_type": config.model_type,
@@ -93,20 +99,21 @@ def save(model: nn.Module, folder: str | Path, *, tokenizer: Tokenizer | None = 
         raw |= {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
     write_json(folder / CONFIG, dict(sorted(raw.items())))
     write_atomically(folder / SAFETENSORS, lambda partial: save_file(tensors, partial, metadata={"format": "pt"}))
-    if generation := getattr(model, "generation_config", None):
+    if generation:
         write_json(folder / GENERATION, generation)
     if tokenizer is not None:
         tokenizer.save(folder, segments=tokenizer.settings.segments and takes_segments(model))
     return folder
 
 
-def _room_for_a_model(folder: str | Path) -> Path:
-    """The folder, made if it is new. A model in it may be written over, but no config.json of another program."""
+def _room_for_a_model(folder: str | Path, names: Sequence[str]) -> Path:
+    """The folder, made if it is new. A model in it may be written over, but no file of another program."""
     if not str(folder).strip():
         raise ValueError("the name of the folder is empty: name the folder to save to")
     folder = Path(folder)
-    if (folder / CONFIG).exists() and "model_type" not in read_json(folder / CONFIG):
-        raise ValueError(f"{folder / CONFIG} is not a model's, and would be lost: choose another folder")
+    for name in names:
+        if has_file(folder / name) and not is_of_a_model(folder / name):
+            raise ValueError(f"{folder / name} is not a model's, and would be lost: choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

@@ -1,5 +1,6 @@
 """The weight files of a folder: names and shapes first, values on demand, and never any code."""
 
+import os
 import pickle
 import warnings
 import zipfile
@@ -12,11 +13,12 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from glassformer.files import read_json
+from glassformer.files import has_file, read_json, shown
 
 from .folder import INDEX, WEIGHT_FILES
 from .weights import some
 
+LONGEST_NAME = 255  # bytes of a file's name
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -122,7 +124,7 @@ def _check_archive(path: Path) -> None:
 def _files(folder: Path) -> list[Path]:
     for name in WEIGHT_FILES:
         path = folder / name
-        if path.is_file():
+        if has_file(path):
             return _shards(path) if name.endswith(INDEX) else [path]
     raise ValueError(f"{folder} holds no weights; looked for {', '.join(WEIGHT_FILES)}")
 
@@ -130,9 +132,11 @@ def _files(folder: Path) -> list[Path]:
 def _shards(index: Path) -> list[Path]:
     names = sorted(set(read_json(index, Index)["weight_map"].values()))
     if outside := [name for name in names if Path(name).name != name]:
-        raise ValueError(f"{index} names files outside its folder: {', '.join(outside)}")
-    if missing := [name for name in names if not (index.parent / name).is_file()]:
-        raise ValueError(f"{index} names {len(missing)} files that are not there: {', '.join(missing)}")
+        raise ValueError(f"{index} names files outside its folder: {some(outside)}")
+    if long := next((name for name in names if len(os.fsencode(name)) > LONGEST_NAME), None):
+        raise ValueError(f"{index} names a file by {len(long):,} characters, {shown(long)}: no file has such a name")
+    if missing := [name for name in names if not has_file(index.parent / name)]:
+        raise ValueError(f"{index} names {len(missing)} files that are not there: {some(missing)}")
     return [index.parent / name for name in names]
 
 

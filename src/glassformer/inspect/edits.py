@@ -23,7 +23,7 @@ def head(attention: str, number: int, to: To = "zero", *, keep: Tensor | None = 
 
 def heads(chosen: dict[str, Sequence[int]], to: To = "zero", *, keep: Tensor | None = None) -> Edits:
     """Several heads of several layers: heads({"layers.3.attention": [0, 5]})."""
-    return {f"{name}.mixed": _at((..., list(numbers), slice(None)), to, keep) for name, numbers in chosen.items()}
+    return {f"{name}.context": _at((..., list(numbers), slice(None)), to, keep) for name, numbers in chosen.items()}
 
 
 def neuron(where: str, number: int, to: To = "zero", *, keep: Tensor | None = None) -> Edits:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glassformer.blocks.masks import as_keep
+from glassformer.models.contract import can_generate
 
 from .edits import patch
 from .laws import is_encoder_decoder
@@ -79,11 +79,10 @@ def head_layers(model: Any, inputs: Mapping[str, Any]) -> Layers:
     names = ["embeddings", *_layers(model, "layers")]
     with record(model, names) as seen:
         last = scores(model(**inputs))
-    keep = as_keep(inputs.get("attention_mask"), inputs["input_ids"])
 
     @torch.no_grad()
     def says(name: str) -> Tensor:
-        return scores(model.head(seen[name], model.summary(seen[name], keep)))
+        return scores(model.head(seen[name], model.summary(seen[name], inputs.get("attention_mask"))))
 
     return Layers(names, torch.arange(last.shape[1]).expand(last.shape[:2]), says)
 
@@ -142,12 +141,10 @@ def _speaker(model: Any, side: str) -> tuple[Callable[[Tensor], Tensor], Callabl
         raise ValueError(
             "a lens needs a Transformer with an output layer over words; load one for text generation or fill-mask"
         )
-    if hasattr(model, "logits"):
-        part = model.decoder if side else model
-        return model.logits, getattr(part, "final_norm", None) or nn.Identity()
-    if model.head_name != "fill-mask":
+    if not can_generate(model) and model.head_name != "fill-mask":
         raise ValueError(f"the head {model.head_name!r} says no words; load the model with head='fill-mask'")
-    return lambda hidden: model.head(hidden).logits, nn.Identity()
+    part = model.decoder if side else model
+    return model.logits, getattr(part, "final_norm", None) or nn.Identity()
 
 
 def _places(ids: Tensor, keep: Tensor | None, mask_id: int | None, *, masked: bool) -> Tensor:

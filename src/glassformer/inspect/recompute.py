@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from glassformer.blocks.attention import MultiHeadAttention
-from glassformer.blocks.linear import Int8Linear
+from glassformer.engine.linear import Int8Linear
 
 from .laws import error
 from .record import modules_of

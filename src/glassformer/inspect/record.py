@@ -1,6 +1,7 @@
 """Record and edit what flows through a model, by module name, with hooks that never outlive the block."""
 
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
@@ -33,6 +34,7 @@ class Seen(Mapping[str, Tensor]):
         ] = {}  # which of them fire once a step, and whether from the last token to the first
 
     def __getitem__(self, name: str) -> Tensor:
+        name = current(name)
         if name in self._loops and not self._every_call:  # joined along time, in reading order
             steps = torch.stack(self.calls(name), dim=1)
             return steps.flip(1) if self._loops[name] else steps
@@ -40,6 +42,7 @@ class Seen(Mapping[str, Tensor]):
 
     def calls(self, name: str) -> list[Tensor]:
         """Every value kept under a name, in the order of computation: of a time loop, one a step."""
+        name = current(name)
         if name not in self._found:
             near = get_close_matches(name, list(self), n=3, cutoff=0.4)
             raise KeyError(f"{name!r} was not recorded; near it: {', '.join(near) or 'nothing'}")
@@ -127,8 +130,8 @@ def record(
     its layer. A compiled model runs eagerly inside the block, because hooks added after compilation would
     silently not fire.
     """
-    wanted = [patterns] if isinstance(patterns, str) else list(patterns)
-    edits = dict(edit or {})
+    wanted = [current(one) for one in ([patterns] if isinstance(patterns, str) else patterns)]
+    edits = {current(one): change for one, change in (edit or {}).items()}
     if edits and budget is not None:
         raise ValueError("an edited run cannot be computed again; leave the budget or the edits out")
     modules = modules_of(model)
@@ -155,6 +158,15 @@ def modules_of(model: nn.Module) -> dict[str, nn.Module]:
     found = {plain(name): part for name, part in model.named_modules(remove_duplicate=False)}
     found.pop("", None)
     return found
+
+
+def current(name: str) -> str:
+    """A name or pattern as it is now; one of before is taken for one more version, with a warning."""
+    if not name.endswith("attention.mixed"):
+        return name
+    now = f"{name.removesuffix('mixed')}context"
+    warnings.warn(f"{name} is called {now} now", DeprecationWarning, stacklevel=3)
+    return now
 
 
 def plain(name: str) -> str:

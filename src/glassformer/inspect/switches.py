@@ -76,7 +76,7 @@ def off(
             for place in _inside(model, switch):
                 edits[place] = _whole(means.get(place))
         elif switch.kind == "head":
-            mean = means.get(f"{switch.name}.mixed")
+            mean = means.get(f"{switch.name}.context")
             edits |= heads({switch.name: numbers}, "zero" if mean is None else mean[numbers])
         else:
             mean = means.get(switch.name)
@@ -120,7 +120,7 @@ def _means(
         if switch.size is None:
             names += _inside(model, switch)
         else:
-            names.append(f"{switch.name}.mixed" if switch.kind == "head" else switch.name)
+            names.append(f"{switch.name}.context" if switch.kind == "head" else switch.name)
     if any(name not in seen for name in names):
         with record(model, names) as seen:
             model(**inputs)

@@ -109,7 +109,7 @@ def attention(walk: Walk, name: str, x: str, looks: tuple[str, str], memory: str
         weighed = {"scores": scores, "mask": mask}
         pattern = walk.add(f"{head}.pattern", formulas.SOFTMAX, weighed, walk.out(f"{name}.pattern")[:, number])
         gathered = {"pattern": pattern, "v": own["value"]}
-        mixed = walk.add(f"{head}.mixed", formulas.MIX, gathered, walk.out(f"{name}.mixed")[:, :, number])
+        mixed = walk.add(f"{head}.mixed", formulas.MIX, gathered, walk.out(f"{name}.context")[:, :, number])
         heads[f"head {number}"] = mixed
     joined = walk.add(f"{name}.joined", formulas.CONCATENATION, heads, walk.fed(f"{name}.output"))
     return walk.linear(f"{name}.output", joined)
@@ -127,9 +127,9 @@ def _mask(walk: Walk, name: str) -> Tensor:
     """The mask that the attention was given, as (B, T, S)."""
     scope = walk.calls[name][-1].args[1]
     batch, _, targets, sources = walk.out(f"{name}.scores").shape
-    if scope.mask is None:
+    if scope.dense is None:
         return torch.ones(batch, targets, sources, dtype=torch.bool)
-    return scope.mask.expand(batch, 1, targets, sources)[:, 0]  # type: ignore[no-any-return]
+    return scope.dense.expand(batch, 1, targets, sources)[:, 0]  # type: ignore[no-any-return]
 
 
 def feed_forward(walk: Walk, name: str, x: str) -> str:

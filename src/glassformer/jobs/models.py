@@ -9,6 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from glassformer.blocks.memory import free_on_this_machine
+from glassformer.files import conform
+from glassformer.files.schema import hints_of
 from glassformer.hub.fetch import config_folder
 from glassformer.hub.folder import read_config
 from glassformer.hub.load import load
@@ -16,9 +19,8 @@ from glassformer.hub.registry import ARCHITECTURES, architecture_for, build, che
 from glassformer.models.config import labels as read_labels
 from glassformer.tasks.task import Task
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.train.memory import free_on_this_machine
 
-from .recipe import NONE
+from .recipe import NONE, Recipe
 
 log = logging.getLogger("glassformer")
 
@@ -89,6 +91,24 @@ def check_model(name: str | Path, task: type[Task[Any, Any]]) -> None:
     if not task.built_in and task.head not in architecture_for(kind).heads:
         can = [other for other, architecture in ARCHITECTURES.items() if task.head in architecture.heads]
         raise ValueError(f"{name} is a {kind}, which cannot do {task.name}; what can: {', '.join(can)}")
+
+
+def check_config(recipe: Recipe, task: type[Task[Any, Any]]) -> None:
+    """Refuse settings that the recipe's kind of model does not have, or values that they cannot have."""
+    kind = (
+        model_type(str(recipe.arch), head_for(recipe.arch, task))
+        if recipe.model is None
+        else read_config(config_folder(recipe.model)).get("model_type")
+    )
+    architecture = architecture_for(kind)
+    try:
+        check_known(recipe.config, architecture)
+    except ValueError as error:
+        raise ValueError(f"{recipe.origin.start('config')}{error}") from None
+    hints = hints_of(architecture.config)
+    for name, value in _plain(recipe.config).items():
+        if name in hints and name != "id2label":  # whose numbers a file has as text
+            conform(value, hints[name], *recipe.origin.place("config", name))
 
 
 def _heads(kind: str) -> Collection[str | None]:

@@ -11,7 +11,7 @@ from torch import nn
 from glassformer.data.batches import Budget
 from glassformer.data.report import Read, Report
 from glassformer.data.rows import json_value
-from glassformer.data.source import resolve
+from glassformer.data.source import check_length, checked_lines, resolve
 from glassformer.hub.fetch import config_folder
 from glassformer.hub.folder import read_config
 from glassformer.hub.load import load, load_tokenizer
@@ -22,11 +22,10 @@ from glassformer.text.tokenizer import Tokenizer
 from .data import read_examples, reading
 from .models import check_fit, check_model
 from .progress import shown
-from .recipe import RECIPE, read_recipe, task_options
+from .recipe import RECIPE, read_made, task_options
 from .tasks import TASKS, taken, task_class
 
 UNANSWERED: dict[str, Any] = {"label": None, "tags": None, "answers": (), "target": None}
-LONGEST_LINE = 10_000_000  # characters: to tokenise more takes gigabytes
 TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "conll")
 
 
@@ -107,7 +106,7 @@ def pipeline(
 
 def _made(folder: Path, cls: type[Task[Any, Any]]) -> dict[str, Any]:
     """The recipe of a run folder, if it is for this task; what was said there holds until something else is said."""
-    values = read_recipe(folder / RECIPE) if (folder / RECIPE).is_file() else {}
+    values = read_made(folder / RECIPE) if (folder / RECIPE).is_file() else {}
     return values if values and task_class(values["task"]) is cls else {}
 
 
@@ -126,7 +125,7 @@ def task_of(model: str) -> str:
     """The task that a folder was trained for: as its recipe says, else by the model's head."""
     recipe = config_folder(model) / RECIPE
     if recipe.is_file():
-        return str(read_recipe(recipe)["task"])
+        return str(read_made(recipe)["task"])
     head = head_of(model)
     for name in TASKS:
         if head is not None and task_class(name).head == head:
@@ -153,7 +152,7 @@ def inputs_of(
             yield from map(_unanswered, read.examples)
         else:
             report = Report()
-            yield from (as_input(text.rstrip("\r\n")) for _, text in source.lines(report))
+            yield from (as_input(text.rstrip("\r\n")) for _, text in checked_lines(source.lines(report), source.name))
         for line in report.lines()[1:]:
             say(line)
 
@@ -171,8 +170,7 @@ def reader_options(pipe: Pipeline, options: dict[str, Any]) -> dict[str, Any]:
 
 def as_input(text: str) -> Any:
     """A text as it is typed; a JSON object is taken as one, for what has two parts."""
-    if len(text) > LONGEST_LINE:
-        raise ValueError(f"a line has {len(text):,} characters; {LONGEST_LINE:,} are the most that is read as one text")
+    check_length(len(text), "a line")
     if text.startswith("{"):
         with suppress(ValueError):
             return json_value(text)

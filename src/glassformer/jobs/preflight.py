@@ -16,6 +16,7 @@ from glassformer.data.batches import Indices, Schedule
 from glassformer.data.shards import Shards
 from glassformer.data.splits import overlap, repeats
 from glassformer.tasks.task import Task, device_of
+from glassformer.train.freeze import percent
 from glassformer.train.memory import estimate
 from glassformer.train.plan import Plan
 
@@ -99,8 +100,8 @@ def _lengths(found: Preflight, task: Task[Any, Any], train: Any, dev: Any) -> No
         f"lengths: {train.lengths.mean():.1f} tokens on average, {train.lengths.max()} at most; {kept:,} in all"
     )
     if cut:
-        share = 100 * cut / (kept + cut)
-        found.warnings.append(f"{share:.2g} % of the training tokens are cut off by max_length={task.max_length}")
+        share = percent(cut / (kept + cut))
+        found.warnings.append(f"{share} of the training tokens are cut off by max_length={task.max_length}")
 
 
 def _padding(found: Preflight, train: Any, plan: Plan) -> None:

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.generate.api import generate
-from glassformer.generate.prompts import vocabulary
 from glassformer.hub.load import takes_segments
 from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.view.board import Tokens
@@ -108,7 +107,7 @@ def _written(
     first = config.decoder_start_token_id if config.decoder_start_token_id is not None else config.bos_token_id
     if first is None:
         raise ValueError("the model's config has no decoder_start_token_id, so its decoder cannot begin; set one")
-    written = checked_ids(model, listed, ids.device, size=vocabulary(model))
+    written = checked_ids(model, listed, ids.device, size=model.config.target_vocab_size)
     return torch.cat([torch.tensor([[first]], device=ids.device), written], dim=1)
 
 

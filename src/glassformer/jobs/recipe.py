@@ -23,7 +23,28 @@ MANY = ("data", "dev", "test")
 NONE = "none"  # in a model's config, because TOML has no null
 EITHER = (("epochs", "steps"), ("batch_size", "batch_tokens"), ("model", "arch"), ("ema", "average"))
 PLAN = hints_of(Plan)
+NOT_FLAT = ("options", "plan", "origin")  # fields of a recipe that stand under other names in its file
 NOT_SETTINGS = {"self", "cls", "tokenizer", "sources", "columns", "options", "_", "require_target", "return"}
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a recipe's settings come from: all from a file, but for those that were given beside it."""
+
+    file: str | None = None
+    given: frozenset[str] = frozenset()
+
+    def place(self, *keys: str) -> tuple[str, ...]:
+        """A setting as an error names it: with the file, if it stands there."""
+        name = ".".join(keys)
+        return (name,) if self.file is None or self.given & {keys[0], name} else (self.file, *keys)
+
+    def start(self, name: str) -> str:
+        """What an error about a setting begins with: the file, if it stands there."""
+        return f"{self.place(name)[0]}: " if len(self.place(name)) > 1 else ""
+
+
+UNKNOWN = Origin()  # settings that were given by themselves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,25 +73,31 @@ class Recipe:
     tensorboard: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)  # of the task
     plan: Mapping[str, Any] = field(default_factory=dict)  # of the loop
+    origin: Origin = field(default=UNKNOWN, compare=False)
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Self:
+    def of(cls, values: Mapping[str, Any], origin: Origin = UNKNOWN) -> Self:
         """From flat names: each goes to the run, to the loop, or to the task, whichever knows it."""
         given = {name: str(v) if isinstance(v, Path) else v for name, v in values.items() if v is not None}
         if missing := [name for name in ("task", "out") if name not in given]:
             raise ValueError(f"a run needs {' and '.join(missing)}: give --out FOLDER, and the name of a task")
-        conform(given["task"], str, "task")
+        conform(given["task"], str, *origin.place("task"))
         if not str(given["out"]).strip():
-            raise ValueError("out is empty, perhaps a variable that is not set: name the run folder")
-        own = {name: hint for name, hint in hints_of(cls).items() if name not in ("options", "plan")}
-        options = task_options(given["task"])
+            raise ValueError(
+                f"{origin.start('out')}out is empty, perhaps a variable that is not set: name the run folder"
+            )
+        own = {name: hint for name, hint in hints_of(cls).items() if name not in NOT_FLAT}
+        try:
+            options = task_options(given["task"])
+        except ValueError as error:
+            raise ValueError(f"{origin.start('task')}{error}") from None
         known = {**options, **PLAN, **own, **dict.fromkeys(MANY, str | Path | Sequence[str | Path])}
         for name, value in given.items():
             if name not in known:
                 near = get_close_matches(name, known, n=3)
                 listed = f"near it: {', '.join(near)}" if near else f"it has: {', '.join(sorted(known))}"
-                raise ValueError(f"{given['task']} has no setting {name!r}; {listed}")
-            conform(value, known[name], name)
+                raise ValueError(f"{origin.start(name)}{given['task']} has no setting {name!r}; {listed}")
+            conform(value, known[name], *origin.place(name))
         if ("model" in given) == ("arch" in given):
             raise ValueError("say what to train: model (a folder or name) or arch (a fresh one), one of the two")
         run: dict[str, Any] = {
@@ -86,19 +113,21 @@ class Recipe:
             **run,
             options={name: value for name, value in given.items() if name in options},
             plan={name: value for name, value in given.items() if name in PLAN},
+            origin=origin,
         )
 
     @classmethod
     def from_toml(cls, path: Path, changes: Mapping[str, Any]) -> Self:
         """A recipe file, with some settings changed; a dot reaches into a table ("config.n_layer")."""
-        return cls.of(changed(read_recipe(path), changes))
+        origin = Origin(str(path), frozenset(changes))
+        return cls.of(changed(read_recipe(path), changes, origin), origin)
 
     def flat(self) -> dict[str, Any]:
         """The names and values `of` takes, without what was left at its default."""
         values = {
             one.name: list(value) if one.name in MANY else value
             for one in fields(self)
-            if one.name not in ("options", "plan") and (value := getattr(self, one.name)) not in (one.default, {})
+            if one.name not in NOT_FLAT and (value := getattr(self, one.name)) not in (one.default, {})
         }
         return {**values, **self.options, **self.plan}
 
@@ -135,7 +164,19 @@ def read_recipe(path: Path) -> dict[str, Any]:
     return values
 
 
-def changed(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def read_made(path: Path) -> dict[str, Any]:
+    """The recipe of a run that is over: of a task that there is, whose settings are as the task can take them."""
+    values = read_recipe(path)
+    try:
+        known = {**task_options(values["task"]), "columns": Mapping[str, str]}
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    for name in known.keys() & values.keys():
+        conform(values[name], known[name], str(path), name)
+    return values
+
+
+def changed(values: Mapping[str, Any], changes: Mapping[str, Any], origin: Origin = UNKNOWN) -> dict[str, Any]:
     """The values with some replaced; "a.b" is b in the table a, and of two ways to say one thing the new one counts."""
     new = dict(values)
     for name, value in changes.items():
@@ -144,7 +185,7 @@ def changed(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
                 new.pop(pair[pair[0] == name], None)
         table, dot, inner = name.partition(".")
         if dot:
-            conform(before := new.get(table, {}), dict[str, Any], table)
+            conform(before := new.get(table, {}), dict[str, Any], *origin.place(table))
             new[table] = {**before, inner: value}
         else:
             new[name] = value

@@ -35,8 +35,9 @@ def claimed(folder: Path, recipe: Recipe, *, resume: bool, processes: Processes)
         refusal = None
         if processes.first:
             try:
-                folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(_new_folders(folder))
                 stack.enter_context(locked(folder))
+                stack.enter_context(_taken_back(folder))
                 _prepare(folder, recipe, resume=resume)
             except ValueError as error:
                 refusal = str(error)
@@ -45,6 +46,34 @@ def claimed(folder: Path, recipe: Recipe, *, resume: bool, processes: Processes)
         if (refusal := processes.gathered(refusal)[0]) is not None:
             raise ValueError(refusal)
         yield
+
+
+@contextmanager
+def _new_folders(folder: Path) -> Iterator[None]:
+    """The folder, and those above it, made where they are not there; of a run that is refused no empty one stays."""
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except ValueError:
+        with suppress(OSError):  # what has something in it stays
+            for path in new:
+                path.rmdir()
+        raise
+
+
+@contextmanager
+def _taken_back(folder: Path) -> Iterator[None]:
+    """A run that is refused before its first step takes its recipe and its vocabulary back."""
+    before = {path.name for path in folder.iterdir()}
+    try:
+        yield
+    except ValueError:
+        if not (folder / METRICS).exists() and checkpoint.newest(folder) is None:
+            for name in (RECIPE, *FILES):
+                if name not in before:
+                    (folder / name).unlink(missing_ok=True)
+        raise
 
 
 @contextmanager

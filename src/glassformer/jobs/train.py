@@ -26,7 +26,7 @@ from glassformer.train.transforms import compiled, recomputing
 from .card import card, curves
 from .data import Splits, examples_with_labels, read_splits, texts_of, tokenise
 from .defaults import defaults
-from .models import check_arch, check_model, fresh, head_for, loaded
+from .models import check_arch, check_config, check_model, fresh, head_for, loaded
 from .preflight import Preflight, overfit, preflight
 from .progress import Silent, Teller, shown
 from .recipe import Recipe, changed
@@ -153,6 +153,7 @@ def _check(recipe: Recipe, say: Say) -> None:
         check_model(recipe.model, task)
     elif (said := check_arch(str(recipe.arch), task)) is not None:
         say(said)
+    check_config(recipe, task)
 
 
 def _fit(

@@ -27,7 +27,7 @@ NEED_POOLER = ("next-sentence-prediction", "pretraining", "text-classification")
 
 
 @dataclass(frozen=True, kw_only=True)
-class BertConfig:
+class BertConfig(hf.BaseConfig):
     """Hugging Face's names; the defaults are bert-base-uncased."""
 
     model_type: str = "bert"
@@ -52,6 +52,8 @@ class BertConfig:
     problem_type: hf.ProblemType | None = None
     id2label: dict[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
 
+    has_segments = True
+
     @classmethod
     def from_hf(cls, raw: dict[str, Any]) -> Self:
         only: dict[str, tuple[Any, ...]] = {
@@ -62,8 +64,9 @@ class BertConfig:
         }
         return hf.read(cls, raw, only=only)
 
-    def to_hf(self) -> dict[str, Any]:
-        return hf.write(self)
+    @property
+    def max_positions(self) -> int:
+        return self.max_position_embeddings
 
 
 def bert_body(config: BertConfig) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
-from typing import Annotated, Any, Literal, TypedDict, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypedDict, TypeVar
 
 from glassformer.files.schema import Bounds, conform, hints_of
 
@@ -19,6 +19,22 @@ class Common(TypedDict, total=False):
     num_labels: Annotated[float, Bounds(1, 1_000_000)]
     id2label: dict[str | int, str | int | float | None]
     label2id: dict[str | int, int | str]
+
+
+class BaseConfig:
+    """What the config dataclasses of most architectures say in the same way (`contract.ModelConfig`)."""
+
+    is_encoder_decoder: ClassVar[bool] = False
+    has_segments: ClassVar[bool] = False  # whether token_type_ids mean something to the model
+    vocab_size: int
+
+    @property
+    def target_vocab_size(self) -> int:
+        return self.vocab_size
+
+    def to_hf(self) -> dict[str, Any]:
+        """The dict of a config.json."""
+        return write(self)
 
 
 def read(cls: type[C], raw: Mapping[str, Any], *, only: Mapping[str, tuple[Any, ...]] | None = None) -> C:

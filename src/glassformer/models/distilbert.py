@@ -20,7 +20,7 @@ EPS = 1e-12  # not in its config
 
 
 @dataclass(frozen=True, kw_only=True)
-class DistilBertConfig:
+class DistilBertConfig(hf.BaseConfig):
     """Hugging Face's names; the defaults are distilbert-base-uncased."""
 
     model_type: str = "distilbert"
@@ -48,8 +48,9 @@ class DistilBertConfig:
         # sinusoidal_pos_embds only says how the positions began; the file holds them like learned ones
         return hf.read(cls, raw, only={"pruned_heads": (None, {})})
 
-    def to_hf(self) -> dict[str, Any]:
-        return hf.write(self)
+    @property
+    def max_positions(self) -> int:
+        return self.max_position_embeddings
 
 
 def build_head(name: str | None, config: DistilBertConfig, token: nn.Embedding) -> nn.Module | None:

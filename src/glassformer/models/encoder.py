@@ -15,15 +15,18 @@ from glassformer.blocks.masks import as_keep, first_kept, positions, send
 from glassformer.blocks.transformer import FeedForward, Layer, Stack, embed_and_run
 
 from .config import check_heads
+from .contract import ModelConfig
 from .outputs import Hidden, PooledHidden
 
 
 class Encoder(nn.Module):
     """Bidirectional Transformer encoder; without a head it returns its hidden states."""
 
+    is_causal = False
+
     def __init__(
         self,
-        config: Any,
+        config: ModelConfig,
         embeddings: Embeddings,
         layers: Stack,
         *,
@@ -50,39 +53,44 @@ class Encoder(nn.Module):
         position_ids: Tensor | None = None,
     ) -> Any:
         """Ids (B, S), a mask with 1 = keep, segments and positions as in Hugging Face."""
-        hidden, summary = self.encode(input_ids, attention_mask, token_type_ids, position_ids)
+        hidden = self.hidden(input_ids, attention_mask, token_type_ids, position_ids)
+        summary = self.summary(hidden, attention_mask)
         if self.head is not None:
             return self.head(hidden, summary)
         return Hidden(hidden) if self.pooler is None else PooledHidden(hidden, summary)
 
-    def encode(
+    def hidden(
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """The hidden states (B, S, D), zero at padding, and the summary (B, D) of each text."""
+    ) -> Tensor:
+        """The last hidden states (B, S, D), zero at padding."""
         keep = as_keep(attention_mask, input_ids, stay=True)
         if position_ids is None:
             position_ids = self.default_positions(input_ids, keep)
-        hidden = embed_and_run(self.embeddings, self.layers, keep, input_ids, position_ids, token_type_ids)
-        return hidden, self.summary(hidden, keep)
+        return embed_and_run(self.embeddings, self.layers, keep, input_ids, position_ids, token_type_ids)
 
-    def summary(self, hidden: Tensor, keep: Tensor | None) -> Tensor:
+    def logits(self, hidden: Tensor) -> Tensor:
+        """The scores of a head that looks at each token by itself, (…, D) -> (…, V or C)."""
+        assert self.head is not None, "a bare encoder has hidden states alone"
+        return self.head(hidden).logits  # type: ignore[no-any-return]
+
+    def summary(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """The first token's vector (B, D), through the pooler where there is one."""
-        if keep is None:
+        if attention_mask is None:
             first = hidden[:, 0]
         else:  # with left padding the first token is not at 0
-            first = hidden.take_along_dim(send(first_kept(keep), hidden.device)[:, None, None], dim=1)[:, 0]
+            first = hidden.take_along_dim(send(first_kept(attention_mask.bool()), hidden.device)[:, None, None], dim=1)[
+                :, 0
+            ]
         return first if self.pooler is None else self.pooler(first)
 
     def default_positions(self, input_ids: Tensor, keep: Tensor | None) -> Tensor:
-        limit = self.config.max_position_embeddings
+        check_length(input_ids.shape[1], self.config.max_positions)
         if self.padding_idx is None:
-            check_length(input_ids.shape[1], limit)
             return positions(keep, input_ids.shape[1], input_ids.device)
-        check_length(input_ids.shape[1], limit - self.padding_idx - 1)
         real = input_ids.ne(self.padding_idx).long()
         return real.cumsum(1) * real + self.padding_idx
 

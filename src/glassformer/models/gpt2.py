@@ -3,7 +3,6 @@
 B batch, T length, D model width, V vocabulary.
 """
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
@@ -12,8 +11,8 @@ from torch import Tensor, nn
 
 from glassformer.blocks.activations import activation
 from glassformer.blocks.attention import MultiHeadAttention
-from glassformer.blocks.cache import KVCache
-from glassformer.blocks.decode import LayerStep
+from glassformer.blocks.cache import DecoderState, KVCache
+from glassformer.blocks.decoder import DecoderParts
 from glassformer.blocks.embeddings import Embeddings, check_length
 from glassformer.blocks.masks import as_keep, real_positions
 from glassformer.blocks.transformer import FeedForward, Layer, Stack, embed_and_run
@@ -26,7 +25,7 @@ from .outputs import Hidden, Logits
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gpt2Config:
+class Gpt2Config(hf.BaseConfig):
     """Hugging Face's names; the defaults are gpt2."""
 
     model_type: str = "gpt2"
@@ -49,19 +48,20 @@ class Gpt2Config:
     bos_token_id: TokenId | None = 50256
     eos_token_id: TokenId | list[TokenId] | None = 50256
 
-    is_encoder_decoder = False
-
     @classmethod
     def from_hf(cls, raw: dict[str, Any]) -> Self:
         # reorder_and_upcast_attn changes nothing here: softmax is always at least fp32
         return hf.read(cls, raw, only={"add_cross_attention": (False,), "pruned_heads": (None, {})})
 
-    def to_hf(self) -> dict[str, Any]:
-        return hf.write(self)
+    @property
+    def max_positions(self) -> int:
+        return self.n_positions
 
 
 class Gpt2(nn.Module):
     """Predicts the next token at every position."""
+
+    is_causal = True
 
     def __init__(self, config: Gpt2Config, head: str | None = "text-generation") -> None:
         super().__init__()
@@ -103,16 +103,16 @@ class Gpt2(nn.Module):
         position_ids: Tensor | None = None,
     ) -> Logits | Hidden:
         """Ids (B, T), a mask with 1 = keep; positions count real tokens."""
-        hidden = self.encode(input_ids, attention_mask, position_ids)
+        hidden = self.hidden(input_ids, attention_mask, position_ids)
         return Hidden(hidden) if self.head is None else Logits(self.head(hidden))
 
-    def encode(
+    def hidden(
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
     ) -> Tensor:
-        """The hidden states (B, T, D) after the final norm."""
+        """The last hidden states (B, T, D), after the final norm."""
         keep = as_keep(attention_mask, input_ids, stay=True)
         if position_ids is None:
             check_length(input_ids.shape[1], self.config.n_positions)
@@ -120,41 +120,32 @@ class Gpt2(nn.Module):
         indices = (input_ids, position_ids)
         return embed_and_run(self.embeddings, self.layers, keep, *indices, norm=self.final_norm, causal=True)
 
-    def start(self, input_ids: Tensor, attention_mask: Tensor | None = None, *, length: int) -> KVCache:
-        """An empty cache with room for `length` tokens, prompt included."""
+    def start(self, input_ids: Tensor, attention_mask: Tensor | None = None, *, length: int) -> DecoderState:
+        """An empty cache with capacity for `length` tokens, prompt included."""
         check_length(length, self.config.n_positions)
         config = self.config
         width = config.n_embd // config.n_head
         keep = as_keep(attention_mask, input_ids)
         like = self.embeddings.token.weight
-        return KVCache.empty(config.n_layer, len(input_ids), config.n_head, length, width, keep=keep, like=like)
+        shape = (config.n_layer, len(input_ids), config.n_head, length, width)
+        return DecoderState(KVCache.empty(*shape, keep=keep, like=like))
 
-    def step(self, ids: Tensor, state: KVCache) -> tuple[Tensor, KVCache]:
+    def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """Logits (B, T, V) after each of T new tokens."""
         hidden, state = self.hidden_step(ids, state)
         return self.logits(hidden), state
 
+    def hidden_step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        """As `step`, before the head: (B, T, D)."""
+        return self.decoder_parts.step(ids, state)
+
+    @property
+    def decoder_parts(self) -> DecoderParts:
+        return DecoderParts(self.embeddings, list(self.layers), self.final_norm)
+
     def logits(self, hidden: Tensor) -> Tensor:
-        return self.output_layer(hidden)  # type: ignore[no-any-return]
-
-    def hidden_step(
-        self, ids: Tensor, state: KVCache, layers: Sequence[LayerStep] | None = None
-    ) -> tuple[Tensor, KVCache]:
-        tokens = ids.shape[1]
-        x, scope = self.embeddings(ids, state.positions(tokens)), state.scope(tokens)
-        chosen: Iterable[Any] = self.layers if layers is None else layers
-        for layer, cache in zip(chosen, state.layers(), strict=True):
-            x = layer(x, scope, cache=cache)
-        return self.final_norm(x), state.advance(tokens)
-
-    @property
-    def decoder_layers(self) -> Stack:
-        return self.layers
-
-    @property
-    def output_layer(self) -> nn.Linear:
-        assert self.head is not None, "stepping needs the text-generation head"
-        return self.head
+        assert self.head is not None, "logits need the text-generation head"
+        return self.head(hidden)  # type: ignore[no-any-return]
 
     def state_bytes(self, rows: int, length: int, _source: tuple[int, int]) -> int:
         config, like = self.config, self.embeddings.token.weight

@@ -24,7 +24,7 @@ HEADS = (None, "text-generation", "text-classification", "token-classification")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RnnConfig:
+class RnnConfig(hf.BaseConfig):
     """What an Rnn is built from."""
 
     model_type: str = "glassformer-rnn"
@@ -45,16 +45,13 @@ class RnnConfig:
     problem_type: hf.ProblemType | None = None
     id2label: dict[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
 
-    is_encoder_decoder = False
+    max_positions = None
 
     @classmethod
     def from_hf(cls, raw: dict[str, Any]) -> Self:
         kinds = ("lstm", *get_args(Kind))
         only = {"kind": kinds, "nonlinearity": get_args(Nonlinearity), "pooling": get_args(Pooling)}
         return hf.read(cls, raw, only=only)
-
-    def to_hf(self) -> dict[str, Any]:
-        return hf.write(self)
 
 
 class TokenEmbeddings(nn.Module):
@@ -76,9 +73,9 @@ class RnnState(NamedTuple):
     recurrent: RecurrentState
     prompt: Tensor | None  # (B, P) bool; None: all are real
 
-    def select(self, rows: Tensor, *, within: int | None = None) -> "RnnState":
+    def select(self, rows: Tensor, *, group_size: int | None = None) -> "RnnState":
         prompt = None if self.prompt is None else self.prompt[rows]
-        return RnnState(self.recurrent.select(rows, within=within), prompt)
+        return RnnState(self.recurrent.select(rows, group_size=group_size), prompt)
 
     def rewind(self, tokens: int) -> "RnnState | None":
         return None if tokens else self
@@ -118,7 +115,7 @@ class Rnn(nn.Module):
             return Hidden(outputs)
         if self.head_name == "text-classification":
             outputs = self._summary(outputs, state, keep)  # (B, W·N)
-        return Logits(self.head(self.dropout(outputs)))
+        return Logits(self.logits(self.dropout(outputs)))
 
     def _summary(self, outputs: Tensor, state: RecurrentState, keep: Tensor | None) -> Tensor:
         """One vector a text; outputs (B, T, W·N) are zero at padding."""
@@ -131,9 +128,13 @@ class Rnn(nn.Module):
             case "max":
                 return (outputs if keep is None else outputs.masked_fill(~keep[..., None], -torch.inf)).amax(1)
 
-    def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """The hidden states (B, T, W·N) before the head, zero at padding."""
-        return self._read(input_ids, as_keep(attention_mask, input_ids))[0]
+    def hidden(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """The last hidden states (B, T, W·N), zero at padding, after the dropout before the head."""
+        return self.dropout(self._read(input_ids, as_keep(attention_mask, input_ids))[0])  # type: ignore[no-any-return]
+
+    @property
+    def is_causal(self) -> bool:
+        return not self.config.bidirectional
 
     def start(self, input_ids: Tensor, attention_mask: Tensor | None = None, *, length: int) -> RnnState:
         """The state before the prompt, whose padding the first steps will skip."""
@@ -148,8 +149,8 @@ class Rnn(nn.Module):
         return self.logits(hidden), state
 
     def logits(self, hidden: Tensor) -> Tensor:
-        assert self.head is not None, "stepping needs the text-generation head"
-        return self.head(self.dropout(hidden))  # type: ignore[no-any-return]
+        assert self.head is not None, "logits need a head"
+        return self.head(hidden)  # type: ignore[no-any-return]
 
     def hidden_step(self, ids: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
         keep = prompt = None
@@ -158,7 +159,7 @@ class Rnn(nn.Module):
             keep = F.pad(state.prompt, (0, coming), value=True)  # (B, T): cut, or all new tokens are real
             prompt = state.prompt[:, ids.shape[1] :] if coming < 0 else None
         outputs, recurrent = self._read(ids, keep, state.recurrent)
-        return outputs, RnnState(recurrent, prompt)
+        return self.dropout(outputs), RnnState(recurrent, prompt)
 
     def state_bytes(self, rows: int, _length: int, _source: tuple[int, int]) -> int:
         return self.recurrent.state_bytes(rows)

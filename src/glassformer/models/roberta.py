@@ -26,6 +26,12 @@ class RobertaConfig(BertConfig):
     bos_token_id: TokenId | None = 0
     eos_token_id: TokenId | list[TokenId] | None = 2
 
+    has_segments = False
+
+    @property
+    def max_positions(self) -> int:
+        return self.max_position_embeddings - (self.pad_token_id or 0) - 1  # they are counted from there
+
 
 def build_head(name: str | None, config: RobertaConfig, token: nn.Embedding) -> nn.Module | None:
     width, dropout, classes = config.hidden_size, head_dropout(config), len(config.id2label)

@@ -24,7 +24,7 @@ HEAD = "text2text-generation"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seq2SeqConfig:
+class Seq2SeqConfig(hf.BaseConfig):
     """What a Seq2Seq is built from; `vocab_size` is the source's, and the target's unless that is said."""
 
     model_type: str = "glassformer-seq2seq"
@@ -46,14 +46,12 @@ class Seq2SeqConfig:
     decoder_start_token_id: TokenId | None = None
 
     is_encoder_decoder = True
+    max_positions = None
 
     @classmethod
     def from_hf(cls, raw: dict[str, Any]) -> Self:
         attentions = (*get_args(AlignmentName), None)
         return hf.read(cls, raw, only={"kind": ("gru", *get_args(Kind)), "attention": attentions})
-
-    def to_hf(self) -> dict[str, Any]:
-        return hf.write(self)
 
     @property
     def target_vocab_size(self) -> int:
@@ -69,9 +67,9 @@ class Seq2SeqState(NamedTuple):
     keep: Tensor | None  # (B, S): which source tokens are real; None: all
     owners: Tensor  # (B,): which of the sources each row has
 
-    def select(self, rows: Tensor, *, within: int | None = None) -> "Seq2SeqState":
-        recurrent, owners = self.recurrent.select(rows, within=within), self.owners[rows]
-        if within is not None or torch.equal(owners, self.owners):  # each row has the source it had
+    def select(self, rows: Tensor, *, group_size: int | None = None) -> "Seq2SeqState":
+        recurrent, owners = self.recurrent.select(rows, group_size=group_size), self.owners[rows]
+        if group_size is not None or torch.equal(owners, self.owners):  # each row has the source it had
             return self._replace(recurrent=recurrent)
         keys, keep = (None if part is None else part[rows] for part in (self.keys, self.keep))
         return Seq2SeqState(recurrent, self.memory[rows], keys, keep, owners)
@@ -80,7 +78,7 @@ class Seq2SeqState(NamedTuple):
         return None if tokens else self
 
 
-class Encoder(nn.Module):
+class RecurrentEncoder(nn.Module):
     """Source ids -> memory (B, S, E) and the final state."""
 
     def __init__(self, config: Seq2SeqConfig) -> None:
@@ -116,7 +114,7 @@ class Bridge(nn.Module):
         return RecurrentState(_join(self.hidden, state.hidden).tanh(), cell)  # a cell is not bounded by 1
 
 
-class Decoder(nn.Module):
+class RecurrentDecoder(nn.Module):
     """Target ids and the state -> what the output layer reads (B, T, W), and the state after them.
 
     Bahdanau's ("additive") attends with the previous state and feeds [embedding; context] to the cell, in a
@@ -168,15 +166,17 @@ class Decoder(nn.Module):
 class Seq2Seq(nn.Module):
     """Encoder, bridge, decoder and output layer."""
 
+    is_causal = True
+
     def __init__(self, config: Seq2SeqConfig, head: str | None = HEAD) -> None:
         super().__init__()
         if head != HEAD:
             raise ValueError(f"a Seq2Seq has no head {head!r}; its one head is {HEAD!r}")
         self.config = config
         self.head_name = head
-        self.encoder = Encoder(config)
+        self.encoder = RecurrentEncoder(config)
         self.bridge = Bridge(config)
-        self.decoder = Decoder(config)
+        self.decoder = RecurrentDecoder(config)
         self.dropout = nn.Dropout(config.dropout)
         self.head = nn.Linear(config.hidden_size, config.target_vocab_size)
         self._share()
@@ -189,14 +189,31 @@ class Seq2Seq(nn.Module):
         decoder_attention_mask: Tensor | None = None,
     ) -> Seq2SeqLogits:
         """Masks: 1 = keep. Logits (B, T, V) after each decoder token, given the true ones before it."""
-        if decoder_input_ids is None:
+        hidden, memory = self._run(input_ids, attention_mask, decoder_input_ids, decoder_attention_mask)
+        return Seq2SeqLogits(self.logits(hidden), memory)
+
+    def hidden(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+    ) -> Tensor:
+        """The decoder's last hidden states (B, T, W), after the dropout before the head."""
+        return self._run(input_ids, attention_mask, decoder_input_ids, decoder_attention_mask)[0]
+
+    def _run(
+        self, input_ids: Tensor, attention_mask: Tensor | None, target: Tensor | None, target_mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The decoder's (B, T, W) and the encoder's (B, S, E) last hidden states."""
+        if target is None:
             raise ValueError(
                 "decoder_input_ids is missing: give the target shifted right, beginning with "
                 "decoder_start_token_id; to write without a target, use start and step, or generate"
             )
-        state = self.start(input_ids, attention_mask, length=decoder_input_ids.shape[1])
-        hidden, _ = self.decoder(decoder_input_ids, state, as_keep(decoder_attention_mask, decoder_input_ids))
-        return Seq2SeqLogits(self.head(self.dropout(hidden)), state.memory)
+        state = self.start(input_ids, attention_mask, length=target.shape[1])
+        hidden, _ = self.decoder(target, state, as_keep(target_mask, target))
+        return self.dropout(hidden), state.memory
 
     def start(self, input_ids: Tensor, attention_mask: Tensor | None = None, *, length: int) -> Seq2SeqState:
         """Encode the source; the decoder has read nothing yet."""
@@ -213,10 +230,11 @@ class Seq2Seq(nn.Module):
         return self.logits(hidden), state
 
     def hidden_step(self, ids: Tensor, state: Seq2SeqState) -> tuple[Tensor, Seq2SeqState]:
-        return self.decoder(ids, state, None)  # type: ignore[no-any-return]
+        hidden, state = self.decoder(ids, state, None)
+        return self.dropout(hidden), state
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return self.head(self.dropout(hidden))  # type: ignore[no-any-return]
+        return self.head(hidden)  # type: ignore[no-any-return]
 
     def state_bytes(self, rows: int, _length: int, source: tuple[int, int]) -> int:
         memory = self.encoder.recurrent.output_width + (

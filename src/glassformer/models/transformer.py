@@ -3,23 +3,20 @@
 B batch, T target length, S source length, D model width, V vocabulary.
 """
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Self
 
-import torch
 from torch import Tensor, nn
 
 from glassformer.blocks.activations import activation
 from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.cache import DecoderState, KVCache
-from glassformer.blocks.decode import LayerStep
+from glassformer.blocks.decoder import DecoderParts
 from glassformer.blocks.embeddings import Embeddings, OffsetPositions, Sinusoidal, check_length
-from glassformer.blocks.linear import Int8Linear, with_bias
-from glassformer.blocks.masks import as_keep, causal, positions
-from glassformer.blocks.packing import Causal, Dense
-from glassformer.blocks.transformer import FeedForward, Layer, Stack, embed_and_run
+from glassformer.blocks.masks import as_keep, positions
+from glassformer.blocks.output import LMHead
+from glassformer.blocks.transformer import FeedForward, Layer, Source, Stack, embed_and_run
 from glassformer.files.schema import Count, Depth, NotNegative, Positions, Probability, Size, TokenId
 
 from . import config as hf
@@ -46,7 +43,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {  # what `transformers` takes where a con
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerConfig:
+class TransformerConfig(hf.BaseConfig):
     """Hugging Face's names where they exist; the defaults are the paper's base model.
 
     Folders of Marian and BART take `transformers`' own defaults.
@@ -85,9 +82,9 @@ class TransformerConfig:
     def __post_init__(self) -> None:
         if self.position_offset and self.positions != "learned":
             raise ValueError("position_offset is for learned positions; leave it out with sinusoidal ones")
-        if self.one_embedding and self.target_vocabulary != self.vocab_size:
+        if self.one_embedding and self.target_vocab_size != self.vocab_size:
             raise ValueError(
-                f"a shared embedding has one vocabulary, not {self.vocab_size} and {self.target_vocabulary}; "
+                f"a shared embedding has one vocabulary, not {self.vocab_size} and {self.target_vocab_size}; "
                 "set share_encoder_decoder_embeddings to False"
             )
 
@@ -97,15 +94,19 @@ class TransformerConfig:
         return self.share_encoder_decoder_embeddings and self.tie_word_embeddings
 
     @property
-    def target_vocabulary(self) -> int:
+    def target_vocab_size(self) -> int:
         return self.decoder_vocab_size or self.vocab_size
+
+    @property
+    def max_positions(self) -> int:
+        return self.max_position_embeddings
 
     @property
     def model_type(self) -> str:
         """The family whose folder can hold this model: transformers knows Marian and BART, only we the rest."""
         if not self.pre_norm and self.positions == "sinusoidal" and not self.norm_embedding:
             return "marian"
-        plain = self.share_encoder_decoder_embeddings and self.target_vocabulary == self.vocab_size
+        plain = self.share_encoder_decoder_embeddings and self.target_vocab_size == self.vocab_size
         if not self.pre_norm and plain and all(getattr(self, key) == value for key, value in BART.items()):
             return "bart"
         return "glassformer-transformer"
@@ -126,7 +127,7 @@ class TransformerConfig:
 
     def to_hf(self) -> dict[str, Any]:
         raw = hf.write(self)
-        return {**raw, "decoder_vocab_size": self.target_vocabulary, "is_encoder_decoder": True}
+        return {**raw, "decoder_vocab_size": self.target_vocab_size, "is_encoder_decoder": True}
 
 
 class EncoderSide(nn.Module):
@@ -151,61 +152,34 @@ class DecoderSide(nn.Module):
         super().__init__()
         self.embeddings = embeddings
         heads, inner = config.decoder_attention_heads, config.decoder_ffn_dim
-        self.layers = nn.ModuleList(build_layer(config, heads, inner, cross=True) for _ in range(config.decoder_layers))
+        self.layers = Stack(build_layer(config, heads, inner, cross=True) for _ in range(config.decoder_layers))
         self.final_norm = nn.LayerNorm(config.d_model) if config.pre_norm else None
 
-    def sources(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """The encoder's states (B, S, D) as each layer will see them."""
-        return [layer.cross_attention.keys_and_values(memory) for layer in self.layers]  # type: ignore[operator, union-attr]
-
-    def forward(
-        self,
-        x: Tensor,
-        scope: Dense | Causal,
-        sources: list[tuple[Tensor, Tensor]],
-        source_scope: Dense,
-        cache: KVCache | None = None,
-        layers: Sequence[LayerStep] | None = None,
-    ) -> Tensor:
-        caches = [None] * len(sources) if cache is None else cache.layers()
-        chosen: Iterable[Any] = self.layers if layers is None else layers
-        for layer, source, own in zip(chosen, sources, caches, strict=True):
-            x = layer(x, scope, cache=own, source=source, source_scope=source_scope)
-        return x if self.final_norm is None else self.final_norm(x)
-
-
-class OutputHead(nn.Module):
-    """A score for every word of the target vocabulary."""
-
-    bias: Tensor
-
-    def __init__(self, embedding: nn.Embedding, *, tied: bool) -> None:
-        super().__init__()
-        vocabulary, width = embedding.weight.shape
-        self.output = nn.Linear(width, vocabulary, bias=False)
-        if tied:
-            self.output.weight = embedding.weight
-        self.register_buffer("bias", torch.zeros(1, vocabulary))
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        return self.output(hidden) + self.bias  # type: ignore[no-any-return]
+    def forward(self, input_ids: Tensor, keep: Tensor | None, source: Source) -> Tensor:
+        """Target ids (B, T), which of them are real, and the source -> (B, T, D), zero at padding."""
+        places, norm = positions(keep, input_ids.shape[1], input_ids.device), self.final_norm
+        return embed_and_run(
+            self.embeddings, self.layers, keep, input_ids, places, norm=norm, causal=True, source=source
+        )
 
 
 class Transformer(nn.Module):
     """Reads a source, writes a target."""
+
+    is_causal = True
 
     def __init__(self, config: TransformerConfig, head: str | None = "text2text-generation") -> None:
         super().__init__()
         self.config = config
         self.head_name = head
         source = nn.Embedding(config.vocab_size, config.d_model)
-        target = nn.Embedding(config.target_vocabulary, config.d_model)
+        target = nn.Embedding(config.target_vocab_size, config.d_model)
         if config.one_embedding:  # one table in two modules: what passes through each has a name of its own
             self.shared = nn.Embedding(config.vocab_size, config.d_model)
             source.weight = target.weight = self.shared.weight
         self.encoder = EncoderSide(config, build_embeddings(config, source))
         self.decoder = DecoderSide(config, build_embeddings(config, target))
-        self.head = OutputHead(target, tied=config.tie_word_embeddings) if head else None
+        self.head = LMHead(target, tied=config.tie_word_embeddings) if head else None
         initialise(self, config.init_std)
 
     def forward(
@@ -216,76 +190,66 @@ class Transformer(nn.Module):
         decoder_attention_mask: Tensor | None = None,
     ) -> Seq2SeqLogits | Seq2SeqHidden:
         """The scores of each next target token, given the source and the target so far."""
-        hidden, memory = self.encode(input_ids, attention_mask, decoder_input_ids, decoder_attention_mask)
+        hidden, memory = self._run(input_ids, attention_mask, decoder_input_ids, decoder_attention_mask)
         return Seq2SeqHidden(hidden, memory) if self.head is None else Seq2SeqLogits(self.head(hidden), memory)
 
-    def encode(
+    def hidden(
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         decoder_input_ids: Tensor | None = None,
         decoder_attention_mask: Tensor | None = None,
+    ) -> Tensor:
+        """The decoder's last hidden states (B, T, D), zero at padding."""
+        return self._run(input_ids, attention_mask, decoder_input_ids, decoder_attention_mask)[0]
+
+    def _run(
+        self, input_ids: Tensor, attention_mask: Tensor | None, target: Tensor | None, target_mask: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """The decoder's (B, T, D) and the encoder's (B, S, D) last hidden states."""
-        if decoder_input_ids is None:
+        if target is None:
             raise ValueError(
                 "an encoder-decoder needs decoder_input_ids: the target so far, "
                 f"starting with decoder_start_token_id ({self.config.decoder_start_token_id})"
             )
-        keep = as_keep(attention_mask, input_ids)
+        keep = as_keep(attention_mask, input_ids, stay=True)
         memory = self.read(input_ids, keep)
-        length, device = decoder_input_ids.shape[1], decoder_input_ids.device
-        target_keep = as_keep(decoder_attention_mask, decoder_input_ids)
-        check_length(length, self.config.max_position_embeddings)
-        x = self.decoder.embeddings(decoder_input_ids, positions(target_keep, length, device))
-        scope: Dense | Causal = Causal(length, device)
-        if target_keep is not None:
-            scope = Dense.over(target_keep, causal(length, length, device))
-        return self.decoder(x, scope, self.decoder.sources(memory), Dense.over(keep)), memory
+        check_length(target.shape[1], self.config.max_positions)
+        target_keep = as_keep(target_mask, target, stay=True)
+        return self.decoder(target, target_keep, Source(memory, keep)), memory
 
     def read(self, input_ids: Tensor, keep: Tensor | None) -> Tensor:
         """The source as the encoder sees it, (B, S, D)."""
-        check_length(input_ids.shape[1], self.config.max_position_embeddings)
+        check_length(input_ids.shape[1], self.config.max_positions)
         return self.encoder(input_ids, keep)  # type: ignore[no-any-return]
 
     def start(self, input_ids: Tensor, attention_mask: Tensor | None = None, *, length: int) -> DecoderState:
-        """Read the source; room for `length` target tokens."""
+        """Encode the source; capacity for `length` target tokens."""
         config, keep = self.config, as_keep(attention_mask, input_ids)
-        check_length(length, config.max_position_embeddings)
+        check_length(length, config.max_positions)
         memory = self.read(input_ids, keep)
         heads = config.decoder_attention_heads
-        cache = KVCache.empty(
-            config.decoder_layers, len(input_ids), heads, length, config.d_model // heads, keep=None, like=memory
+        shape = (config.decoder_layers, len(input_ids), heads, length, config.d_model // heads)
+        return DecoderState(
+            KVCache.empty(*shape, keep=None, like=memory), self.decoder.layers.keys_and_values(memory), keep
         )
-        return DecoderState(cache, self.decoder.sources(memory), keep)
 
     def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """Logits (B, T, V) after each of T new target tokens."""
         hidden, state = self.hidden_step(ids, state)
         return self.logits(hidden), state
 
+    def hidden_step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        """As `step`, before the head: (B, T, D)."""
+        return self.decoder_parts.step(ids, state)
+
+    @property
+    def decoder_parts(self) -> DecoderParts:
+        return DecoderParts(self.decoder.embeddings, list(self.decoder.layers), self.decoder.final_norm)
+
     def logits(self, hidden: Tensor) -> Tensor:
-        assert self.head is not None, "stepping needs the text2text-generation head"
+        assert self.head is not None, "logits need the text2text-generation head"
         return self.head(hidden)  # type: ignore[no-any-return]
-
-    def hidden_step(
-        self, ids: Tensor, state: DecoderState, layers: Sequence[LayerStep] | None = None
-    ) -> tuple[Tensor, DecoderState]:
-        tokens, cache = ids.shape[1], state.cache
-        x = self.decoder.embeddings(ids, cache.positions(tokens))
-        x = self.decoder(x, cache.scope(tokens), state.sources, Dense.over(state.keep), cache, layers)
-        return x, replace(state, cache=cache.advance(tokens))
-
-    @property
-    def decoder_layers(self) -> nn.ModuleList:
-        return self.decoder.layers
-
-    @property
-    def output_layer(self) -> nn.Module:
-        """The output layer with the bias that Marian keeps beside it, in one where that can be."""
-        assert self.head is not None, "stepping needs the text2text-generation head"
-        plain = type(self.head.output) in (nn.Linear, Int8Linear)
-        return with_bias(self.head.output, self.head.bias[0]) if plain else self.head
 
     def state_bytes(self, rows: int, length: int, source: tuple[int, int]) -> int:
         config, like = self.config, self.encoder.embeddings.token.weight

@@ -63,10 +63,10 @@ def within(settings: Settings, prompt: int, *, asked: bool) -> Settings:
     for name in ("num_beams", "num_return_sequences"):
         if getattr(settings, name) > MOST[name]:
             raise ValueError(f"{name}={getattr(settings, name)}: the studio goes up to {MOST[name]}; ask for less")
-    room, most = settings.room(prompt), MOST["max_new_tokens"]
+    room, most = settings.max_new(prompt), MOST["max_new_tokens"]
     if room > most and asked:
         raise ValueError(f"max_new_tokens={room}: the studio writes up to {most}; ask for less")
-    return settings.with_room(min(room, most))
+    return settings.with_max_new(min(room, most))
 
 
 def check_length(tokens: int) -> None:

@@ -12,10 +12,10 @@ from starlette.types import Receive, Scope, Send
 
 from glassformer.files import conform
 from glassformer.files.schema import hints_of
-from glassformer.generate.prompts import positions
 from glassformer.generate.settings import Settings
 from glassformer.jobs.predict import Pipeline
 from glassformer.jobs.reading import EMPTY
+from glassformer.models.contract import as_model
 from glassformer.tasks.fill_mask import FillMask
 from glassformer.tasks.question_answering import QuestionAnswering
 from glassformer.tasks.sentence_similarity import FeatureExtraction, SentenceSimilarity
@@ -156,7 +156,7 @@ def check(task: str, known: Mapping[str, Any], options: dict[str, Any]) -> None:
 def result_lines(pipe: Pipeline, question: PredictionRequest) -> Iterator[Line]:
     """All lines of a result."""
     if not writes(pipe):
-        if positions(pipe.model) is None:  # who has some is cut to them, or reads in windows
+        if as_model(pipe.model).config.max_positions is None:  # who has some is cut to them, or reads in windows
             check_length(len(pipe.task.tokenizer(str(question.inputs), question.pair)["input_ids"]))
         yield next(result for cls, result in RESULTS.items() if isinstance(pipe.task, cls))(pipe, question)
     elif question.pair is not None:

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.generate.memory import check_memory
-from glassformer.generate.prompts import positions
+from glassformer.blocks.memory import check_memory
 from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.inspect.record import record
+from glassformer.models.contract import as_model
 
 from .app_state import Loaded
 
@@ -47,7 +47,7 @@ def check_trace(loaded: Loaded, capture: Sequence[str], tokens: int, budget: int
 
     Every value that is recorded is as large as a constant, a text, or a text times a text; so is their sum.
     """
-    limit = positions(loaded.model)
+    limit = as_model(loaded.model).config.max_positions
     if tokens <= SHORT or (limit is not None and limit < PROBES[-1]):
         return
     found = [_probed(loaded, capture, length) for length in PROBES]

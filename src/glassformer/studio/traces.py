@@ -18,6 +18,7 @@ from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.inspect.record import record
 from glassformer.jobs.inspect import boards
 from glassformer.jobs.reading import Reading, reading
+from glassformer.models.contract import as_generative
 from glassformer.view.board import Board, Tokens
 
 from .app_state import Gone, Loaded, Missing, Studio
@@ -164,11 +165,11 @@ def traced(
 def _limited(model: nn.Module, deadline: Deadline) -> dict[str, Any]:
     """What a model is told that writes as its folder wishes: no more than the studio's limits."""
     try:
-        wished = request_of(model, {})
+        wished = request_of(as_generative(model), {})
     except ValueError:  # it cannot write, which `reading` says with what to do about it
         return {}
     limited = within(wished, 1, asked=False)
-    cut = {"max_new_tokens": limited.max_new_tokens} if limited.room(1) < wished.room(1) else {}
+    cut = {"max_new_tokens": limited.max_new_tokens} if limited.max_new(1) < wished.max_new(1) else {}
     return {"max_time": deadline.left, **cut}
 
 

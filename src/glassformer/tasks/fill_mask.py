@@ -140,7 +140,7 @@ class FillMask(RunningTextTask[MaskedTexts]):
         return Batch(inputs, targets, count=len(places), extra={"sampled": sampled})
 
     def loss(self, model: Any, batch: Batch) -> Tensor:
-        hidden, _ = model.encode(**batch.inputs)
+        hidden = model.hidden(**batch.inputs)
         return self.summed(at_places(hidden, batch), self.word_head(model), batch.targets["words"])
 
     def metrics(self, *, keep_examples: bool = False) -> Metrics:
@@ -176,7 +176,7 @@ class MaskedMetrics:
         self.nats, self.guessed = 0.0, 0  # of the sampled examples
 
     def update(self, model: Any, batch: Batch) -> None:
-        hidden, _ = model.encode(**batch.inputs)
+        hidden = model.hidden(**batch.inputs)
         score_rows(self.likelihood, hidden, model.head, batch)
         if self.mask_id is not None:
             for ids, places in batch.extra["sampled"]:
@@ -219,7 +219,7 @@ def pseudo_loss(model: Any, head: Head, ids: NDArray[Any], places: NDArray[np.in
     for some in torch.from_numpy(places).to(text.device).split(max(1, READ // len(ids))):
         rows, every = text.repeat(len(some), 1), torch.arange(len(some), device=text.device)
         rows[every, some] = mask_id
-        hidden, _ = model.encode(rows)
+        hidden = model.hidden(rows)
         total += float(judged(hidden[every, some], head, text[some])[0].sum())
     return total
 

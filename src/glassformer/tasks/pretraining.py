@@ -106,7 +106,8 @@ class Pretraining(FillMask):
         return Batch(inputs, targets, count=len(indices), extra=masked.extra)
 
     def loss(self, model: Any, batch: Batch) -> Tensor:
-        hidden, summary = model.encode(**batch.inputs)
+        hidden = model.hidden(**batch.inputs)
+        summary = model.summary(hidden, batch.inputs.get("attention_mask"))
         targets = batch.targets
         words = self.summed(
             at_places(hidden, batch), self.word_head(model), targets["words"], weights=targets["weights"]
@@ -129,7 +130,8 @@ class PretrainingMetrics:
         self.loss = 0.0
 
     def update(self, model: Any, batch: Batch) -> None:
-        hidden, summary = model.encode(**batch.inputs)
+        hidden = model.hidden(**batch.inputs)
+        summary = model.summary(hidden, batch.inputs.get("attention_mask"))
         means = score_rows(self.words, hidden, model.head.words, batch)
         scores, answers = answer_scores(model, hidden, summary), batch.targets["answers"]
         self.answers.update(scores.argmax(-1), answers)

@@ -41,7 +41,7 @@ class Batch:
 
         def move(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
             return {
-                name: tensor if name == "attention_mask" else tensor.pin_memory().to(device, non_blocking=True)
+                name: tensor if name.endswith("attention_mask") else tensor.pin_memory().to(device, non_blocking=True)
                 for name, tensor in tensors.items()
             }
 

@@ -17,7 +17,6 @@ from glassformer.data.examples import Labelled, Parallel
 from glassformer.data.parallel import read_parallel
 from glassformer.data.ragged import Ragged
 from glassformer.data.report import Read
-from glassformer.generate.prompts import positions
 from glassformer.text.tokenizer import Tokenizer
 
 from .task import Batch, Metrics, Task
@@ -231,4 +230,4 @@ class Continuation(Translation):
 
     def room(self, length: int, model: Any) -> int:
         longest = rounded_up(length)
-        return min(10 + 3 * longest // 2, max(1, (positions(model) or 10 * longest) - longest))
+        return min(10 + 3 * longest // 2, max(1, (model.config.max_positions or 10 * longest) - longest))

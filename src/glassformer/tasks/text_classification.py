@@ -19,6 +19,7 @@ from glassformer.data.labels import Kind, class_names, classes_of, with_names
 from glassformer.data.report import Read
 from glassformer.data.rows import Format
 from glassformer.data.table import read_labelled
+from glassformer.files import shown
 from glassformer.files.schema import Probability, Size
 from glassformer.text.tokenizer import Tokenizer
 
@@ -139,9 +140,10 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
             return ["score"]
         found = {label for one in examples for label in classes_of(one)}
         if len(found) < 2 and problem_type == "single_label_classification":
-            only = f"only the label {next(iter(found))!r}" if found else "no label"
+            only = f"only the label {shown(next(iter(found)))}" if found else "no label"
             raise ValueError(f"the training data has {only}; a classifier needs two classes or more")
-        return sorted(found, key=lambda label: (not label.isdigit(), int(label) if label.isdigit() else 0, label))
+        numbers = {label: int(label) for label in found if label.isdecimal() and len(label) < 20}
+        return sorted(found, key=lambda label: (label not in numbers, numbers.get(label, 0), label))
 
     def settings(self) -> dict[str, Any]:
         return {"labels": self.labels, "problem_type": self.problem}
@@ -159,7 +161,7 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         unknown = sorted({label for one in examples for label in classes_of(one)} - set(number))
         if unknown:
             raise ValueError(
-                f"label {unknown[0]!r} is not one of the model's ({', '.join(self.labels[:20])}); "
+                f"label {shown(unknown[0])} is not one of the model's ({', '.join(self.labels[:20])[:400]}); "
                 "it is missing in the training data, or the wrong column was taken"
             )
         if self.problem == "single_label_classification":

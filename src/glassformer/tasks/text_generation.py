@@ -272,9 +272,8 @@ def language_batch(ids: NDArray[np.int64], scored: NDArray[np.bool_], text_bytes
 
 
 def hidden_states(model: Any, batch: Batch) -> Tensor:
-    """What the head reads (B, T, D); a recurrent model has a dropout before it."""
-    hidden: Tensor = model.encode(**batch.inputs)
-    return model.dropout(hidden) if hasattr(model, "dropout") else hidden
+    """What the head reads (B, T, D)."""
+    return model.hidden(**batch.inputs)  # type: ignore[no-any-return]
 
 
 def control_token(label: str) -> str:

@@ -16,6 +16,7 @@ from glassformer.data.batches import Budget, Indices, in_order
 from glassformer.data.conll import read_tagged
 from glassformer.data.examples import Tagged
 from glassformer.data.report import Read
+from glassformer.files import shown
 from glassformer.files.schema import Count, Probability, Size
 from glassformer.text.backend import Pieces, RustBackend
 from glassformer.text.tokenizer import Tokenizer
@@ -145,7 +146,7 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         unknown = sorted({tag for one in examples for tag in one.tags or ()} - set(number))
         if unknown:
             raise ValueError(
-                f"tag {unknown[0]!r} is not one of the model's ({', '.join(self.labels[:20])}); "
+                f"tag {shown(unknown[0])} is not one of the model's ({', '.join(self.labels[:20])[:400]}); "
                 "it is missing in the training data, or the wrong column was taken"
             )
         for one in examples:

@@ -22,7 +22,6 @@ from glassformer.data.report import Read
 from glassformer.data.rows import Format
 from glassformer.files.schema import Probability, Size
 from glassformer.generate.api import generate
-from glassformer.generate.prompts import positions, vocabulary
 from glassformer.generate.result import Generated
 from glassformer.text.tokenizer import Tokenizer
 
@@ -140,7 +139,7 @@ class Translation(Task[Parallel, Translated]):
         stated = getattr(model, "generation_config", None) or {}
         known = {name: _some(stated.get(name), getattr(config, name, None)) for name in NAMES}
         for name, value in known.items():  # many a small model has kept the special ids of a large one
-            known[name] = None if isinstance(value, int) and value >= vocabulary(model) else value
+            known[name] = None if isinstance(value, int) and value >= config.target_vocab_size else value
         self.marks = Marks.of(self.tokenizer, known)
         if self.generate:  # so that the folder translates as it was scored
             model.generation_config = {**stated, **self.generate}  # type: ignore[assignment]
@@ -206,6 +205,7 @@ class Translation(Task[Parallel, Translated]):
             return Batch(inputs, {}, count=len(indices))
         labels, real = items.targets.padded(indices, self.marks.pad), items.targets.mask(indices).bool()  # (B, T)
         inputs["decoder_input_ids"] = F.pad(labels[:, :-1], (1, 0), value=self.marks.start)
+        inputs["decoder_attention_mask"] = real  # as many as there are labels
         places = real.flatten().nonzero()[:, 0]
         targets = {"labels": labels[real], "places": places, "rows": places // real.shape[1]}  # (R,)
         references = [items.references[place] for place in indices.tolist()]
@@ -215,14 +215,12 @@ class Translation(Task[Parallel, Translated]):
     def logits(self, model: Any, batch: Batch) -> Tensor:
         """(R, V): the scores of every real target token."""
         places = batch.targets["places"]
-        if not hasattr(model, "encode"):
-            return model(**batch.inputs).logits.flatten(0, 1).index_select(0, places).float()  # type: ignore[no-any-return]
         states = self.hidden(model, batch).flatten(0, 1).index_select(0, places)  # (R, D)
-        return model.head(states).float()  # type: ignore[no-any-return]
+        return model.logits(states).float()  # type: ignore[no-any-return]
 
     def hidden(self, model: Any, batch: Batch) -> Tensor:
         """What the output layer reads, (B, T, D)."""
-        return model.encode(**batch.inputs)[0]  # type: ignore[no-any-return]
+        return model.hidden(**batch.inputs)  # type: ignore[no-any-return]
 
     def loss(self, model: Any, batch: Batch) -> Tensor:
         logits, smoothing = self.logits(model, batch), self.label_smoothing
@@ -241,7 +239,7 @@ class Translation(Task[Parallel, Translated]):
     def room(self, length: int, model: Any) -> int:
         """How many tokens a translation may have where nobody says it: half as many again as its source, and ten."""
         wanted = 10 + 3 * rounded_up(length) // 2
-        return min(wanted, (positions(model) or wanted + 1) - 1)
+        return min(wanted, (model.config.max_positions or wanted + 1) - 1)
 
     def request(self, model: Any, length: int, settings: dict[str, Any]) -> dict[str, Any]:
         """What generate is asked for a source of so many tokens."""

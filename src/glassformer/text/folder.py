@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Required, TypedDict
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
-from glassformer.files import read_json, read_text
+from glassformer.files import has_file, read_json, read_text
 from glassformer.files.schema import Bounds
 from glassformer.text.rust import read_tokenizer, read_vocabulary
 
@@ -130,7 +130,7 @@ class Folder:
 
     def has(self, *names: str) -> bool:
         """Whether all these files are there."""
-        return all((self.path / name).is_file() for name in names)
+        return all(has_file(self.path / name) for name in names)
 
     def settings(self, defaults: Mapping[str, str], known: Mapping[str, int], segments: bool) -> Settings:
         """Special tokens and limits: what the files say, else the defaults that the vocabulary knows."""

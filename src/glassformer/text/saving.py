@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from glassformer.text.tokenizer import Tokenizer
 
 MARIAN_FILES = ("source.spm", "target.spm", "vocab.json", "target_vocab.json")
-FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", *MARIAN_FILES)
+SMALL_FILES = ("tokenizer_config.json", "special_tokens_map.json")
+FILES = ("tokenizer.json", *SMALL_FILES, *MARIAN_FILES)
 # What older files say of the vocabulary; tokenizer.json says it now.
 DROPPED = (
     "added_tokens_decoder",
@@ -43,6 +44,11 @@ def save(tokenizer: "Tokenizer", folder: Path, segments: bool) -> None:
         special["additional_special_tokens"] = config["additional_special_tokens"] = settings.extra
     write_json(folder / "special_tokens_map.json", special)
     write_json(folder / "tokenizer_config.json", config)
+
+
+def files_of(tokenizer: "Tokenizer") -> tuple[str, ...]:
+    """The names of the files that `save` writes for a tokenizer."""
+    return (*SMALL_FILES, *(("tokenizer.json",) if isinstance(tokenizer.backend, RustBackend) else MARIAN_FILES))
 
 
 def inputs(segments: bool) -> list[str]:

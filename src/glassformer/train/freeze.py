@@ -16,6 +16,11 @@ RANGE = re.compile(r"(?<![^.])(\d+)-(\d+)(?![^.])")  # `0-5`, alone between dots
 UNITS = ((1e9, " B"), (1e6, " M"), (1e3, " k"))
 
 
+def percent(share: float) -> str:
+    """A share in three digits: "12.3 %"; never with an exponent."""
+    return "under 0.01 %" if 0 < share < 1e-4 else f"{100 * share:.3g} %"
+
+
 class Trained(NamedTuple):
     """How many numbers of a model are trained, of how many; a tied tensor counts once."""
 
@@ -23,8 +28,8 @@ class Trained(NamedTuple):
     total: int
 
     def __str__(self) -> str:
-        share = 100 * self.trainable / max(1, self.total)
-        return f"{share:.3g} % of {_short(self.total)} parameters are trained"
+        share = percent(self.trainable / max(1, self.total))
+        return f"{share} of {_short(self.total)} parameters are trained"
 
 
 def trained(model: nn.Module) -> Trained:

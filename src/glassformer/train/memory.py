@@ -4,19 +4,18 @@ Three small batches are run forward, and what autograd keeps of them is scaled u
 cast to half precision), one that grows with the tokens, and one with the square of the length (attention).
 """
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from glassformer.blocks.memory import free_bytes
+
 PROBE = 32  # tokens: the shorter of the lengths tried
-LIMITS = {"": ("memory.max", "memory.current"), "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes")}
 Loss = Callable[[int, int], Tensor]
 """(rows, length) -> the loss of some batch of this shape."""
 
@@ -55,7 +54,7 @@ def estimate(model: nn.Module, rows: int, *, length: int, loss: Loss | None = No
         optimiser=2 * learning,  # the mean of the gradients and of their squares
         activations=kept.total,
         passing=2 * kept.largest,
-        available=available(next(model.parameters()).device) + parameters,  # which are there already
+        available=free_bytes(next(model.parameters()).device) + parameters,  # which are there already
     )
 
 
@@ -100,57 +99,6 @@ def _extrapolated(tried: tuple[int, int, int], short: int, rows: int, length: in
     square = max(0.0, (double - 2 * row) / (2 * short**2))
     straight = double / (2 * short) - square * 2 * short
     return round(fixed + rows * (straight * length + square * length**2))
-
-
-def available(device: torch.device) -> int:
-    """The bytes that can still be had on a device."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0] + _cached(device))
-    return free_on_this_machine()
-
-
-def free_on_this_machine(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Free memory: the system's, or what is left of the smallest limit that a container puts on it."""
-    return min([_system_free(proc), *_left_of_limits(proc, groups)])
-
-
-def _system_free(proc: Path) -> int:
-    if (proc / "meminfo").is_file():
-        lines = dict(line.split(":") for line in (proc / "meminfo").read_text().splitlines())
-        return 1024 * int(lines["MemAvailable"].split()[0])
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")  # a Mac says how much there is, not what is free
-
-
-def _left_of_limits(proc: Path, groups: Path) -> Iterator[int]:
-    """What is left in each control group this process is in, from its own up to the root; versions 2 and 1."""
-    listing = proc / "self" / "cgroup"
-    for line in listing.read_text().splitlines() if listing.is_file() else ():
-        _, kind, path = line.split(":", 2)
-        if kind in LIMITS:
-            inside = groups / kind / path.lstrip("/")
-            for folder in (inside, *inside.parents):
-                if folder.is_relative_to(groups / kind):
-                    yield from _left(folder, *LIMITS[kind])
-
-
-def _left(folder: Path, limit: str, use: str) -> Iterator[int]:
-    """Limit less use, where there is a limit."""
-    files = [folder / limit, folder / use, folder / "memory.stat"]
-    if all(file.is_file() for file in files):
-        bound, used, statistics = (file.read_text().strip() for file in files)
-        if bound != "max":
-            yield max(0, int(bound) - int(used) + _droppable(statistics))
-
-
-def _droppable(statistics: str) -> int:
-    """Bytes of files that were read and not lately used: they count as use, but give way."""
-    sizes = dict(line.split() for line in statistics.splitlines())
-    return int(sizes.get("total_inactive_file", sizes.get("inactive_file", 0)))  # version 1 counts children apart
-
-
-def _cached(device: torch.device) -> int:
-    """What this process has taken from the device and does not use: torch will give it out again."""
-    return torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
 
 def made_up_loss(model: nn.Module) -> Loss:

@@ -1,4 +1,4 @@
-/* Kernels for CPUs: linear layers for few rows, in 32 or 8 bits, the next token's attention, beams that trade places,
+/* Kernels for CPUs: linear layers for few rows, in 32 or 8 bits, the next token's attention, beams that are reordered,
  * and digests of weights.
  *
  * Few rows are bound by memory and by the cost of a call: each weight is read once, from start to end, for all rows, and
@@ -220,7 +220,7 @@ typedef struct {
     const float *query, *key, *value; /* (batch, heads, width) */
     float *keys, *values;             /* (batch, length, heads, width) */
     const uint8_t *keep;              /* (batch, length) or none */
-    float *mixed;                     /* (batch, heads, width) */
+    float *context;                     /* (batch, heads, width) */
     long query_stride, key_stride, value_stride, cache_stride, keep_stride; /* from row to row */
     long batch, length, heads, width;
     float scale;
@@ -250,11 +250,11 @@ static void attend_heads(const Attention *job, long row, long first, long heads,
     const float *value = job->value + row * job->value_stride + here;
     float *keys = job->keys + row * job->cache_stride + here, *values = job->values + row * job->cache_stride + here;
     const uint8_t *keep = job->keep ? job->keep + row * job->keep_stride : 0;
-    float *mixed = job->mixed + row * step + here;
+    float *context = job->context + row * step + here;
     for (long k = 0; k < some; k++) {
         keys[last + k] = key[k];
         values[last + k] = value[k];
-        mixed[k] = 0;
+        context[k] = 0;
     }
     for (long t = 0; t < length; t++)
         for (long h = 0; h < heads; h++) {
@@ -269,7 +269,7 @@ static void attend_heads(const Attention *job, long row, long first, long heads,
         for (long t = 0; t < length; t++) weights[h * length + t] /= sum == 0 ? 1 : sum;
     }
     for (long t = 0; t < length; t++)
-        for (long h = 0; h < heads; h++) add(mixed + h * width, weights[h * length + t], values + t * step + h * width, width);
+        for (long h = 0; h < heads; h++) add(context + h * width, weights[h * length + t], values + t * step + h * width, width);
 }
 
 static void attend(void *given) {
@@ -296,42 +296,42 @@ void glassformer_attend(Threads threads, unsigned count, Attention *job) {
 typedef struct {
     float *keys, *values;                 /* (layers, batch, room, width) */
     const int64_t *rows;                  /* (batch): which row each goes on from, of the same group */
-    long layers, batch, within, used, width;
+    long layers, batch, group_size, used, width;
     long layer_stride, row_stride, next;
-} Trade;
+} Reorder;
 
 /* One group of one layer, some tokens at a time. */
-static void trade_group(const Trade *job, float *cache, long group, float *moving, long some) {
-    const long first = group * job->within, stride = job->row_stride, width = job->width;
+static void reorder_group(const Reorder *job, float *cache, long group, float *moving, long some) {
+    const long first = group * job->group_size, stride = job->row_stride, width = job->width;
     for (long from = 0; from < job->used; from += some) {
         const long tokens = job->used - from < some ? job->used - from : some;
         const size_t bytes = sizeof(float) * tokens * width;
-        for (long i = 0; i < job->within; i++)
+        for (long i = 0; i < job->group_size; i++)
             if (job->rows[first + i] != first + i)
                 memcpy(moving + i * some * width, cache + job->rows[first + i] * stride + from * width, bytes);
-        for (long i = 0; i < job->within; i++)
+        for (long i = 0; i < job->group_size; i++)
             if (job->rows[first + i] != first + i)
                 memcpy(cache + (first + i) * stride + from * width, moving + i * some * width, bytes);
     }
 }
 
-static void trade(void *given) {
-    Trade *job = given;
-    const long groups = job->batch / job->within, some = 1 + HELD / (job->within * job->width);
-    float *moving = room(job->within * some * job->width * sizeof(float));
+static void reorder(void *given) {
+    Reorder *job = given;
+    const long groups = job->batch / job->group_size, some = 1 + HELD / (job->group_size * job->width);
+    float *moving = room(job->group_size * some * job->width * sizeof(float));
     for (long part; (part = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED)) < 2 * job->layers * groups;) {
         const long layer = part / groups;
         float *cache = layer < job->layers ? job->keys : job->values;
-        trade_group(job, cache + layer % job->layers * job->layer_stride, part % groups, moving, some);
+        reorder_group(job, cache + layer % job->layers * job->layer_stride, part % groups, moving, some);
     }
     free(moving);
 }
 
-/* Rows of a cache trade places within their groups. */
-void glassformer_trade(Threads threads, unsigned count, Trade *job) {
+/* Permute the rows of a cache within their groups. */
+void glassformer_reorder(Threads threads, unsigned count, Reorder *job) {
     job->next = 0;
-    if (count > 1 && job->layers * job->batch * job->used * job->width > SMALL) threads(trade, job, count, 0);
-    else trade(job);
+    if (count > 1 && job->layers * job->batch * job->used * job->width > SMALL) threads(reorder, job, count, 0);
+    else reorder(job);
 }
 
 typedef struct {
@@ -403,8 +403,8 @@ void glassformer_check(void) {
     Attention job = {x, x, x, keys, values, 0, y, WIDTH, WIDTH, WIDTH, 2 * WIDTH, 0, 1, 2, 3, WIDTH / 3, 1, 0, 0};
     glassformer_attend(0, 1, &job);
     const int64_t rows[2] = {1, 0};
-    Trade swap = {keys, values, rows, 1, 2, 2, 1, WIDTH, 0, WIDTH, 0};
-    glassformer_trade(0, 1, &swap);
+    Reorder swap = {keys, values, rows, 1, 2, 2, 1, WIDTH, 0, WIDTH, 0};
+    glassformer_reorder(0, 1, &swap);
     const void *starts[1] = {x};
     const int64_t sizes[1] = {sizeof x - 1};
     uint64_t found[1] = {0};

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 import glassformer as gf
 from families import CASES, random_model, sequences, settings_of
-from glassformer.blocks.linear import STEPS, Int8Linear, joined, quantised
+from glassformer.engine.linear import STEPS, Int8Linear, fuse_linears, quantised
 from glassformer.inspect.laws import pad, run
 
 numbers = st.integers(1, 40)
@@ -47,10 +47,10 @@ def test_a_row_does_not_depend_on_its_neighbours(width, out, rows):
 
 
 @torch.inference_mode()
-def test_joined_eight_bit_layers_are_the_same_layers():
+def test_fuse_linears_eight_bit_layers_are_the_same_layers():
     layers = [Int8Linear.of(nn.Linear(7, size)) for size in (3, 5, 2)]
     x = torch.randn(4, 7)
-    assert_close(joined(layers)(x), torch.cat([layer(x) for layer in layers], dim=-1), atol=1e-6, rtol=1e-5)
+    assert_close(fuse_linears(layers)(x), torch.cat([layer(x) for layer in layers], dim=-1), atol=1e-6, rtol=1e-5)
 
 
 @torch.inference_mode()

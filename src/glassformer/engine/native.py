@@ -1,7 +1,8 @@
 """Kernels for CPUs, in native.c: linear layers for few rows, the next token's attention, beam moves, digests.
 
-B batch, N layers, L room, H heads, K head width, D width in, E width out. They are compiled once for each machine that
-has a C compiler, and run on torch's own threads. Each has a plain version elsewhere, for where there is none.
+B batch, N layers, L capacity, H heads, K head width, D width in, E width out. They are compiled once for each
+machine that has a C compiler, and run on torch's own threads. Each has a plain version elsewhere, for where there is
+none.
 """
 
 import ctypes
@@ -20,7 +21,7 @@ from .compiled import library
 
 LOG = logging.getLogger("glassformer")
 STEPS = 63  # of rounded inputs on either side of zero: with 8-bit weights, 7 bits never overflow in any CPU's kernel
-FEW = 8  # rows: the products of more are left to the libraries
+SMALL_BATCH = 8  # rows: the products of more are left to the libraries
 Fields = list[tuple[str, "type[ctypes._SimpleCData[Any]]"]]
 
 
@@ -29,18 +30,18 @@ def fields(pointers: str, numbers: str = "") -> Fields:
     return [(name, c_void_p) for name in pointers.split()] + [(name, c_long) for name in numbers.split()]
 
 
-class Linear(ctypes.Structure):
+class LinearStruct(ctypes.Structure):
     _fields_ = fields("weight rounded scale centre bias", "inputs outputs")
 
 
-class Norm(ctypes.Structure):
+class NormStruct(ctypes.Structure):
     _fields_ = [*fields("weight bias"), ("eps", c_float)]
 
 
-class Attention(ctypes.Structure):
+class AttentionStruct(ctypes.Structure):
     _fields_ = [
         *fields(
-            "query key value keys values keep mixed",
+            "query key value keys values keep context",
             "query_stride key_stride value_stride cache_stride keep_stride batch length heads width",
         ),
         ("scale", c_float),
@@ -48,8 +49,8 @@ class Attention(ctypes.Structure):
     ]
 
 
-class Trade(ctypes.Structure):
-    _fields_ = fields("keys values rows", "layers batch within used width layer_stride row_stride next")
+class ReorderStruct(ctypes.Structure):
+    _fields_ = fields("keys values rows", "layers batch group_size used width layer_stride row_stride next")
 
 
 class DigestJob(ctypes.Structure):
@@ -60,7 +61,7 @@ class Kernels(NamedTuple):
     linear: Callable[..., None]
     divide: Callable[..., None]
     attend: Callable[..., None]
-    trade: Callable[..., None]
+    reorder: Callable[..., None]
     digest: Callable[..., None]
     threads: int  # where the function is that runs another on several of torch's threads
 
@@ -88,7 +89,7 @@ def opened() -> Kernels | str:
         torch_library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
         threads = ctypes.cast(torch_library.GOMP_parallel, c_void_p).value
         loaded = ctypes.CDLL(str(library(STEPS=STEPS)))
-        found = [getattr(loaded, f"glassformer_{name}") for name in ("linear", "divide", "attend", "trade", "digest")]
+        found = [getattr(loaded, f"glassformer_{name}") for name in ("linear", "divide", "attend", "reorder", "digest")]
     except subprocess.CalledProcessError as error:
         said = (error.stderr or b"").decode(errors="replace").strip().splitlines()
         return f"{error.cmd[0]} failed ({said[-1] if said else error.returncode})"
@@ -108,8 +109,8 @@ def ordinary(*tensors: Tensor | None) -> bool:
     return all(x is None or (x.dtype == torch.float32 and x.device.type == "cpu") for x in tensors)
 
 
-class Few:
-    """A linear layer in 32 or 8 bits, with what stands around it, for few rows."""
+class SmallBatchLinear:
+    """A linear layer in 32 or 8 bits, with what stands struct it, for few rows."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, scale: Tensor | None = None) -> None:
         self.outputs, self.inputs = weight.shape
@@ -118,17 +119,17 @@ class Few:
         else:
             parts = [None, weight, scale, (weight.sum(1) * (STEPS + 1)).int(), bias]
         self.kept = [None if part is None else part.contiguous() for part in parts]
-        self.struct = Linear(*map(address, self.kept), self.inputs, self.outputs)
+        self.struct = LinearStruct(*map(address, self.kept), self.inputs, self.outputs)
 
-    def __call__(self, x: Tensor, *, norm: Norm | None, added: Tensor | None) -> Tensor:
+    def __call__(self, x: Tensor, *, norm: NormStruct | None, added: Tensor | None) -> Tensor:
         """added + linear(norm(x)) for (…, D)"""
         found, x = kernels(), x.contiguous()
         assert found is not None
         assert x.shape[-1] == self.inputs
         y = x.new_empty(*x.shape[:-1], self.outputs)
-        around = None if norm is None else ctypes.addressof(norm)
+        struct = None if norm is None else ctypes.addressof(norm)
         more = None if added is None else added.expand_as(y).contiguous()
-        places = (ctypes.addressof(self.struct), around, x.data_ptr(), address(more), y.data_ptr())
+        places = (ctypes.addressof(self.struct), struct, x.data_ptr(), address(more), y.data_ptr())
         found.linear(found.threads, torch.get_num_threads(), *places, x.numel() // self.inputs)
         return y
 
@@ -157,24 +158,24 @@ def attend_next(
     assert keys.stride() == values.stride()
     assert keys.stride()[1:] == (heads * width, width, 1)
     assert keep is None or keep.stride(1) == 1
-    mixed = query.new_empty(query.shape)
-    places = [address(x) for x in (query, key, value, keys, values, keep, mixed)]
+    context = query.new_empty(query.shape)
+    places = [address(x) for x in (query, key, value, keys, values, keep, context)]
     strides = [x.stride(0) for x in (query, key, value, keys)] + [0 if keep is None else keep.stride(0)]
-    job = Attention(*places, *strides, batch, length, heads, width, scale, 0, 0)
+    job = AttentionStruct(*places, *strides, batch, length, heads, width, scale, 0, 0)
     found.attend(found.threads, torch.get_num_threads(), ctypes.addressof(job))
-    return mixed
+    return context
 
 
-def trade(keys: Tensor, values: Tensor, rows: Tensor, *, within: int, used: int) -> None:
-    """Rows of a cache (N, B, L, H, K) trade places in groups of so many, as far as it is used."""
+def reorder_cache(keys: Tensor, values: Tensor, rows: Tensor, *, group_size: int, used: int) -> None:
+    """Permute the rows of a cache (N, B, L, H, K) within groups, as far as it is used."""
     found, rows = kernels(), rows.contiguous()
     assert found is not None
     assert keys.is_contiguous()
     assert values.is_contiguous()
     layers, batch, _, heads, width = keys.shape
     places = (keys.data_ptr(), values.data_ptr(), rows.data_ptr())
-    job = Trade(*places, layers, batch, within, used, heads * width, keys.stride(0), keys.stride(1), 0)
-    found.trade(found.threads, torch.get_num_threads(), ctypes.addressof(job))
+    job = ReorderStruct(*places, layers, batch, group_size, used, heads * width, keys.stride(0), keys.stride(1), 0)
+    found.reorder(found.threads, torch.get_num_threads(), ctypes.addressof(job))
 
 
 def address(x: Tensor | None) -> int | None:

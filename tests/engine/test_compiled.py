@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.blocks import compiled, native
+from glassformer.engine import compiled, native
 
 pytestmark = pytest.mark.skipif(native.kernels() is None, reason="there is no C compiler")
 OPENED = native.opened.__wrapped__
 GENERATE = (
-    "import glassformer as gf, torch; from glassformer.blocks import native\n"
+    "import glassformer as gf, torch; from glassformer.engine import native\n"
     "from families import SMALL_GPT, random_model\n"
     "gf.generate(random_model('gpt2', 'text-generation', SMALL_GPT), None, torch.tensor([[5, 6]]), max_new_tokens=4)\n"
     "print(native.why_not())"
@@ -124,7 +124,7 @@ def test_it_can_be_turned_off(folder):
 @pytest.mark.slow
 def test_two_processes_may_compile_at_once(folder):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    code = "from glassformer.blocks.compiled import library; print(library(STEPS=63))"
+    code = "from glassformer.engine.compiled import library; print(library(STEPS=63))"
     both = [
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
         for _ in range(2)

@@ -6,16 +6,23 @@ D width in, E width out.
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from . import native
+from glassformer.blocks.activations import tanh_gelu
+from glassformer.blocks.decoder import Norms
+
+from . import kernels, native
 from .native import STEPS
 
-Project = Callable[[Tensor], Tensor]
+Projection = Callable[[Tensor], Tensor]
+Fuse = Callable[[Sequence[nn.Module]], Projection]
+"""One projection for linear layers that read the same input."""
+NAMED = {tanh_gelu: "tanh_gelu", F.relu: "relu"}  # activations that a GPU's matrix product takes along
 
 
 class Int8Linear(nn.Module):
@@ -86,7 +93,7 @@ def with_bias(linear: nn.Linear | Int8Linear, bias: Tensor) -> nn.Module:
     return made
 
 
-def rounded_up(linear: nn.Module, multiple: int) -> nn.Module:
+def pad_vocab(linear: nn.Module, multiple: int) -> nn.Module:
     """The same layer with outputs of zero added, up to a multiple of some number."""
     if type(linear) is not nn.Linear or linear.out_features % multiple == 0:
         return linear
@@ -118,7 +125,7 @@ def _packed_int8(weight: Tensor, scale: Tensor) -> object:
 
 
 @dataclass(frozen=True)
-class Plain:
+class DenseProjection:
     """An ordinary linear layer, or several in one."""
 
     weight: Tensor  # (E, D)
@@ -136,15 +143,15 @@ FUSED: dict[str | None, tuple[str, list[Any], str]] = {
 
 
 @dataclass(frozen=True)
-class Packed:
+class OneDnnProjection:
     """The same, laid out for oneDNN's kernels."""
 
-    plain: Plain
+    plain: DenseProjection
     weight: Tensor
 
     @staticmethod
-    def of(plain: Plain) -> "Packed":
-        return Packed(plain, torch.ops.mkldnn._reorder_linear_weight(plain.weight.contiguous()))
+    def of(plain: DenseProjection) -> "OneDnnProjection":
+        return OneDnnProjection(plain, torch.ops.mkldnn._reorder_linear_weight(plain.weight.contiguous()))
 
     def __call__(self, x: Tensor, activation: str | None = None, added: Tensor | None = None) -> Tensor:
         """added + activation(linear(x)), with one of the two at most."""
@@ -155,7 +162,7 @@ class Packed:
 
 
 @dataclass(frozen=True)
-class Eight:
+class Int8Projection:
     """A layer in 8 bits, or several in one."""
 
     linear: Int8Linear
@@ -164,7 +171,7 @@ class Eight:
         return self.linear.forward(x)
 
 
-def joined(linears: Sequence[nn.Module], *, packed: bool = False) -> Project:
+def fuse_linears(linears: Sequence[nn.Module], *, packed: bool = False) -> Projection:
     """One function for layers that read the same: their outputs, one after another.
 
     `packed` lays ordinary weights out anew for the CPU's kernels, which pays where several rows are read at once.
@@ -174,15 +181,96 @@ def joined(linears: Sequence[nn.Module], *, packed: bool = False) -> Project:
         biases: list[Any] = [linear.bias for linear in linears]
         weight = weights[0] if len(weights) == 1 else torch.cat(weights)
         bias = None if biases[0] is None else torch.cat(biases).detach()
-        return Packed.of(Plain(weight, bias)) if packed and can_pack(weight) else Plain(weight, bias)
+        return (
+            OneDnnProjection.of(DenseProjection(weight, bias))
+            if packed and can_pack(weight)
+            else DenseProjection(weight, bias)
+        )
     if len(linears) > 1 and all(isinstance(linear, Int8Linear) for linear in linears):
         parts = [[getattr(linear, name) for linear in linears] for name in ("weight", "scale", "bias")]
-        return Eight(Int8Linear(*(None if part[0] is None else torch.cat(part) for part in parts)))  # type: ignore[arg-type]
+        return Int8Projection(Int8Linear(*(None if part[0] is None else torch.cat(part) for part in parts)))  # type: ignore[arg-type]
     if len(linears) == 1:
-        return Eight(linears[0]) if isinstance(linears[0], Int8Linear) else linears[0]
+        return Int8Projection(linears[0]) if isinstance(linears[0], Int8Linear) else linears[0]
     return lambda x: torch.cat([linear(x) for linear in linears], dim=-1)
 
 
 def can_pack(weight: Tensor) -> bool:
     """Whether oneDNN has its own layout for such weights."""
     return weight.device.type == "cpu" and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available()
+
+
+@dataclass(frozen=True)
+class PreparedNorm:
+    """A LayerNorm without its module."""
+
+    weight: Tensor
+    bias: Tensor
+    eps: float
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+
+    @cached_property
+    def struct(self) -> native.NormStruct | None:
+        """For the kernels on a CPU, which read ordinary numbers."""
+        if not native.ordinary(self.weight, self.bias):
+            return None
+        return native.NormStruct(self.weight.data_ptr(), self.bias.data_ptr(), self.eps)
+
+
+class FusedLinear:
+    """added + activation(linear(norm(x))), the norm before and what is added after where they are given."""
+
+    def __init__(self, project: Projection, activation: Callable[[Tensor], Tensor] | None = None) -> None:
+        self.project, self.activation = project, activation
+        self.name = None if activation is None else NAMED.get(activation)
+        named = activation is None or self.name is not None
+        self.plain = project if isinstance(project, DenseProjection) and project.weight.is_cuda and named else None
+        self.small = small_batch_of(project)
+
+    def __call__(self, x: Tensor, *, norm: Norms | None = None, added: Tensor | None = None) -> Tensor:
+        if self.plain is not None and kernels.takes(x, self.plain.weight):
+            return self.in_one_kernel(x, self.plain, norm, added)
+        if self.small is not None and x.numel() <= native.SMALL_BATCH * x.shape[-1] and native.takes(x, added):
+            return self.in_small_batch(x, self.small, norm, added)
+        x = x if norm is None else norm(x)
+        if isinstance(self.project, OneDnnProjection) and (self.activation is None or (self.name and added is None)):
+            return self.project(x, self.name, added)
+        y = self.activated(x)
+        return y if added is None else added + y
+
+    def in_small_batch(
+        self, x: Tensor, small: native.SmallBatchLinear, norm: Norms | None, added: Tensor | None
+    ) -> Tensor:
+        struct = norm.struct if isinstance(norm, PreparedNorm) else None
+        x = x if norm is None or struct else norm(x)
+        if self.activation is None:
+            return small(x, norm=struct, added=added)
+        y = self.activation(small(x, norm=struct, added=None))
+        return y if added is None else added + y
+
+    def in_one_kernel(self, x: Tensor, plain: DenseProjection, norm: Norms | None, added: Tensor | None) -> Tensor:
+        parts = (norm.weight, norm.bias, norm.eps) if isinstance(norm, PreparedNorm) else None
+        x = x if norm is None or parts else norm(x)
+        return kernels.linear(x, plain.weight, plain.bias, norm=parts, activation=self.name, added=added)
+
+    def activated(self, x: Tensor) -> Tensor:
+        if self.activation is None:
+            return self.project(x)
+        if self.plain is None or self.plain.bias is None:
+            return self.activation(self.project(x))
+        weight, bias = self.plain.weight, self.plain.bias
+        y: Tensor = torch._addmm_activation(bias, x.flatten(0, -2), weight.t(), use_gelu=self.name == "tanh_gelu")
+        return y.unflatten(0, x.shape[:-1])  # type: ignore[no-any-return]
+
+
+def small_batch_of(project: Projection) -> native.SmallBatchLinear | None:
+    """The same for few rows on a CPU, where there is a kernel for it."""
+    project = project.plain if isinstance(project, OneDnnProjection) else project
+    if native.kernels() is None:
+        return None
+    if isinstance(project, Int8Projection) and native.ordinary(project.linear.scale, project.linear.bias):
+        return native.SmallBatchLinear(project.linear.weight, project.linear.bias, project.linear.scale)
+    if isinstance(project, DenseProjection) and native.ordinary(project.weight, project.bias):
+        return native.SmallBatchLinear(project.weight, project.bias)
+    return None

@@ -16,14 +16,14 @@ from torch.testing import assert_close
 import glassformer as gf
 from families import SMALL_GPT, random_model, sequences, settings_of
 from generators import GENERATING, padded_left
-from glassformer.blocks import native
 from glassformer.blocks.attention import MultiHeadAttention
-from glassformer.blocks.decode import Decoder
-from glassformer.blocks.graphs import GraphDecoder, StaticCache, cache_of, cloned, copy, shapes, with_cache
-from glassformer.blocks.linear import joined, quantised
-from glassformer.blocks.state import follow_plainly
+from glassformer.engine import native
+from glassformer.engine.decoder import PreparedDecoder
+from glassformer.engine.graphs import GraphDecoder, StaticCache, cloned, copy, shapes
+from glassformer.engine.linear import fuse_linears, quantised
+from glassformer.engine.prepare import prepared
+from glassformer.engine.search_step import step_eager
 from glassformer.generate.beams import beams
-from glassformer.generate.engine import engine
 from glassformer.generate.job import Job, Prompt
 from glassformer.generate.search import collect, tokens
 from glassformer.generate.settings import Settings
@@ -48,7 +48,7 @@ def compiler(request, monkeypatch):
 def test_a_decoder_steps_as_its_model_does(compiler, model_type, head, packed, data):
     """A padded prompt at once, rows moved, then token by token."""
     model = random_model(model_type, head, data.draw(settings_of(model_type)))
-    ready = Decoder(model, partial(joined, packed=packed))
+    ready = PreparedDecoder(model, partial(fuse_linears, packed=packed))
     ids, mask = padded_left(sequences(0))
     first = ids[:, :2] if model.config.is_encoder_decoder else ids
     states = [one.start(ids, mask, length=first.shape[1] + 3) for one in (model, ready)]
@@ -69,12 +69,13 @@ def test_a_cache_that_counts_on_its_device_is_the_same_cache(model_type, head, d
     ids, mask = padded_left(sequences(0))
     first = ids[:, :2] if model.config.is_encoder_decoder else ids
     plain, static = (model.step(first, model.start(ids, mask, length=first.shape[1] + 3))[1] for _ in range(2))
-    static = with_cache(static, StaticCache(cache_of(static)))
+    cache = StaticCache(static.cache)
     for number in range(3):
         new = torch.arange(4)[:, None] + 5 + number
         expected, plain = model.step(new, plain)
-        logits, static = model.step(new, static)
-        assert_close(logits, expected, atol=1e-5, rtol=1e-5)
+        hidden = model.decoder_parts.hidden(new, static, cache)
+        cache.advance(1)
+        assert_close(model.logits(hidden), expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -104,8 +105,8 @@ def test_beams_may_read_the_prompts_last_word_themselves(model_type, head, data)
     assert_close(seldom.sequences_scores, often.sequences_scores, atol=1e-5, rtol=1e-5)
 
 
-class Recorded:
-    """Steps as a graph replays them: the notes stay in one memory, and the sums are those of the first step."""
+class Captured:
+    """Steps as a graph replays them: the carry stays in one memory, and the update is that of the first step."""
 
     def __init__(self, model):
         self.model, self.first = model, None
@@ -113,33 +114,33 @@ class Recorded:
     def __getattr__(self, name):
         return getattr(self.model, name)
 
-    def follow(self, ids, state, turn):
+    def step_search(self, ids, state, search):
         if ids.shape[1] > 1:
-            return follow_plainly(self.model, ids, state, turn)
-        if self.first is None or shapes(self.first.notes) != shapes(turn.notes):
-            self.first = replace(turn, notes=cloned(turn.notes))
-        assert turn.then == self.first.then
-        copy(turn.notes, self.first.notes)
-        notes, state = follow_plainly(self.model, ids, state, replace(self.first, rows=turn.rows))
-        copy(notes, self.first.notes)
-        return self.first.notes, state
+            return step_eager(self.model, ids, state, search)
+        if self.first is None or shapes(self.first.carry) != shapes(search.carry):
+            self.first = replace(search, carry=cloned(search.carry))
+        assert search.update == self.first.update
+        copy(search.carry, self.first.carry)
+        carry, state = step_eager(self.model, ids, state, replace(self.first, rows=search.rows))
+        copy(carry, self.first.carry)
+        return self.first.carry, state
 
 
-RECORDED = [{}, {"num_beams": 3}, {"num_beams": 3, "length_penalty": 0.3, "early_stopping": "never"}]
-RECORDED += [{"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5, "early_stopping": True}]
+CAPTURED = [{}, {"num_beams": 3}, {"num_beams": 3, "length_penalty": 0.3, "early_stopping": "never"}]
+CAPTURED += [{"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5, "early_stopping": True}]
 
 
-@pytest.mark.parametrize("way", RECORDED)
+@pytest.mark.parametrize("way", CAPTURED)
 @pytest.mark.parametrize("ends", [[5], [*range(0, 41, 3)], [10**6]])
 @torch.inference_mode()
-def test_a_search_can_be_recorded(way, ends, monkeypatch):
+def test_a_search_can_be_captured(way, ends, monkeypatch):
     """Its steps are the same sums whatever their number, and texts that leave are no exception."""
     monkeypatch.setattr(Job, "patience", 3)
     model = random_model("gpt2", "text-generation", SMALL_GPT)
     ids, mask = padded_left(sequences(2, lengths=(5, 3, 7, 2)))
     asked = Settings.of({"max_new_tokens": 14, "eos_token_id": ends, "pad_token_id": 0, **way})
     found = []
-    for one in (model, Recorded(model)):
+    for one in (model, Captured(model)):
         job = Job.of(Prompt(ids, mask), asked)
         found.append(beams(one, job) if way else collect(tokens(one, job), ids))
     assert_close(found[1].sequences, found[0].sequences, atol=0, rtol=0)
@@ -164,9 +165,9 @@ def test_joined_layers_give_their_outputs_one_after_another(sizes, bias, packed)
     linears = [nn.Linear(6, size, bias=bias) for size in sizes]
     x = torch.randn(2, 3, 6)
     expected = torch.cat([linear(x) for linear in linears], dim=-1)
-    assert_close(joined(linears, packed=packed)(x), expected, atol=1e-6, rtol=1e-6)
+    assert_close(fuse_linears(linears, packed=packed)(x), expected, atol=1e-6, rtol=1e-6)
     others = [nn.Sequential(linear) for linear in linears]  # what is no plain linear layer is asked as it is
-    assert_close(joined(others, packed=packed)(x), expected, atol=1e-6, rtol=1e-6)
+    assert_close(fuse_linears(others, packed=packed)(x), expected, atol=1e-6, rtol=1e-6)
 
 
 CHANGES = {
@@ -209,29 +210,84 @@ EDITS = {
 @pytest.mark.parametrize("edit", EDITS)
 def test_small_edits_are_seen(edit):
     model = random_model("marian", "text2text-generation", small("marian"))
-    first = engine(model, 2)
-    assert engine(model, 2) is first
+    first = prepared(model, 2)
+    assert prepared(model, 2) is first
     EDITS[edit](model)
-    assert engine(model, 2) is not first
+    assert prepared(model, 2) is not first
 
 
 class Deaf(MultiHeadAttention):
-    """Attention of somebody's own."""
+    """A subclass whose forward is its own."""
 
-    def forward(self, x, scope, **_):
+    def forward(self, x, mask, **_):
         return torch.zeros_like(x)
 
 
-def test_parts_of_somebodys_own_are_asked_themselves():
+class Louder(nn.Module):
+    """A module in the place of another, which does more."""
+
+    def __init__(self, inner=None):
+        super().__init__()
+        self.inner = nn.Identity() if inner is None else inner
+
+    def forward(self, *args, **named):
+        return 1.5 * self.inner(*args, **named)
+
+
+def gated(feed_forward):
+    """A block that was given a part it did not have."""
+    feed_forward.gate = nn.Linear(12, 12).eval()
+    plain = type(feed_forward).forward
+    feed_forward.forward = lambda x: plain(feed_forward, x) * feed_forward.gate(x).sigmoid()
+
+
+OWN_PARTS = {
+    "a subclass": lambda layer: setattr(layer, "attention", Deaf(12, 3).eval()),
+    "a forward": lambda layer: setattr(layer.feed_forward, "forward", torch.zeros_like),
+    "a part more": lambda layer: gated(layer.feed_forward),
+    "another norm": lambda layer: setattr(layer, "attention_norm", Louder(layer.attention_norm).eval()),
+    "another feed-forward": lambda layer: setattr(layer, "feed_forward", Louder(layer.feed_forward).eval()),
+    "a point that acts": lambda layer: setattr(layer.attention, "context", Louder().eval()),
+    "neurons that act": lambda layer: setattr(layer.feed_forward, "neurons", Louder().eval()),
+    "a dropout that acts": lambda layer: setattr(layer, "dropout", Louder().eval()),
+    "a scale": lambda layer: setattr(layer.attention, "scale", 0.9),
+    "an activation": lambda layer: setattr(layer.feed_forward, "activation", torch.tanh),
+    "the place of norms": lambda layer: setattr(layer, "pre_norm", not layer.pre_norm),
+    "a query of its own": lambda layer: setattr(layer.attention, "query", Adapted(layer.attention.query).eval()),
+}
+
+
+@pytest.mark.parametrize("seen", ["before", "after"])
+@pytest.mark.parametrize("part", OWN_PARTS)
+@torch.inference_mode()
+def test_parts_of_somebodys_own_are_obeyed(part, seen):
+    """Whether they are there when the model is prepared first, or come later."""
     model = random_model("gpt2", "text-generation", SMALL_GPT)
-    assert isinstance(engine(model, 1), Decoder)
-    model.layers[0].attention = Deaf(12, 3).eval()
-    assert engine(model, 1) is model
+    prompt, request = torch.tensor([[5, 6, 7], [9, 8, 7]]), {"length": 6}
+    first = prepared(model, 2)
+    if seen == "before":
+        model = random_model("gpt2", "text-generation", SMALL_GPT)
+    before = model(prompt).logits
+    OWN_PARTS[part](model.layers[0])
+    expected = model(prompt).logits
+    assert not torch.allclose(before, expected, atol=1e-6), "the part changes what is said"
+    ready = prepared(model, 2)
+    assert ready is not first
+    logits, state = ready.step(prompt, ready.start(prompt, **request))
+    assert_close(logits, expected, atol=1e-5, rtol=1e-5)
+    more = torch.tensor([[3], [4]])
+    logits, _ = ready.step(more, state)
+    assert_close(logits[:, 0], model(torch.cat([prompt, more], dim=1)).logits[:, -1], atol=1e-5, rtol=1e-5)
+
+
+@torch.inference_mode()
+def test_layers_of_an_unknown_class_run_by_their_own_forward():
     model = random_model("gpt2", "text-generation", SMALL_GPT)
-    model.layers[1].feed_forward.forward = torch.zeros_like
-    assert engine(model, 1) is model
-    model.layers[1] = nn.Sequential(model.layers[1]).eval()
-    assert engine(model, 1) is model
+    model.layers[1] = Louder(model.layers[1]).eval()
+    ids = torch.tensor([[5, 6, 7, 8]])
+    ready = prepared(model, 1)
+    assert isinstance(ready, PreparedDecoder)
+    assert_close(ready.step(ids, ready.start(ids, length=5))[0], model(ids).logits, atol=1e-5, rtol=1e-5)
 
 
 class Adapted(nn.Module):
@@ -247,20 +303,20 @@ class Adapted(nn.Module):
 
 @pytest.mark.parametrize("multiple", [1, 64])
 @torch.inference_mode()
-def test_output_layers_of_any_kind_and_size(multiple, monkeypatch):
-    """Adapters are asked themselves; sizes that are rounded up are cut again."""
-    monkeypatch.setattr(Decoder, "multiple", multiple)
+def test_output_layers_of_any_kind_and_size(multiple):
+    """Adapters are asked themselves; sizes that are padded are cut again."""
     model = random_model("marian", "text2text-generation", small("marian"))
     hidden = torch.randn(2, 12)
     for _ in range(2):
-        assert_close(Decoder(model, joined).logits(hidden), model.logits(hidden), atol=1e-5, rtol=1e-5)
+        ready = PreparedDecoder(model, fuse_linears, vocab_multiple=multiple)
+        assert_close(ready.logits(hidden), model.logits(hidden), atol=1e-5, rtol=1e-5)
         model.head.output = Adapted(model.head.output).eval()
 
 
 def test_autocast_is_left_to_the_model():
     model = random_model("gpt2", "text-generation", SMALL_GPT)
     with torch.autocast("cpu", torch.bfloat16):
-        assert engine(model, 2) is model
+        assert prepared(model, 2) is model
 
 
 @pytest.mark.parametrize("way", [{}, {"num_beams": 2}])
@@ -304,11 +360,11 @@ def test_room_without_end_takes_no_memory():
 
 def test_the_same_engine_is_used_again_and_one_for_many_rows_serves_one():
     model = random_model("gpt2", "text-generation", SMALL_GPT)
-    for_one = engine(model, 1)
-    assert engine(model, 1) is for_one
-    for_many = engine(model, 9)
+    for_one = prepared(model, 1)
+    assert prepared(model, 1) is for_one
+    for_many = prepared(model, 9)
     assert for_many is not for_one
-    assert engine(model, 1) is for_many
+    assert prepared(model, 1) is for_many
 
 
 def test_beams_leave_the_scores_as_they_are_for_those_who_listen():
@@ -330,22 +386,22 @@ def test_an_engine_does_not_keep_its_model_alive():
 
 def test_a_model_that_learns_or_is_listened_to_is_taken_as_it_is():
     model = random_model("gpt2", "text-generation", SMALL_GPT)
-    assert isinstance(engine(model, 1), Decoder)
-    assert engine(model.train(), 1) is model
+    assert isinstance(prepared(model, 1), PreparedDecoder)
+    assert prepared(model.train(), 1) is model
     model.eval().layers[1].train()
-    assert engine(model, 1) is model
+    assert prepared(model, 1) is model
     model.eval()
     with gf.record(model, "layers.0.attention.pattern") as seen:
         gf.generate(model, None, torch.tensor([[5, 6, 7]]), max_new_tokens=3)
     assert seen["layers.0.attention.pattern"].shape[1] == SMALL_GPT["n_head"]
-    assert isinstance(engine(model, 1), Decoder)
+    assert isinstance(prepared(model, 1), PreparedDecoder)
 
 
 @pytest.mark.parametrize(("model_type", "head"), LAYERED)
 def test_eight_bits_generate_alone_what_they_generate_in_a_batch(model_type, head):
     """Inputs are rounded row by row, so neighbours cannot matter."""
     model = quantised(random_model(model_type, head, small(model_type)))
-    assert isinstance(engine(model, 2), Decoder)
+    assert isinstance(prepared(model, 2), PreparedDecoder)
     rows = sequences(3, lengths=(5, 11, 2, 8))
     ids, mask = padded_left(rows)
     request = {"max_new_tokens": 8, "eos_token_id": [10**6], "pad_token_id": 0}
@@ -383,6 +439,6 @@ def test_a_graph_replays_what_the_model_does(model_type, head, way, monkeypatch)
         return [gf.generate(model, None, ids, attention_mask=mask, **request).tolist() for ids, mask in batches]
 
     replayed = texts()
-    monkeypatch.setattr(GraphDecoder, "can_record", False)
-    monkeypatch.setattr(sys.modules[engine.__module__], "_ready", {})
+    monkeypatch.setattr(GraphDecoder, "can_capture", False)
+    monkeypatch.setattr(sys.modules[prepared.__module__], "_prepared", {})
     assert replayed == texts()

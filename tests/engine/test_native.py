@@ -12,10 +12,16 @@ from torch.testing import assert_close
 
 import glassformer as gf
 from families import SMALL_GPT, random_model
-from glassformer.blocks import native
-from glassformer.blocks.decode import few_of
-from glassformer.blocks.linear import Eight, Int8Linear, Packed, Plain, over_largest
-from glassformer.blocks.packing import Dense
+from glassformer.blocks.packing import DenseMask
+from glassformer.engine import native
+from glassformer.engine.linear import (
+    DenseProjection,
+    Int8Linear,
+    Int8Projection,
+    OneDnnProjection,
+    over_largest,
+    small_batch_of,
+)
 
 pytestmark = pytest.mark.skipif(native.kernels() is None, reason="there is no C compiler")
 KERNELS, OPENED = native.kernels.__wrapped__, native.opened.__wrapped__
@@ -37,7 +43,7 @@ def build(request, tmp_path_factory):
 @settings(max_examples=60, deadline=None)
 @given(
     data=st.data(),
-    rows=st.integers(1, native.FEW),
+    rows=st.integers(1, native.SMALL_BATCH),
     sizes=st.tuples(st.integers(1, 90), st.integers(1, 70)),
     parts=st.tuples(*[st.booleans()] * 4),
 )
@@ -47,9 +53,9 @@ def test_a_linear_layer_and_what_stands_around_it(build, data, rows, sizes, part
     torch.manual_seed(data.draw(st.integers(0, 99)))
     layer, x = nn.Linear(inputs, outputs, bias=bias), torch.randn(rows, 1, inputs) * 3
     weight, shift, added = torch.randn(inputs), torch.randn(inputs), torch.randn(rows, 1, outputs)
-    project = Eight(Int8Linear.of(layer)) if eight else Plain(layer.weight, layer.bias)
-    few = few_of(project if eight else Packed(project, weight))
-    norm = native.Norm(weight.data_ptr(), shift.data_ptr(), 1e-5) if normed else None
+    project = Int8Projection(Int8Linear.of(layer)) if eight else DenseProjection(layer.weight, layer.bias)
+    few = small_batch_of(project if eight else OneDnnProjection(project, weight))
+    norm = native.NormStruct(weight.data_ptr(), shift.data_ptr(), 1e-5) if normed else None
     found = few(x, norm=norm, added=added if adding else None)
     seen = F.layer_norm(x, (inputs,), weight, shift, 1e-5) if normed else x
     expected = project(seen) + (added if adding else 0)
@@ -61,7 +67,9 @@ def test_a_linear_layer_and_what_stands_around_it(build, data, rows, sizes, part
 @settings(max_examples=40, deadline=None)
 @given(
     data=st.data(),
-    shape=st.tuples(st.integers(1, native.FEW), st.integers(1, 40), st.integers(1, 5), st.sampled_from([3, 8, 24, 64])),
+    shape=st.tuples(
+        st.integers(1, native.SMALL_BATCH), st.integers(1, 40), st.integers(1, 5), st.sampled_from([3, 8, 24, 64])
+    ),
 )
 @torch.inference_mode()
 def test_the_next_token_looks_back(build, data, shape):
@@ -73,7 +81,7 @@ def test_the_next_token_looks_back(build, data, shape):
     keep = data.draw(st.sampled_from([None, keep[:, :length]]))
     keys, values = room[:, :, :length].clone()
     keys[:, -1:], values[:, -1:] = key, value
-    expected = Dense.over(keep).attend(query, keys, values, scale=0.3, dropout=0.0)
+    expected = DenseMask.over(keep).attend(query, keys, values, scale=0.3, dropout=0.0)
     mine = room[:, :, :length]
     found = native.attend_next(query, key, value, *mine, keep=keep, scale=0.3)
     assert_close(found, expected, atol=1e-5, rtol=1e-5)
@@ -100,7 +108,7 @@ def test_rows_trade_places_within_their_groups(build, data, groups, within, used
     cache = torch.randn(2, 3, groups * within, 9, 2, width)
     expected = cache.clone()
     expected[:, :, :, :used] = cache[:, :, rows, :used]
-    native.trade(*cache, rows, within=within, used=used)
+    native.reorder_cache(*cache, rows, group_size=within, used=used)
     assert_close(cache, expected, atol=0, rtol=0)
 
 
@@ -108,7 +116,7 @@ def test_rows_trade_places_within_their_groups(build, data, groups, within, used
 def test_long_texts_trade_places_piece_by_piece(build):
     cache, rows = torch.randn(2, 1, 4, 300, 2, 64), torch.tensor([1, 0, 0, 3])
     expected = cache[:, :, rows]
-    native.trade(*cache, rows, within=4, used=300)
+    native.reorder_cache(*cache, rows, group_size=4, used=300)
     assert_close(cache, expected, atol=0, rtol=0)
 
 
@@ -116,7 +124,7 @@ def test_long_texts_trade_places_piece_by_piece(build):
 def test_the_same_steps_as_torch_takes(build):
     """Inputs are rounded to the very same steps: what is left is the rounding of the last product."""
     layer, x = Int8Linear.of(nn.Linear(768, 300)), torch.randn(5, 768)
-    assert_close(few_of(Eight(layer))(x, norm=None, added=None), layer(x), atol=1e-5, rtol=1e-6)
+    assert_close(small_batch_of(Int8Projection(layer))(x, norm=None, added=None), layer(x), atol=1e-5, rtol=1e-6)
 
 
 @pytest.mark.parametrize("eight", [False, True])
@@ -124,7 +132,7 @@ def test_the_same_steps_as_torch_takes(build):
 @torch.inference_mode()
 def test_what_is_not_finite_is_seen_in_its_own_row_alone(build, broken, eight):
     layer = nn.Linear(20, 6)
-    few = few_of(Eight(Int8Linear.of(layer)) if eight else Plain(layer.weight, layer.bias))
+    few = small_batch_of(Int8Projection(Int8Linear.of(layer)) if eight else DenseProjection(layer.weight, layer.bias))
     x = torch.randn(3, 20)
     x[1, 4] = broken
     for y in (few(x, norm=None, added=None), native.over_largest(x)[1]):
@@ -137,7 +145,7 @@ def test_any_number_of_threads(threads):
     before, layer, x = torch.get_num_threads(), nn.Linear(33, 501), torch.randn(2, 33)
     torch.set_num_threads(threads)
     try:
-        found = native.Few(layer.weight, layer.bias)(x, norm=None, added=None)
+        found = native.SmallBatchLinear(layer.weight, layer.bias)(x, norm=None, added=None)
     finally:
         torch.set_num_threads(before)
     assert_close(found, layer(x), atol=1e-5, rtol=1e-5)

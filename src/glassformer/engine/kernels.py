@@ -1,6 +1,6 @@
 """Kernels for GPUs, one launch each: the next token's attention, linear layers for few rows, beam moves, digests.
 
-B batch, N layers, L room, H heads, K head width, D width in, E width out. Each has a plain version elsewhere, which
+B batch, N layers, L capacity, H heads, K head width, D width in, E width out. Each has a plain version elsewhere, which
 says what it computes and takes its place where there is no Triton.
 """
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 LOG = logging.getLogger("glassformer")
-FEW = 4  # rows: more are left to the libraries' matrix products
+SMALL_BATCH = 4  # rows: more are left to the libraries' matrix products
 BUSY = 256  # programs at once that keep a GPU busy; fewer must read more at a time
 ACTIVATIONS = {None: 0, "tanh_gelu": 1, "relu": 2}
 
@@ -54,14 +54,14 @@ def attend_next(
     largest score so far, the sum of weights and the weighted values are corrected as larger scores come.
     """
     batch, _, heads, width = query.shape
-    mixed = torch.empty_like(query, memory_format=torch.contiguous_format)
+    context = torch.empty_like(query, memory_format=torch.contiguous_format)
     strides = (*(x.stride(0) for x in (query, key, value, keys)), keys.stride(1))
     lanes = power_of_two(width)
     numbers, warps = (4096, 2) if batch * heads >= BUSY else (32768, 8)  # read at once
     shape = {"heads": heads, "width": width, "lanes": lanes, "tile": max(1, numbers // lanes)}
-    tensors = (query, key, value, keys, values, used, padding, mixed)
+    tensors = (query, key, value, keys, values, used, padding, context)
     _attend()[(batch, heads)](*tensors, *strides, scale, **shape, num_warps=warps, **early())
-    return mixed
+    return context
 
 
 def linear(
@@ -93,7 +93,7 @@ def linear(
 
 def takes(x: Tensor, weight: Tensor) -> bool:
     """Whether `linear` is the way to go: few rows on a GPU, none of them too long for one program."""
-    few = x.numel() <= FEW * x.shape[-1] and x.shape[-1] <= 16384 and on_current_gpu(x)
+    few = x.numel() <= SMALL_BATCH * x.shape[-1] and x.shape[-1] <= 16384 and on_current_gpu(x)
     return few and x.dtype == weight.dtype and weight.is_contiguous() and available()
 
 
@@ -102,21 +102,21 @@ def on_current_gpu(x: Tensor) -> bool:
     return x.is_cuda and x.get_device() == torch.cuda.current_device()
 
 
-def trade(keys: Tensor, values: Tensor, rows: Tensor, *, within: int, used: Tensor) -> None:
+def reorder_cache(keys: Tensor, values: Tensor, rows: Tensor, *, group_size: int, used: Tensor) -> None:
     """x[:, :, :used] = x[:, rows, :used] for both halves of a cache (N, B, L, H, K), whose rows trade in groups.
 
     One program for one token of a group in one layer, which reads all of them before it writes any.
     """
-    layers, batch, room = keys.shape[:3]
+    layers, batch, capacity = keys.shape[:3]
     lanes = power_of_two(size := keys[0, 0, 0].numel())
-    shape = {"within": within, "seats": power_of_two(within), "size": size, "lanes": lanes}
+    shape = {"group_size": group_size, "seats": power_of_two(group_size), "size": size, "lanes": lanes}
     strides = keys.stride()[:3]
     for x in (keys, values):
-        _trade()[(room, batch // within, layers)](x, rows, used, *strides, **shape, num_warps=4)
+        _reorder()[(capacity, batch // group_size, layers)](x, rows, used, *strides, **shape, num_warps=4)
 
 
 class GpuDigest:
-    """Digests of tensors as blocks/digest.py has them, of all in one launch: a program for each stretch of words."""
+    """Digests of tensors as engine/digest.py has them, of all in one launch: a program for each stretch of words."""
 
     words = 8192
 
@@ -149,7 +149,7 @@ def _attend() -> Any:
 
     @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
     def attend_kernel(  # type: ignore[no-untyped-def]
-        query, key, value, keys, values, used, padding, mixed,
+        query, key, value, keys, values, used, padding, context,
         query_row, key_row, value_row, cache_row, cache_token, scale,
         heads: tl.constexpr, width: tl.constexpr, lanes: tl.constexpr, tile: tl.constexpr, early: tl.constexpr,
     ):  # fmt: skip
@@ -182,7 +182,9 @@ def _attend() -> Any:
             gathered = gathered * shrink + tl.sum(seen.to(tl.float32) * weights[:, None], 0)
             total = total * shrink + tl.sum(weights)
             largest = higher
-        tl.store(mixed + (row * heads + head) * width + lane, (gathered / total).to(mixed.dtype.element_ty), mask=real)
+        tl.store(
+            context + (row * heads + head) * width + lane, (gathered / total).to(context.dtype.element_ty), mask=real
+        )
 
     return attend_kernel
 
@@ -227,27 +229,27 @@ def _linear() -> Any:
 
 
 @cache
-def _trade() -> Any:
+def _reorder() -> Any:
     import triton
     import triton.language as tl
 
     @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-    def trade_kernel(  # type: ignore[no-untyped-def]
+    def reorder_kernel(  # type: ignore[no-untyped-def]
         x, rows, used, by_layer, by_row, by_token,
-        within: tl.constexpr, seats: tl.constexpr, size: tl.constexpr, lanes: tl.constexpr,
+        group_size: tl.constexpr, seats: tl.constexpr, size: tl.constexpr, lanes: tl.constexpr,
     ):  # fmt: skip
         token, group, layer = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
         if token < tl.load(used):
             seat, lane = tl.arange(0, seats), tl.arange(0, lanes)
-            own = group * within + seat
-            source = tl.load(rows + own, mask=seat < within, other=0)
-            moves = ((seat < within) & (source != own))[:, None] & (lane < size)[None, :]
+            own = group * group_size + seat
+            source = tl.load(rows + own, mask=seat < group_size, other=0)
+            moves = ((seat < group_size) & (source != own))[:, None] & (lane < size)[None, :]
             here = layer * by_layer + token * by_token + lane[None, :]
             moved = tl.load(x + here + source[:, None] * by_row, mask=moves)
             tl.debug_barrier()
             tl.store(x + here + own[:, None].to(tl.int64) * by_row, moved, mask=moves)
 
-    return trade_kernel
+    return reorder_kernel
 
 
 @cache

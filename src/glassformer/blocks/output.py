@@ -1,0 +1,24 @@
+"""The output layer of a language model that keeps a bias beside its weights.
+
+D model width, V vocabulary.
+"""
+
+import torch
+from torch import Tensor, nn
+
+
+class LMHead(nn.Module):
+    """A score for every token of the vocabulary, (…, D) -> (…, V); tied to an embedding where asked."""
+
+    bias: Tensor
+
+    def __init__(self, embedding: nn.Embedding, *, tied: bool) -> None:
+        super().__init__()
+        vocabulary, width = embedding.weight.shape
+        self.output = nn.Linear(width, vocabulary, bias=False)
+        if tied:
+            self.output.weight = embedding.weight
+        self.register_buffer("bias", torch.zeros(1, vocabulary))  # Marian and BART call it final_logits_bias
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return self.output(hidden) + self.bias  # type: ignore[no-any-return]

@@ -1,0 +1,164 @@
+"""Prepared forms of blocks: the same function over fused weights, for a model at rest without hooks.
+
+A block is prepared only if it is exactly what its prepared form was written for: of that very class, with no attribute
+beyond those named here. Whatever else stands in a model runs by its own forward, at its own place.
+B batch, T new tokens, D model width, H heads, K head width.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from torch import Tensor, nn
+
+from glassformer.blocks.attention import AttentionMask, LayerKV, MultiHeadAttention
+from glassformer.blocks.decoder import DecodesLayer, Norms
+from glassformer.blocks.output import LMHead
+from glassformer.blocks.point import Point
+from glassformer.blocks.transformer import FeedForward, Layer
+
+from .cache import AttendingKV
+from .linear import Fuse, FusedLinear, Int8Linear, PreparedNorm, Projection, pad_vocab, with_bias
+
+LINEAR, ANY = nn.Module, object  # a linear layer of any kind is fused, or called; numbers and functions are read
+KNOWN: dict[type[nn.Module], dict[str, type[Any]]] = {
+    MultiHeadAttention: {"heads": int, "scale": float, "dropout": float, "query": LINEAR, "key": LINEAR}
+    | {"value": LINEAR, "output": LINEAR, "scores": Point, "pattern": Point, "context": Point},
+    FeedForward: {"up": LINEAR, "neurons": Point, "down": LINEAR, "activation": ANY, "dropout": nn.Dropout},
+    Layer: {"attention": ANY, "attention_norm": ANY, "feed_forward": ANY, "feed_forward_norm": ANY}
+    | {"cross_attention": ANY, "cross_attention_norm": ANY, "dropout": nn.Dropout, "pre_norm": bool},
+    LMHead: {"output": LINEAR, "bias": Tensor},
+    nn.LayerNorm: {"normalized_shape": tuple, "eps": float, "elementwise_affine": bool, "weight": nn.Parameter}
+    | {"bias": nn.Parameter},
+}
+EXACT = (Point, nn.Dropout)  # a subclass in their place may do anything
+MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))  # what every module has
+
+
+def is_known(module: nn.Module) -> bool:
+    """Whether a module is of a class in KNOWN, with the attributes named there and its class's own forward."""
+    known = KNOWN.get(type(module))
+    return known is not None and all(
+        name in known and (type(value) is known[name] if known[name] in EXACT else isinstance(value, known[name]))
+        for name, value in attributes(module).items()
+    )
+
+
+def attributes(module: nn.Module) -> Mapping[str, Any]:
+    """All that was set on a module: a forward of its own too, and hooks aside."""
+    own = {name: value for name, value in vars(module).items() if name not in MODULE_ATTRIBUTES}
+    return {**own, **module._modules, **module._parameters, **module._buffers}
+
+
+def prepared_layer(layer: DecodesLayer, fuse: Fuse) -> DecodesLayer:
+    """The prepared form of a layer, or the layer itself."""
+    return PreparedLayer(layer, fuse) if isinstance(layer, Layer) and is_known(layer) else layer
+
+
+class PreparedLayer:
+    """A Layer, for new tokens."""
+
+    def __init__(self, layer: Layer, fuse: Fuse) -> None:
+        self.pre_norm = layer.pre_norm
+        self.attention = prepared_attention(layer.attention, fuse)
+        self.attention_norm = prepared_norm(layer.attention_norm)
+        self.feed_forward = prepared_feed_forward(layer.feed_forward, fuse)
+        self.feed_forward_norm = prepared_norm(layer.feed_forward_norm)
+        if layer.cross_attention is not None and layer.cross_attention_norm is not None:
+            self.cross_attention = prepared_attention(layer.cross_attention, fuse, cross=True)
+            self.cross_attention_norm = prepared_norm(layer.cross_attention_norm)
+
+    def __call__(
+        self,
+        x: Tensor,
+        mask: AttentionMask,
+        /,
+        *,
+        cache: LayerKV | None,
+        source: tuple[Tensor, Tensor] | None,
+        source_mask: AttentionMask | None,
+    ) -> Tensor:
+        x = self.residual(self.attention_norm, partial(self.attention, mask=mask, cache=cache), x)
+        if source is not None:
+            across = partial(self.cross_attention, mask=source_mask, source=source)
+            x = self.residual(self.cross_attention_norm, across, x)
+        return self.residual(self.feed_forward_norm, self.feed_forward, x)
+
+    def residual(self, norm: Norms, block: Callable[..., Tensor], x: Tensor) -> Tensor:
+        """As `Layer.residual`, with the norm before and the sum after left to the products beside them."""
+        return block(x, norm=norm, added=x) if self.pre_norm else norm(block(x, added=x))
+
+
+def prepared_norm(norm: nn.Module) -> Norms:
+    """The parameters of a LayerNorm, or the module itself."""
+    if not isinstance(norm, nn.LayerNorm) or not is_known(norm):
+        return norm
+    return PreparedNorm(norm.weight.detach().contiguous(), norm.bias.detach().contiguous(), norm.eps)
+
+
+def prepared_attention(attention: nn.Module, fuse: Fuse, *, cross: bool = False) -> Callable[..., Tensor]:
+    """added + attention(norm(x)), over the layer's cache or a source."""
+    if not isinstance(attention, MultiHeadAttention) or not is_known(attention):
+        return unprepared(attention)
+    return PreparedCrossAttention(attention, fuse) if cross else PreparedSelfAttention(attention, fuse)
+
+
+class PreparedSelfAttention:
+    """Query, key and value in one product."""
+
+    def __init__(self, attention: MultiHeadAttention, fuse: Fuse) -> None:
+        self.project = FusedLinear(fuse([attention.query, attention.key, attention.value]))
+        self.output = FusedLinear(fuse([attention.output]))
+        self.shape, self.scale = (3, attention.heads, -1), attention.scale
+
+    def __call__(
+        self, x: Tensor, *, mask: AttentionMask, cache: AttendingKV, added: Tensor, norm: Norms | None = None
+    ) -> Tensor:
+        query, key, value = self.project(x, norm=norm).unflatten(-1, self.shape).unbind(-3)  # (B, T, H, K)
+        return self.output(cache.attend(query, key, value, mask, scale=self.scale).flatten(-2), added=added)
+
+
+class PreparedCrossAttention:
+    """The keys and values of the source are there already."""
+
+    def __init__(self, attention: MultiHeadAttention, fuse: Fuse) -> None:
+        self.project, self.output = FusedLinear(fuse([attention.query])), FusedLinear(fuse([attention.output]))
+        self.shape, self.scale = (attention.heads, -1), attention.scale
+
+    def __call__(
+        self,
+        x: Tensor,
+        *,
+        mask: AttentionMask,
+        source: tuple[Tensor, Tensor],
+        added: Tensor,
+        norm: Norms | None = None,
+    ) -> Tensor:
+        query = self.project(x, norm=norm).unflatten(-1, self.shape)
+        return self.output(mask.attend(query, *source, scale=self.scale, dropout=0.0).flatten(-2), added=added)
+
+
+def prepared_feed_forward(block: nn.Module, fuse: Fuse) -> Callable[..., Tensor]:
+    """added + feed_forward(norm(x))"""
+    if not isinstance(block, FeedForward) or not is_known(block):
+        return unprepared(block)
+    up, down = FusedLinear(fuse([block.up]), block.activation), FusedLinear(fuse([block.down]))
+    return lambda x, *, added, norm=None: down(up(x, norm=norm), added=added)
+
+
+def unprepared(block: nn.Module) -> Callable[..., Tensor]:
+    """added + block(norm(x)), by the block's own forward."""
+
+    def run(x: Tensor, *, added: Tensor, norm: Norms | None = None, **seen: Any) -> Tensor:
+        return added + block(x if norm is None else norm(x), **seen)  # type: ignore[no-any-return]
+
+    return run
+
+
+def prepared_head(head: nn.Module, fuse: Fuse, *, multiple: int) -> tuple[Projection, int | None]:
+    """What gives the logits, padded to a multiple of some number, and how many of them are real (None: all)."""
+    linear = head
+    if isinstance(head, LMHead) and is_known(head) and type(head.output) in (nn.Linear, Int8Linear):
+        linear = with_bias(head.output, head.bias[0])  # both in one product
+    size = linear.out_features if isinstance(linear, nn.Linear | Int8Linear) else None
+    return FusedLinear(fuse([pad_vocab(linear, multiple)])), size

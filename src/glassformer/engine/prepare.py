@@ -1,0 +1,101 @@
+"""prepared: a model made ready for decoding once, and kept as long as its weights stay what they are."""
+
+from dataclasses import dataclass
+from functools import partial
+from types import NoneType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.blocks.memory import free_bytes
+from glassformer.blocks.point import is_hooked
+from glassformer.models.contract import AttentionDecoder, GenerativeModel, Stepper
+
+from . import native
+from .decoder import PreparedDecoder
+from .digest import Digest, digest_of
+from .graphs import VOCAB_MULTIPLE, GraphDecoder
+from .kernels import on_current_gpu
+from .layers import MODULE_ATTRIBUTES
+from .linear import fuse_linears
+
+PLAIN_VALUES = (int, float, str, tuple, NoneType)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A decoder, and what its model was like when it was made."""
+
+    decoder: PreparedDecoder | GraphDecoder
+    structure: list[object]
+    many_rows: bool  # whether it was made for several rows at once
+    addresses: list[int]
+    digests: Tensor
+    digest: Digest
+
+    def is_of(self, modules: list[nn.Module], weights: list[Tensor]) -> bool:
+        same = self.structure == structure_of(modules) and self.addresses == addresses_of(weights)
+        return same and torch.equal(self.digests, self.digest())
+
+
+_prepared: WeakKeyDictionary[nn.Module, Prepared] = WeakKeyDictionary()
+
+
+def prepared(model: GenerativeModel[Any], rows: int) -> Stepper[Any]:
+    """The model, or what decodes faster and gives the same; it will go on with `rows` sequences.
+
+    A model that is training, has hooks, or is not a Transformer decoder is taken as it is.
+    """
+    modules = list(model.modules())
+    weights = _weights(modules)
+    device = weights[0].device
+    busy = any(module.training or is_hooked(module) for module in modules)
+    if busy or not isinstance(model, AttentionDecoder) or torch.is_autocast_enabled(device.type):
+        return model
+    assert isinstance(model, nn.Module)
+    many_rows = device.type == "cpu" and rows > (native.SMALL_BATCH if native.kernels() else 1)
+    known = _prepared.get(model)
+    if known is None or (many_rows and not known.many_rows) or not known.is_of(modules, weights):
+        _prepared.pop(model, None)  # its memory first
+        fuse = partial(fuse_linears, packed=many_rows and _fits_twice(weights))
+        decoder: PreparedDecoder | GraphDecoder
+        if on_current_gpu(weights[0]):
+            plain = PreparedDecoder(model, fuse, vocab_multiple=VOCAB_MULTIPLE)
+            decoder = GraphDecoder(plain, model.config.max_positions)
+        else:
+            decoder = PreparedDecoder(model, fuse)
+        digest = digest_of(weights)
+        known = Prepared(decoder, structure_of(modules), many_rows, addresses_of(weights), digest().clone(), digest)
+        _prepared[model] = known
+    return known.decoder
+
+
+def structure_of(modules: list[nn.Module]) -> list[object]:
+    """Which modules there are, and what was set on them: numbers by value, all else by identity."""
+    return [
+        (
+            id(module),
+            type(module),
+            [(name, value if isinstance(value, PLAIN_VALUES) else id(value)) for name, value in own],
+        )
+        for module in modules
+        for own in [[pair for pair in vars(module).items() if pair[0] not in MODULE_ATTRIBUTES]]
+    ]
+
+
+def addresses_of(weights: list[Tensor]) -> list[int]:
+    """Where the weights lie, which changes when one is replaced."""
+    return [weight.data_ptr() for weight in weights]
+
+
+def _weights(modules: list[nn.Module]) -> list[Tensor]:
+    """Parameters and buffers, each once, and without their names, which take longer than a token."""
+    kept = (part for module in modules for part in (*module._parameters.values(), *module._buffers.values()))
+    return list({id(weight): weight for weight in kept if weight is not None}.values())
+
+
+def _fits_twice(weights: list[Tensor]) -> bool:
+    """Whether there is memory for another copy of the weights, and as much again for everything else."""
+    return 2 * sum(weight.nbytes for weight in weights) < free_bytes(weights[0].device)
