@@ -1,15 +1,15 @@
 """The studio's web application: its routes, its page, and who may ask."""
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from hmac import compare_digest
 from importlib.resources import files
-from typing import Any
 from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlencode
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from glassformer.view.colours import ramp, variables
 
@@ -35,9 +35,6 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 def create_app(studio: Studio, *, key: str | None = None) -> FastAPI:
@@ -53,7 +50,7 @@ def create_app(studio: Studio, *, key: str | None = None) -> FastAPI:
     return app
 
 
-def _answer(status: int) -> Any:
+def _answer(status: int) -> Callable[[Request, Exception], Response]:
     def handler(_: Request, error: Exception) -> Response:
         headers = {"Retry-After": "1"} if status == 429 else None
         return SafeJSONResponse({"detail": one_line(error)}, status_code=status, headers=headers)
@@ -61,7 +58,8 @@ def _answer(status: int) -> Any:
     return handler
 
 
-def _misread(_: Request, error: Any) -> Response:
+def _misread(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"] if part != "body")
     return SafeJSONResponse({"detail": one_line(f"{where}: {first['msg']}")}, status_code=422)
@@ -98,7 +96,7 @@ SHARED = ("make", "number", "paint", "pool", "step", "visible")  # of view/value
 class AuthMiddleware:
     """Who may come in: this machine's own pages, or whoever has the key. Every answer gets the protecting headers."""
 
-    def __init__(self, app: Any, *, key: str | None) -> None:
+    def __init__(self, app: ASGIApp, *, key: str | None) -> None:
         self.app, self.key = app, key
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,7 +104,7 @@ class AuthMiddleware:
             await self.app(scope, receive, send)
             return
 
-        async def guarded(message: MutableMapping[str, Any]) -> None:
+        async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 known = {name.lower() for name, _ in message["headers"]}
                 extra = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
@@ -115,7 +113,7 @@ class AuthMiddleware:
 
         size = 0
 
-        async def counted() -> MutableMapping[str, Any]:  # chunks come without a content-length
+        async def counted() -> Message:  # chunks come without a content-length
             nonlocal size
             message = await receive()
             size += len(message.get("body", b""))

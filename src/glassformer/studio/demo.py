@@ -7,10 +7,12 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from multiprocessing import get_context, parent_process
+from multiprocessing.process import BaseProcess
+from multiprocessing.queues import Queue
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -26,6 +28,8 @@ from .runs import last_step
 
 Models = Mapping[str, Mapping[str, Any]]
 Say = Callable[[str], None]
+Wanted = Queue[tuple[str, Mapping[str, Any]] | None]  # a name and its settings; None: no more
+Made = Queue[tuple[str, float, str | None]]  # a name, seconds, and what went wrong
 
 # What a model of a few tens of thousands of weights learns in seconds needs weights that are not near zero at first,
 # and no dropout.
@@ -133,7 +137,12 @@ def _train(home: Path, models: Models, say: Say) -> None:
 
 
 def _follow(
-    making: Path, models: Models, workers: Any, made: Any, say: Say, on_progress: Callable[[int, int], None]
+    making: Path,
+    models: Models,
+    workers: Sequence[BaseProcess],
+    made: Made,
+    say: Say,
+    on_progress: Callable[[int, int], None],
 ) -> None:
     """Tell how far the workers are, until all models are made."""
     total, done = sum(settings["steps"] for settings in models.values()), set[str]()
@@ -167,7 +176,7 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _work(making: Path, home: Path, wanted: Any, made: Any) -> None:
+def _work(making: Path, home: Path, wanted: Wanted, made: Made) -> None:
     """Train one model after another; runs in a process of its own."""
     import torch
 
@@ -185,7 +194,7 @@ def _work(making: Path, home: Path, wanted: Any, made: Any) -> None:
         made.put((name, time.perf_counter() - began, None))
 
 
-def _end_with(studio: Any) -> None:
+def _end_with(studio: BaseProcess) -> None:
     """Nobody is left to work for once the studio was killed."""
     studio.join()
     os._exit(1)

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from glassformer.generate.api import generate
 from glassformer.inspect.edits import Edits
-from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.inspect.record import record
 from glassformer.inspect.switches import off, python_of, switches
+from glassformer.models.contract import as_model, can_generate
 
 from .answers import TraceAnswers, divergence
 from .app_state import Busy, Studio
@@ -75,7 +75,7 @@ def router(studio: Studio) -> APIRouter:
 def edited(trace: Trace, order: AblationRequest) -> dict[str, Any]:
     """Before and after: the scores at one place, how far every place moved, and the answer in the task's words."""
     answers = TraceAnswers(trace)
-    changes = off(answers.model, order.off, order.to, trace.reading.inputs, seen=trace.seen)
+    changes = off(trace.loaded.model, order.off, order.to, trace.reading.inputs, seen=trace.seen)
     before = answers.scores
     outputs = trace.keep("edited", run(trace, changes) if changes else trace.outputs)
     after = answers.scores_of(outputs)
@@ -149,7 +149,7 @@ def said(trace: Trace, changes: Edits) -> Any:
     """What the model makes of the text in the words of its task, or in ids; None where it has none."""
     loaded, text = trace.loaded, trace.text
     room = _room(trace)
-    writes = hasattr(loaded.model, "step") and loaded.model.head_name in ("text-generation", "text2text-generation")
+    writes = can_generate(as_model(loaded.model))
     if writes and room < 1:
         return None
     with record(loaded.model, edit=changes):
@@ -160,7 +160,7 @@ def said(trace: Trace, changes: Edits) -> Any:
             return None
         read = trace.reading.inputs["input_ids"]
         ids = generate(loaded.model, None, read, **request({"max_new_tokens": room}))[0].tolist()
-        new = ids if is_encoder_decoder(loaded.model) else ids[read.shape[1] :]
+        new = ids if as_model(loaded.model).config.is_encoder_decoder else ids[read.shape[1] :]
         return [{"generated_text": " ".join(map(str, new))}]
 
 
@@ -181,23 +181,24 @@ def _asked(trace: Trace, room: int) -> tuple[Any, dict[str, Any]] | None:
 
 def _room(trace: Trace) -> int:
     """How many tokens may be written: few, and no more than the model has positions for."""
-    config: Any = trace.loaded.model.config
-    limit = getattr(config, "n_positions", None) or getattr(config, "max_position_embeddings", None)
-    taken = 1 if is_encoder_decoder(trace.loaded.model) else trace.reading.inputs["input_ids"].shape[1]
-    return WRITTEN if limit is None else min(WRITTEN, limit - taken)
+    config = as_model(trace.loaded.model).config
+    taken = 1 if config.is_encoder_decoder else trace.reading.inputs["input_ids"].shape[1]
+    return WRITTEN if config.max_positions is None else min(WRITTEN, config.max_positions - taken)
 
 
 def every_head(studio: Studio, trace: Trace, to: Literal["zero", "mean"]) -> Iterator[dict[str, Any]]:
     """One pass for each head, and how far it moves the answer; it stops when nobody listens, or takes too long."""
     answers, start = TraceAnswers(trace), monotonic()
-    heads = [f"{one.name}:{n}" for one in switches(answers.model) if one.kind == "head" for n in range(one.size or 0)]
+    heads = [
+        f"{one.name}:{n}" for one in switches(trace.loaded.model) if one.kind == "head" for n in range(one.size or 0)
+    ]
     yield {"kind": "start", "total": len(heads)}
     before, places = answers.scores, answers.asked
     done = 0
     for done, name in enumerate(heads, 1):
         try:
             with studio.work() as deadline, trace.loaded.lock, deadline.watching(trace.loaded.model):
-                given = run(trace, off(answers.model, [name], to, trace.reading.inputs, seen=trace.seen))
+                given = run(trace, off(trace.loaded.model, [name], to, trace.reading.inputs, seen=trace.seen))
             after = answers.scores_of(given)
         except (Busy, Late) as error:  # the answer has begun, so that its status cannot say it
             yield {"kind": "problem", "status": 429 if isinstance(error, Busy) else 422, "detail": one_line(error)}

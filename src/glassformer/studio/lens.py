@@ -6,6 +6,7 @@ T places, V choices, R rows (layers).
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,9 +14,9 @@ from fastapi import APIRouter, Response
 from torch import Tensor
 
 from glassformer.blocks.transformer import Layer
-from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.inspect.lens import Layers, decoder_layers, head_layers, logit_layers, prefix_lens
 from glassformer.inspect.record import modules_of
+from glassformer.models.contract import can_generate
 
 from .answers import TraceAnswers
 from .app_state import Studio
@@ -66,21 +67,25 @@ def size_of(trace: Trace, top: int) -> int:
 def lenses(trace: Trace, top: int, deadline: Deadline) -> Iterator[dict[str, Any]]:
     """Every lens that suits the model: one, and of an encoder-decoder Transformer two."""
     answers, inputs = TraceAnswers(trace, deadline), trace.reading.inputs
-    model = answers.model
-    names = modules_of(model)
+    model, names = trace.loaded.model, modules_of(trace.loaded.model)
     if "recurrent" in names or "encoder.recurrent" in names:
         yield _over_time(answers, top)
-    elif is_encoder_decoder(model):
+    elif answers.model.config.is_encoder_decoder:
         yield _table(answers, "logit", _rows(logit_layers(model, inputs)), top)
         yield _table(answers, "decoder", _rows(decoder_layers(model, inputs)), top)
-    elif hasattr(model, "step"):
+    elif answers.model.is_causal:
         yield _table(answers, "logit", _rows(logit_layers(model, inputs)), top)
     else:
         yield _table(answers, "head", _rows(head_layers(model, inputs)), top)
 
 
 def _rows(layers: Layers) -> Rows:
-    return [(name, lambda name=name: layers.says(name)[0].float()) for name in layers.names]  # type: ignore[misc]
+    return [(name, partial(_scores, layers, name)) for name in layers.names]
+
+
+def _scores(layers: Layers, name: str) -> Tensor:
+    """(T, V) that the head makes of one layer."""
+    return layers.says(name)[0].float()
 
 
 def _over_time(answers: TraceAnswers, top: int) -> dict[str, Any]:
@@ -90,7 +95,7 @@ def _over_time(answers: TraceAnswers, top: int) -> dict[str, Any]:
     texts = answers.trace.reading.tokens["read"].texts
     lengths = sorted({math.ceil(len(texts) * part / MOST) for part in range(1, MOST + 1)})
     rows = max(1, min(64, TOGETHER // len(texts)))
-    found = prefix_lens(answers.model, answers.trace.reading.inputs, lengths, rows=rows).float()  # (T, C)
+    found = prefix_lens(answers.trace.loaded.model, answers.trace.reading.inputs, lengths, rows=rows).float()  # (T, C)
     table = _table(answers, "prefix", [("head", lambda: found)], top, final=answers.scores.expand_as(found))
     places = [length - 1 for length in lengths]
     return table | {"side": "read", "columns": [texts[place] for place in places], "asked": list(range(len(found)))}
@@ -127,7 +132,7 @@ def _next(answers: TraceAnswers) -> list[int | None] | None:
     tokens = answers.trace.reading.tokens
     if "written" in tokens:
         return list(tokens["written"].ids)
-    return [*tokens["read"].ids[1:], None] if hasattr(answers.model, "step") else None
+    return [*tokens["read"].ids[1:], None] if can_generate(answers.model) else None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What a model's task says of a text: the results of gf.pipeline, line by line as they come."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import nullcontext
 from itertools import chain
 from typing import Any
@@ -59,7 +59,7 @@ class PredictionRequest(BaseModel):
 class JSONLinesResponse(StreamingResponse):
     """Lines of JSON, sent as they are made; when the reader goes away, no more are made."""
 
-    def __init__(self, lines: Iterator[Line], source: Any) -> None:
+    def __init__(self, lines: Iterator[Line], source: Generator[Line, None, None]) -> None:
         super().__init__((f"{dump(line)}\n" for line in lines), media_type="application/x-ndjson")
         self.source = source
 
@@ -86,7 +86,7 @@ def router(studio: Studio) -> APIRouter:
     return routes
 
 
-def in_turn(studio: Studio, loaded: Loaded, lines: Iterator[Line], *, writes: bool) -> Iterator[Line]:
+def in_turn(studio: Studio, loaded: Loaded, lines: Iterator[Line], *, writes: bool) -> Generator[Line, None, None]:
     """Every line is made in a turn of its own, so that a long text keeps nobody waiting; all have one deadline.
 
     A model that `writes` has a line for every step, and a hook on it would be in the way of what makes it fast.
@@ -195,13 +195,14 @@ def _called(pipe: Pipeline, question: PredictionRequest) -> Any:
     return pipe(inputs, **options)
 
 
-def _classes(pipe: Any, question: PredictionRequest) -> Line:
+def _classes(pipe: Pipeline, question: PredictionRequest) -> Line:
     """The classes by probability; `labels` has them in the order of the logits."""
     task = pipe.task
+    assert isinstance(task, TextClassification)
     return {"kind": "classes", "problem": task.problem, "labels": task.labels, "classes": _called(pipe, question)}
 
 
-def _entities(pipe: Any, question: PredictionRequest) -> Line:
+def _entities(pipe: Pipeline, question: PredictionRequest) -> Line:
     """Entities, and every token by itself with the number of its word."""
     entities, text = _called(pipe, question), str(question.inputs)
     tokens = pipe(text, aggregation_strategy="none", ignore_labels=())
@@ -213,25 +214,25 @@ def _entities(pipe: Any, question: PredictionRequest) -> Line:
     }
 
 
-def _answers(pipe: Any, question: PredictionRequest) -> Line:
+def _answers(pipe: Pipeline, question: PredictionRequest) -> Line:
     found = _called(pipe, question)
     return {"kind": "answers", "answers": found if isinstance(found, list) else [found]}
 
 
-def _fills(pipe: Any, question: PredictionRequest) -> Line:
+def _fills(pipe: Pipeline, question: PredictionRequest) -> Line:
     found = _called(pipe, question)
     return {"kind": "fills", "masks": found if isinstance(found[0], list) else [found]}
 
 
-def _vector(pipe: Any, question: PredictionRequest) -> Line:
+def _vector(pipe: Pipeline, question: PredictionRequest) -> Line:
     return {"kind": "vector", "values": _called(pipe, question)}
 
 
-def _likeness(pipe: Any, question: PredictionRequest) -> Line:
+def _likeness(pipe: Pipeline, question: PredictionRequest) -> Line:
     return {"kind": "likeness", "cosine": _called(pipe, question)}
 
 
-RESULTS: dict[type, Callable[[Any, PredictionRequest], Line]] = {
+RESULTS: dict[type, Callable[[Pipeline, PredictionRequest], Line]] = {
     TextClassification: _classes,
     TokenClassification: _entities,
     QuestionAnswering: _answers,

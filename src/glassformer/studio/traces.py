@@ -4,6 +4,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any, TypeVar
@@ -44,7 +45,7 @@ class Trace:
     outputs: dict[str, Tensor]
     expires_at: float = 0.0
     kept: dict[str, Any] = field(default_factory=dict)
-    lock: Any = field(default_factory=RLock, repr=False)
+    lock: AbstractContextManager[bool] = field(default_factory=RLock, repr=False)
     sizes: dict[str, int] = field(default_factory=dict)  # bytes: measuring takes too long for every look
 
     def __post_init__(self) -> None:
@@ -199,8 +200,15 @@ def router(studio: Studio) -> APIRouter:
     @routes.post("/traces")
     def create(asked: TraceRequest) -> SafeJSONResponse:
         with studio.work() as deadline:
-            loaded, kept = studio.models[asked.model], {"budget": studio.traces.budget, "deadline": deadline}
-            trace = traced(loaded, asked.inputs, asked.pair, asked.target, capture=asked.capture or ("*",), **kept)
+            trace = traced(
+                studio.models[asked.model],
+                asked.inputs,
+                asked.pair,
+                asked.target,
+                capture=asked.capture or ("*",),
+                budget=studio.traces.budget,
+                deadline=deadline,
+            )
             trace.once("boards", lambda: [board_entry(one) for one in boards(trace.seen, trace.reading.tokens)])
         studio.traces.add(trace)
         return SafeJSONResponse(described(trace))
