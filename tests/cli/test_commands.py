@@ -110,6 +110,33 @@ def test_generate_several_texts_from_a_file_as_json(glassformer, speaker, tmp_pa
         assert all(len(row["texts"]) == 2 and row["texts"][0].startswith(row["prompt"]) for row in rows)
 
 
+PROMPTS = ["the cat sat", "the", "猫", "the cat sat on the mat. " * 4, "the mat", "on the mat"]
+
+
+@pytest.mark.parametrize("way", [(), ("--strategy", "beam"), ("--n", 2, "--strategy", "beam")])
+def test_prompts_of_a_file_are_answered_together_as_each_would_be_alone(glassformer, speaker, tmp_path, way):
+    """Also one that leaves less than fifty tokens of the model's positions."""
+    model = random_model("gpt2", "text-generation", SMALL_GPT | {"vocab_size": 300, "n_positions": 70})
+    gf.save(model, speaker)
+    (tmp_path / "prompts.txt").write_text("\n".join(PROMPTS), encoding="utf-8")
+    together = [glassformer("generate", speaker, "--file", tmp_path / "prompts.txt", *way, "--batch-size", 4)]
+    alone = [glassformer("generate", speaker, text, *way) for text in PROMPTS]
+    assert {code for code, _, _ in (*together, *alone)} == {0}
+    assert together[0][1] == "".join(out for _, out, _ in alone)
+
+
+def test_prompts_of_a_file_have_their_own_scores_and_steps(glassformer, speaker, tmp_path):
+    (tmp_path / "prompts.txt").write_text("\n".join(PROMPTS[:3]), encoding="utf-8")
+    words = ("--json", "--logprobs", 2, "--max-new-tokens", 6)
+    _, out, _ = glassformer("generate", speaker, "--file", tmp_path / "prompts.txt", *words)
+    for line, text in zip(out.splitlines(), PROMPTS, strict=False):
+        together, alone = json.loads(line), json.loads(glassformer("generate", speaker, text, *words)[1])
+        assert together["prompt"] == text
+        assert together["texts"] == alone["texts"]
+        assert together["scores"] == pytest.approx(alone["scores"], abs=1e-4)
+        assert [one["id"] for one in together["steps"][0]] == [one["id"] for one in alone["steps"][0]]
+
+
 STRATEGIES = {
     "greedy": ({}, []),
     "sample": ({"top_p": 0.9, "seed": 1}, ["--top-p", 0.9, "--seed", 1]),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.text import Tokenizer
+from glassformer.hub.load import load_tokenizer
 from glassformer.text.bpe import BytePairEncoding
 from glassformer.text.wordpiece import WordPiece
 
@@ -114,14 +114,14 @@ def tokenizers(data, tmp_path_factory):
         (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lowercase}))
         found[kind] = (
             WordPiece.from_file(folder / "vocab.txt", lowercase=lowercase),
-            Tokenizer.from_folder(folder),
+            load_tokenizer(folder),
         )
     folder = tmp_path_factory.mktemp("gpt2")
     shutil.copy(data / "tokenizers" / "gpt2" / "encoder.json", folder / "vocab.json")
     shutil.copy(data / "tokenizers" / "gpt2" / "vocab.bpe", folder / "merges.txt")
     found["gpt2"] = (
         BytePairEncoding.from_files(folder / "vocab.json", folder / "merges.txt"),
-        Tokenizer.from_folder(folder),
+        load_tokenizer(folder),
     )
     return found
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from text_unicode import known, texts
 
-from glassformer.text import Tokenizer
+from glassformer.hub.load import load_tokenizer
 from glassformer.text.bpe import BytePairEncoding
 from glassformer.text.folder import read_vocab
 from glassformer.text.wordpiece import WordPiece
@@ -22,17 +22,17 @@ def pairs(folders):
     return {
         "uncased": (
             WordPiece.from_file(folders["bert"] / "vocab.txt"),
-            Tokenizer.from_folder(folders["bert"]),
+            load_tokenizer(folders["bert"]),
         ),
         "cased": (
             WordPiece.from_file(folders["cased"] / "vocab.txt", lowercase=False),
-            Tokenizer.from_folder(folders["cased"]),
+            load_tokenizer(folders["cased"]),
         ),
         "accents": (
             WordPiece(read_vocab(folders["bert"] / "vocab.txt"), strip_accents=False),
-            Tokenizer.from_folder(folders["distilbert"]),
+            load_tokenizer(folders["distilbert"]),
         ),
-        "gpt2": (bpe, Tokenizer.from_folder(folders["gpt2"])),
+        "gpt2": (bpe, load_tokenizer(folders["gpt2"])),
     }
 
 
@@ -74,7 +74,7 @@ def test_unknown_words_and_long_words():
 
 def test_golden_examples(data):
     vocab = data / "tokenizers" / "bert-base-uncased"
-    readable, fast = WordPiece.from_file(vocab / "vocab.txt"), Tokenizer.from_folder(vocab)
+    readable, fast = WordPiece.from_file(vocab / "vocab.txt"), load_tokenizer(vocab)
     for text, ids in GOLDEN.items():
         assert readable.encode(text) == fast.encode(text) == ids
     for text, tokens in {"unheard": ["un", "##heard"], "best-selling": ["best", "-", "selling"]}.items():

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from glassformer.text import Tokenizer
+from glassformer.hub.load import load_tokenizer
 
 KINDS = ["bert", "cased", "distilbert", "gpt2", "roberta"]
 WORDS = [
@@ -37,7 +37,7 @@ def both(folders):
     """Ours and theirs for each kind, with a pad token."""
     found = {}
     for kind in KINDS:
-        ours, theirs = Tokenizer.from_folder(folders[kind]), AutoTokenizer.from_pretrained(str(folders[kind]))
+        ours, theirs = load_tokenizer(folders[kind]), AutoTokenizer.from_pretrained(str(folders[kind]))
         for tokenizer in (ours, theirs):
             tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
         found[kind] = ours, theirs
@@ -248,7 +248,7 @@ def test_wrong_calls_say_what_is_wrong(both, arguments, options, message):
 
 
 def test_padding_without_a_pad_token_names_the_fix(folders):
-    ours = Tokenizer.from_folder(folders["gpt2"])
+    ours = load_tokenizer(folders["gpt2"])
     with pytest.raises(ValueError, match=r"tok\.pad_token = tok\.eos_token"):
         ours(["a", "a b"], padding=True)
     ours.pad_token = ours.eos_token

@@ -11,6 +11,7 @@ from text_folders import CORPUS, write
 from transformers import AutoTokenizer
 
 import glassformer as gf
+from glassformer.hub.load import load_tokenizer
 from glassformer.text import Tokenizer
 from glassformer.text.rust import panics_unseen
 from glassformer.text.train import train
@@ -38,13 +39,13 @@ def assert_same_ids(ours, theirs):
 
 @pytest.mark.parametrize("kind", ["bert", "cased", "distilbert", "gpt2", "roberta"])
 def test_old_folders_read_and_save_as_transformers_reads_them(folders, tmp_path, kind):
-    ours = Tokenizer.from_folder(folders[kind])
+    ours = load_tokenizer(folders[kind])
     assert_same_ids(ours, AutoTokenizer.from_pretrained(str(folders[kind])))
-    ours = Tokenizer.from_folder(folders[kind])
+    ours = load_tokenizer(folders[kind])
     ours.save(tmp_path / "new")
     shutil.copy(folders[kind] / "config.json", tmp_path / "new")
     assert_same_ids(ours, AutoTokenizer.from_pretrained(str(tmp_path / "new")))
-    again = Tokenizer.from_folder(tmp_path / "new")
+    again = load_tokenizer(tmp_path / "new")
     assert_same_ids(again, AutoTokenizer.from_pretrained(str(tmp_path / "new")))
     assert dict(again(TEXTS)) == dict(ours(TEXTS))
     assert again.settings.names == ours.settings.names
@@ -60,7 +61,7 @@ def test_folders_that_transformers_wrote(folders, tmp_path, kind):
     theirs.model_max_length = 77
     theirs.save_pretrained(str(tmp_path))
     shutil.copy(folders[kind] / "config.json", tmp_path)
-    ours = Tokenizer.from_folder(tmp_path)
+    ours = load_tokenizer(tmp_path)
     assert ours.model_max_length == 77
     assert_same_ids(ours, theirs)
     text = "a newtoken and<ent> newtokens"
@@ -70,7 +71,7 @@ def test_folders_that_transformers_wrote(folders, tmp_path, kind):
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "roberta"])
 def test_added_tokens_survive_saving(folders, tmp_path, kind):
-    ours = Tokenizer.from_folder(folders[kind])
+    ours = load_tokenizer(folders[kind])
     size = len(ours)
     assert ours.add_tokens(["newtoken", "the two"]) == 2
     assert ours.add_tokens("<ent>", special_tokens=True) == 1
@@ -81,7 +82,7 @@ def test_added_tokens_survive_saving(folders, tmp_path, kind):
     ours.save(tmp_path)
     shutil.copy(folders[kind] / "config.json", tmp_path)
     theirs = AutoTokenizer.from_pretrained(str(tmp_path))
-    again = Tokenizer.from_folder(tmp_path)
+    again = load_tokenizer(tmp_path)
     assert ours.encode(text) == again.encode(text) == theirs.encode(text)
     assert set(again.all_special_tokens) == set(theirs.all_special_tokens) == set(ours.all_special_tokens)
 
@@ -95,7 +96,7 @@ def test_trained_tokenizers_load_in_transformers(corpus, tmp_path, kind):
     theirs = AutoTokenizer.from_pretrained(str(tmp_path))
     assert theirs.model_max_length == 99
     assert_same_ids(ours, theirs)
-    assert_same_ids(Tokenizer.from_folder(tmp_path), theirs)
+    assert_same_ids(load_tokenizer(tmp_path), theirs)
 
 
 def test_a_chinese_gpt2_has_berts_vocabulary(folders, tmp_path):
@@ -104,7 +105,7 @@ def test_a_chinese_gpt2_has_berts_vocabulary(folders, tmp_path):
         vocab_txt=(folders["bert"] / "vocab.txt").read_text(encoding="utf-8"),
         config_json={"model_type": "gpt2", "tokenizer_class": "BertTokenizer", "n_positions": 1024},
     )
-    ours, theirs = Tokenizer.from_folder(folder), AutoTokenizer.from_pretrained(str(folder))
+    ours, theirs = load_tokenizer(folder), AutoTokenizer.from_pretrained(str(folder))
     assert ours(TEXTS)["input_ids"] == theirs(TEXTS)["input_ids"]
     assert ours.model_max_length == 1024
     assert "token_type_ids" not in ours("a")  # GPT-2 would add them to its embeddings as if they were words
@@ -121,7 +122,7 @@ def test_a_chinese_gpt2_has_berts_vocabulary(folders, tmp_path):
 )
 def test_the_model_says_how_long_a_text_may_be(folders, tmp_path, model, limit):
     vocab = (folders["bert"] / "vocab.txt").read_text(encoding="utf-8")
-    assert Tokenizer.from_folder(write(tmp_path / "x", vocab_txt=vocab, config_json=model)).model_max_length == limit
+    assert load_tokenizer(write(tmp_path / "x", vocab_txt=vocab, config_json=model)).model_max_length == limit
 
 
 def test_special_tokens_may_be_objects_and_new(folders, tmp_path):
@@ -136,7 +137,7 @@ def test_special_tokens_may_be_objects_and_new(folders, tmp_path):
         },
         config_json={"model_type": "gpt2"},
     )
-    ours, theirs = Tokenizer.from_folder(folder), AutoTokenizer.from_pretrained(str(folder))
+    ours, theirs = load_tokenizer(folder), AutoTokenizer.from_pretrained(str(folder))
     assert ours.pad_token == "<pad>"
     assert ours.padding_side == "left"
     assert_same_ids(ours, theirs)
@@ -171,7 +172,7 @@ def test_broken_folders_say_what_is_wrong(tmp_path, files, message):
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])
 def test_a_tokenizer_can_be_sent_to_another_process(folders, kind):
-    ours = Tokenizer.from_folder(folders[kind])
+    ours = load_tokenizer(folders[kind])
     assert dict(pickle.loads(pickle.dumps(ours))(TEXTS)) == dict(ours(TEXTS))
 
 

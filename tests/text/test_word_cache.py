@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from text_unicode import pieces
 from tokenizers import AddedToken, normalizers
 
-from glassformer.text import Tokenizer, cache
+from glassformer.hub.load import load_tokenizer
+from glassformer.text import cache
 
 KINDS = ["bert", "cased", "distilbert", "gpt2", "roberta"]
 ADDED = {
@@ -43,7 +44,7 @@ def tokenizers(folders):
     found = []
     for kind in KINDS:
         for tokens in [[], *ADDED.values()]:
-            found.append(Tokenizer.from_folder(folders[kind]))
+            found.append(load_tokenizer(folders[kind]))
             found[-1].add_tokens(tokens)
     return found
 
@@ -60,7 +61,7 @@ def test_cached_ids_are_whole_ids(tokenizers, batch):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_cache_stays_small_and_forgets_long_chunks(folders, monkeypatch, kind):
     monkeypatch.setattr(cache, "CACHE_SIZE", 20)
-    tokenizer = Tokenizer.from_folder(folders[kind])
+    tokenizer = load_tokenizer(folders[kind])
     batch = [f"the {'x' * 41} word{i} a{i % 3}" for i in range(50)]
     for text in batch:
         assert cached(tokenizer, [text]) == whole(tokenizer, [text])
@@ -72,7 +73,7 @@ def test_the_cache_stays_small_and_forgets_long_chunks(folders, monkeypatch, kin
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_pipeline_that_is_not_understood_has_no_cache(folders, kind):
-    tokenizer = Tokenizer.from_folder(folders[kind])
+    tokenizer = load_tokenizer(folders[kind])
     assert tokenizer.backend._cache is not None
     tokenizer.backend.rust.normalizer = normalizers.Replace(" ", "")
     tokenizer.refresh()
@@ -82,4 +83,4 @@ def test_a_pipeline_that_is_not_understood_has_no_cache(folders, kind):
 
 def test_lone_surrogates_are_refused(folders):
     with pytest.raises(ValueError, match="surrogate"):
-        Tokenizer.from_folder(folders["bert"])("a \ud800 b")
+        load_tokenizer(folders["bert"])("a \ud800 b")

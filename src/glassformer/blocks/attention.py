@@ -41,8 +41,8 @@ class MultiHeadAttention(nn.Module):
         self, width: int, heads: int, *, dropout: float = 0.0, scale: float | None = None, bias: bool = True
     ) -> None:
         super().__init__()
-        self.heads = heads
-        self.scale = (width // heads) ** -0.5 if scale is None else scale
+        self.heads, self.head_width = heads, width // heads
+        self.scale = self.head_width**-0.5 if scale is None else scale
         self.dropout = dropout
         self.query = nn.Linear(width, width, bias=bias)
         self.key = nn.Linear(width, width, bias=bias)

@@ -19,11 +19,13 @@ from .point import Point, any_hooked
 class FeedForward(nn.Module):
     """down(activation(up(x)))"""
 
-    def __init__(self, width: int, inner: int, activation: Activation, *, dropout: float = 0.0) -> None:
+    def __init__(
+        self, width: int, inner: int, activation: Activation, *, dropout: float = 0.0, bias: bool = True
+    ) -> None:
         super().__init__()
-        self.up = nn.Linear(width, inner)
+        self.up = nn.Linear(width, inner, bias=bias)
         self.neurons = Point()  # (…, inner), after the activation
-        self.down = nn.Linear(inner, width)
+        self.down = nn.Linear(inner, width, bias=bias)
         self.activation = activation
         self.dropout = nn.Dropout(dropout)
 

@@ -1,16 +1,21 @@
 """`glassformer generate`: go on from a prompt, or answer a source, streamed as it is written."""
 
 import sys
+from collections.abc import Iterator
 from enum import StrEnum
 from itertools import chain
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glassformer.generate.strategies import STRATEGIES
+from glassformer.generate.strategies import DEFAULT_NEW, STRATEGIES
 
 from .lines import lines_of
 from .output import Device, Dtype, Json, Name, Quant, echo, print_json, print_table
+
+if TYPE_CHECKING:
+    from glassformer.generate.result import Generated
+    from glassformer.models.contract import Model
 
 
 class Strategy(StrEnum):
@@ -68,6 +73,9 @@ def generate(
     seed: Annotated[int | None, typer.Option(help="The same seed draws the same text.")] = None,
     condition: Annotated[str | None, typer.Option(help="A kind of text that the model was trained to tell.")] = None,
     file: Annotated[str | None, typer.Option(help="A prompt on each line.")] = None,
+    batch_size: Annotated[
+        int, typer.Option(min=1, help="Prompts of a file at once; it does not change what is written.")
+    ] = 32,
     device: Device = None,
     dtype: Dtype = None,
     quant: Quant = None,
@@ -78,6 +86,7 @@ def generate(
     Example: glassformer generate ./my-gpt2 "Once upon a time" --strategy sample --top-p 0.95
     """
     import glassformer as gf
+    from glassformer.models.contract import as_model
 
     special = {
         "temperature": temperature,
@@ -109,13 +118,20 @@ def generate(
     if draft is not None:
         request["assistant_model"] = gf.load(draft, device=device)
     before = "" if condition is None else _prefix(model, tokenizer, condition)
-    for text in prompts:
+    if prompt is None and not sys.stdin.isatty():
+        together = _batches(as_model(model), tokenizer, prompts, request, batch_size)
+    else:
+        together = ([text] for text in prompts)
+    for texts in together:
         if json or logprobs is not None:
-            told = request | {"return_dict_in_generate": True, "top_logprobs": logprobs or 0}
-            found = gf.generate(model, tokenizer, [before + text], **told)
-            _explain(text, found, tokenizer, logprobs is not None, json)
+            asked = request | {"return_dict_in_generate": True, "top_logprobs": logprobs or 0}
+            found = gf.generate(model, tokenizer, [before + text for text in texts], **asked)
+            for place, text in enumerate(texts):
+                _explain(text, found, range(place * n, place * n + n), tokenizer, logprobs is not None, json)
+        elif len(texts) == 1:
+            _write(model, tokenizer, before, texts[0], request)
         else:
-            _write(model, tokenizer, before, text, request)
+            _write_batch(model, tokenizer, before, texts, request)
 
 
 def _request(strategy: Strategy, given: dict[str, Any], n: int) -> dict[str, Any]:
@@ -151,17 +167,19 @@ def _spellings(tokenizer: Any, word: str) -> list[list[int]]:
     return [found[0]] if found[0] == found[1] else found
 
 
-def _explain(text: str, found: Any, tokenizer: Any, steps: bool, json: bool) -> None:
-    """Texts with their scores and, if asked for, their tokens one by one."""
-    told = [found.steps(row, tokenizer) for row in range(len(found.texts))] if steps else []
+def _explain(text: str, found: "Generated", rows: range, tokenizer: Any, steps: bool, json: bool) -> None:
+    """The texts of one prompt, in these rows, with their scores and, if asked for, their tokens one by one."""
+    assert found.texts is not None
+    texts = [found.texts[row] for row in rows]
+    listed = [found.steps(row, tokenizer) for row in rows] if steps else []
     if json:
-        scores = [round(score, 6) for score in found.sequences_scores.tolist()]
-        print_json({"prompt": text, "texts": found.texts, "scores": scores, **({"steps": told} if steps else {})})
+        scores = [round(float(found.sequences_scores[row]), 6) for row in rows]
+        print_json({"prompt": text, "texts": texts, "scores": scores, **({"steps": listed} if steps else {})})
         return
-    for whole, rows in zip(found.texts, told, strict=True):
+    for whole, tokens in zip(texts, listed, strict=True):
         echo(whole)
         columns = [
-            [repr(row["token"]), f"{row['logprob']:.3f}", _others(row["top"])] for row in rows
+            [repr(token["token"]), f"{token['logprob']:.3f}", _others(token["top"])] for token in tokens
         ]  # repr shows spaces
         print_table(["token", "logprob", "alternatives"], columns)
 
@@ -178,17 +196,56 @@ def _prompts(prompt: str | None, file: str | None) -> list[str]:
     return [line for line in lines_of(file or "-") if line.strip()]
 
 
+def _batches(
+    model: "Model", tokenizer: Any, prompts: list[str], request: dict[str, Any], batch_size: int
+) -> Iterator[list[str]]:
+    """Prompts that are answered at once, in their order.
+
+    Alone are those of which only a part of what is asked for fits behind them, since what fits would depend on the
+    longest of a batch; and all, where time or the draws of a seed are each prompt's own.
+    """
+    if request["max_time"] is not None or (request["seed"] is not None and request["do_sample"]):
+        batch_size = 1
+    limit, new = model.config.max_positions, request["max_new_tokens"] or DEFAULT_NEW
+    some: list[str] = []
+    for prompt in prompts:
+        alone = batch_size == 1 or (limit is not None and len(tokenizer(prompt)["input_ids"]) + new > limit)
+        if some and (alone or len(some) == batch_size):
+            yield some
+            some = []
+        if alone:
+            yield [prompt]
+        else:
+            some.append(prompt)
+    if some:
+        yield some
+
+
+def _write_batch(model: Any, tokenizer: Any, before: str, texts: list[str], request: dict[str, Any]) -> None:
+    """What `_write` writes of each."""
+    import glassformer as gf
+
+    found = gf.generate(model, tokenizer, [before + text for text in texts], **request)
+    for text, whole in zip(texts, found, strict=True):
+        if request["num_return_sequences"] > 1:
+            echo("\n---\n".join(whole))
+        elif request["num_beams"] > 1 or model.config.is_encoder_decoder:
+            echo(whole)
+        else:  # the prompt as it was given, not as its tokens spell it
+            read = tokenizer.decode(tokenizer(before + text)["input_ids"], skip_special_tokens=True)
+            echo(text + whole[len(read) :])
+
+
 def _write(model: Any, tokenizer: Any, before: str, text: str, request: dict[str, Any]) -> None:
     """One text as it is written; several, or what beams have found, at the end."""
     import glassformer as gf
-    from glassformer.inspect.laws import is_encoder_decoder
 
     n, prompt = request["num_return_sequences"], before + text
     if n > 1 or request["num_beams"] > 1:
         found = gf.generate(model, tokenizer, prompt, **request)
         echo(found if n == 1 else "\n---\n".join(found))
         return
-    begun, pieces = "" if is_encoder_decoder(model) else text, gf.stream(model, tokenizer, prompt, **request)
+    begun, pieces = "" if model.config.is_encoder_decoder else text, gf.stream(model, tokenizer, prompt, **request)
     first = next(pieces, "")  # an error comes before anything is said
     for piece in chain([begun + first], pieces):
         echo(piece, nl=False)

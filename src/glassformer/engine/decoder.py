@@ -6,14 +6,14 @@ B batch, T new tokens, D model width, V vocabulary.
 import weakref
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from glassformer.blocks.cache import DecoderState, TokenCache
 from glassformer.blocks.decoder import DecoderParts
-from glassformer.models.contract import AttentionDecoder, Stepper
+from glassformer.models.contract import AttentionDecoder
 
 from .cache import PreparedCache
 from .layers import prepared_head, prepared_layer
@@ -24,14 +24,10 @@ from .search_step import SearchStep, step_eager
 ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
-class TransformerStepper(AttentionDecoder, Stepper[DecoderState], Protocol):
-    """A generative model whose decoder can be prepared."""
-
-
 class PreparedDecoder:
     """Decodes as its model does, over weights that were fused once; it does not keep the model alive."""
 
-    def __init__(self, model: TransformerStepper, fuse: Fuse, *, vocab_multiple: int = 1) -> None:
+    def __init__(self, model: AttentionDecoder, fuse: Fuse, *, vocab_multiple: int = 1) -> None:
         """`vocab_multiple`: the output layer is padded to a multiple of it."""
         self._model = weakref.ref(model)
         parts = model.decoder_parts
@@ -41,7 +37,7 @@ class PreparedDecoder:
         self.head, self.vocab_size = prepared_head(model.head, fuse, multiple=vocab_multiple)
 
     @property
-    def model(self) -> TransformerStepper:
+    def model(self) -> AttentionDecoder:
         model = self._model()
         assert model is not None, "whoever decodes holds the model"
         return model

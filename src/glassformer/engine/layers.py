@@ -22,7 +22,14 @@ from .linear import Fuse, FusedLinear, Int8Linear, PreparedNorm, Projection, pad
 
 LINEAR, ANY = nn.Module, object  # a linear layer of any kind is fused, or called; numbers and functions are read
 KNOWN: dict[type[nn.Module], dict[str, type[Any]]] = {
-    MultiHeadAttention: {"heads": int, "scale": float, "dropout": float, "query": LINEAR, "key": LINEAR}
+    MultiHeadAttention: {
+        "heads": int,
+        "head_width": int,
+        "scale": float,
+        "dropout": float,
+        "query": LINEAR,
+        "key": LINEAR,
+    }
     | {"value": LINEAR, "output": LINEAR, "scores": Point, "pattern": Point, "context": Point},
     FeedForward: {"up": LINEAR, "neurons": Point, "down": LINEAR, "activation": ANY, "dropout": nn.Dropout},
     Layer: {"attention": ANY, "attention_norm": ANY, "feed_forward": ANY, "feed_forward_norm": ANY}

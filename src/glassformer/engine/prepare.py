@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from glassformer.blocks.memory import free_bytes
 from glassformer.blocks.point import is_hooked
-from glassformer.models.contract import AttentionDecoder, GenerativeModel, Stepper
+from glassformer.models.contract import GenerativeModel, Model, Stepper, has_attention_decoder
 
 from . import native
 from .decoder import PreparedDecoder
@@ -40,7 +40,7 @@ class Prepared:
         return same and torch.equal(self.digests, self.digest())
 
 
-_prepared: WeakKeyDictionary[nn.Module, Prepared] = WeakKeyDictionary()
+_prepared: WeakKeyDictionary[Model, Prepared] = WeakKeyDictionary()
 
 
 def prepared(model: GenerativeModel[Any], rows: int) -> Stepper[Any]:
@@ -52,9 +52,8 @@ def prepared(model: GenerativeModel[Any], rows: int) -> Stepper[Any]:
     weights = _weights(modules)
     device = weights[0].device
     busy = any(module.training or is_hooked(module) for module in modules)
-    if busy or not isinstance(model, AttentionDecoder) or torch.is_autocast_enabled(device.type):
+    if busy or not has_attention_decoder(model) or torch.is_autocast_enabled(device.type):
         return model
-    assert isinstance(model, nn.Module)
     many_rows = device.type == "cpu" and rows > (native.SMALL_BATCH if native.kernels() else 1)
     known = _prepared.get(model)
     if known is None or (many_rows and not known.many_rows) or not known.is_of(modules, weights):
@@ -74,15 +73,13 @@ def prepared(model: GenerativeModel[Any], rows: int) -> Stepper[Any]:
 
 def structure_of(modules: list[nn.Module]) -> list[object]:
     """Which modules there are, and what was set on them: numbers by value, all else by identity."""
-    return [
-        (
-            id(module),
-            type(module),
-            [(name, value if isinstance(value, PLAIN_VALUES) else id(value)) for name, value in own],
-        )
-        for module in modules
-        for own in [[pair for pair in vars(module).items() if pair[0] not in MODULE_ATTRIBUTES]]
-    ]
+    found: list[object] = []
+    for module in modules:
+        found += [id(module), type(module)]
+        for name, value in vars(module).items():
+            if name not in MODULE_ATTRIBUTES:
+                found += [name, value if isinstance(value, PLAIN_VALUES) else id(value)]
+    return found
 
 
 def addresses_of(weights: list[Tensor]) -> list[int]:

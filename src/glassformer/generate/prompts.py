@@ -14,10 +14,10 @@ from glassformer.models.contract import GenerativeModel, Model, generation_confi
 
 from .job import Prompt
 from .settings import Settings
+from .strategies import DEFAULT_NEW
 
 LOG = logging.getLogger("glassformer")
 LONGEST_PROMPT = 10_000_000  # characters: more takes minutes and gigabytes to tokenise, and fits into no model
-DEFAULT_NEW = 50  # new tokens, where no number is asked for
 
 
 def request_of(model: GenerativeModel[Any], given: dict[str, Any]) -> Settings:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+DEFAULT_NEW = 50  # new tokens, where no number is asked for
 STRATEGIES: dict[str, dict[str, Any]] = {
     "greedy": {},
     "beam": {"num_beams": 4},

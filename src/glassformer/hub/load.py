@@ -14,12 +14,13 @@ from glassformer.engine.linear import Int8Linear, quantised
 from glassformer.files import JsonFile, has_file, write_atomically, write_json
 from glassformer.models.architecture import Architecture
 from glassformer.models.init import fill_tables, start
+from glassformer.text.folder import Folder, ModelFacts
 from glassformer.text.saving import files_of
 from glassformer.text.tokenizer import Tokenizer
 
 from . import fetch
 from .folder import CONFIG, GENERATION, SAFETENSORS, is_of_a_model, read_config, settings_of
-from .registry import architecture_for, check_head, check_known, head_for, skeleton
+from .registry import ARCHITECTURES, architecture_for, check_head, check_known, head_for, skeleton
 from .tensors import WeightFiles, short
 from .weights import Entry, check_same, plan_load, tensors_of, their_tensors
 
@@ -102,7 +103,7 @@ def save(model: nn.Module, folder: str | Path, *, tokenizer: Tokenizer | None = 
     if generation:
         write_json(folder / GENERATION, generation)
     if tokenizer is not None:
-        tokenizer.save(folder, segments=tokenizer.settings.segments and takes_segments(model))
+        tokenizer.save(folder, segments=tokenizer.settings.segments and config.has_segments)
     return folder
 
 
@@ -120,12 +121,26 @@ def _room_for_a_model(folder: str | Path, names: Sequence[str]) -> Path:
 
 def load_tokenizer(name: str | Path, *, revision: str | None = None) -> Tokenizer:
     """The tokenizer of a folder or hub name."""
-    return Tokenizer.from_folder(fetch.tokenizer_folder(name, revision=revision))
+    folder = fetch.tokenizer_folder(name, revision=revision)
+    return Tokenizer.from_folder(folder, model_facts(folder))
 
 
-def takes_segments(model: nn.Module) -> bool:
-    """Whether token_type_ids are of use to the model."""
-    return getattr(getattr(model, "embeddings", None), "segment", None) is not None
+def model_facts(folder: Path) -> ModelFacts:
+    """What the model of a folder says of its tokenizer's work: by its config.json, else by the tokenizer's class."""
+    files = Folder.read(folder)
+    kind = str(files.model.get("model_type") or files.kind).lower()
+    near = [one for one in ARCHITECTURES.values() if one.model_type.replace("-", "") in kind.replace("-", "")]
+    if not near:
+        return ModelFacts()
+    architecture = max(near, key=lambda one: len(one.model_type))  # distilbert and not bert
+    limit: int | None = None
+    try:
+        raw = read_config(folder) if has_file(folder / CONFIG) else {}
+        if raw.keys() - {"model_type"}:  # one that has nothing else is there for the tokenizer alone
+            limit = architecture.config.from_hf(raw).max_positions
+    except ValueError:  # which is told when the model is loaded
+        pass
+    return ModelFacts(architecture.config.has_segments, limit)
 
 
 def _with_labels(raw: dict[str, Any], labels: Sequence[str] | int | None, head: str | None) -> dict[str, Any]:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.generate.api import generate
-from glassformer.hub.load import takes_segments
 from glassformer.inspect.laws import is_encoder_decoder
+from glassformer.models.contract import as_model
 from glassformer.view.board import Tokens
 
 EMPTY = "there is nothing to read: give a text that is not empty"
@@ -69,7 +69,7 @@ def _read(
         raise ValueError("this model has a tokenizer: give a text instead of ids")
     if not text.strip():  # though special tokens alone would be some
         raise ValueError(EMPTY)
-    asked = None if takes_segments(model) else False
+    asked = None if as_model(model).config.has_segments else False
     encoding = tokenizer(text, pair, return_token_type_ids=asked, return_tensors="pt")
     checked_ids(model, encoding["input_ids"][0].tolist(), device)
     inputs = {part: value.to(device) for part, value in encoding.items()}

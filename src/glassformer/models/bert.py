@@ -23,6 +23,7 @@ from .heads import (
 )
 from .init import initialise
 
+SMALL_ENCODER = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 1024}
 NEED_POOLER = ("next-sentence-prediction", "pretraining", "text-classification")
 
 
@@ -172,6 +173,7 @@ ARCHITECTURE = Architecture(
     model_type="bert",
     config=BertConfig,
     build=build,
+    small=SMALL_ENCODER | {"max_position_embeddings": 512},
     prefix="bert",
     weights=ENCODER_WEIGHTS,
     may_be_idle=("pooler.dense",),

@@ -5,10 +5,11 @@ B batch, T tokens (of the target, in an encoder-decoder), S source length, D mod
 
 from collections.abc import Iterator, Mapping
 from copy import copy
-from typing import Any, Protocol, Self, TypeGuard, runtime_checkable
+from typing import Any, Protocol, Self, TypeGuard
 
 from torch import Tensor, nn
 
+from glassformer.blocks.cache import DecoderState
 from glassformer.blocks.decoder import DecoderParts
 from glassformer.blocks.state import S
 
@@ -35,6 +36,11 @@ class ModelConfig(Protocol):
     @property
     def max_positions(self) -> int | None:
         """Tokens that a text may have at most, special ones included; None: any number."""
+        ...
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether token_type_ids mean something to the model."""
         ...
 
     @property
@@ -142,8 +148,7 @@ class GenerativeModel(ScoresTokens, Stepper[S], Protocol[S]):
     """A model that writes: a language model, or an encoder-decoder."""
 
 
-@runtime_checkable
-class AttentionDecoder(Protocol):
+class AttentionDecoder(GenerativeModel[DecoderState], Protocol):
     """A generative model whose steps run through the layers of a Transformer, which an engine may prepare."""
 
     @property
@@ -169,6 +174,11 @@ def as_model(module: nn.Module) -> Model:
 
 
 GENERATES = ("text-generation", "text2text-generation")
+
+
+def has_attention_decoder(model: Model) -> TypeGuard[AttentionDecoder]:
+    """Whether a model's steps run through the layers of a Transformer."""
+    return hasattr(type(model), "decoder_parts")
 
 
 def can_generate(model: Model) -> TypeGuard[GenerativeModel[Any]]:

@@ -110,6 +110,7 @@ ARCHITECTURE = Architecture(
     model_type="distilbert",
     config=DistilBertConfig,
     build=build,
+    small={"dim": 256, "n_layers": 3, "n_heads": 4, "hidden_dim": 1024, "max_position_embeddings": 512},
     prefix="distilbert",
     weights=WEIGHTS,
     heads={

@@ -197,6 +197,7 @@ ARCHITECTURE = Architecture(
     model_type="glassformer-rnn",
     config=RnnConfig,
     build=Rnn,
+    small={"embedding_size": 256, "hidden_size": 256, "num_layers": 1, "dropout": 0.3},
     heads={
         None: Head("RnnModel"),
         "text-generation": Head("RnnForCausalLM"),

@@ -10,7 +10,7 @@ from torch import nn
 from glassformer.files.schema import Size, TokenId
 
 from .architecture import Architecture, Head
-from .bert import ENCODER_WEIGHTS, BertConfig, bert_body, fit_config, head_dropout
+from .bert import ENCODER_WEIGHTS, SMALL_ENCODER, BertConfig, bert_body, fit_config, head_dropout
 from .encoder import Encoder
 from .heads import ClassifierHead, MaskedLMHead, Pooler, SpanHead, TokenClassifierHead
 from .init import initialise
@@ -88,6 +88,7 @@ ARCHITECTURE = Architecture(
     model_type="roberta",
     config=RobertaConfig,
     build=build,
+    small=SMALL_ENCODER | {"max_position_embeddings": 514},
     prefix="roberta",
     weights=ENCODER_WEIGHTS,
     may_be_idle=("pooler.dense",),
@@ -97,5 +98,6 @@ ARCHITECTURE = Architecture(
 XLM_ROBERTA = replace(
     ARCHITECTURE,
     model_type="xlm-roberta",
+    small={},
     heads={head: Head("XLMRoberta" + name, rows) for head, (name, rows) in HEADS.items()},
 )

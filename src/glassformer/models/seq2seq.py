@@ -271,5 +271,6 @@ ARCHITECTURE = Architecture(
     model_type="glassformer-seq2seq",
     config=Seq2SeqConfig,
     build=Seq2Seq,
+    small={"embedding_size": 256, "hidden_size": 256, "dropout": 0.2, "bidirectional": True},
     heads={HEAD: Head("Seq2SeqForConditionalGeneration")},
 )

@@ -329,5 +329,7 @@ BART_ARCHITECTURE = replace(
 OURS = replace(
     MARIAN,
     model_type="glassformer-transformer",
+    small={"d_model": 256, "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.1}
+    | {"encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 1024, "decoder_ffn_dim": 1024},
     heads={None: Head("TransformerModel"), "text2text-generation": Head("TransformerForGeneration", OUTPUT)},
 )

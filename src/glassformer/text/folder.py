@@ -31,7 +31,6 @@ ROBERTA = {
 }
 GPT2 = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
 MARIAN = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
-WITHOUT_SEGMENTS = ("distilbert", "roberta", "xlm-roberta", "gpt2", "bart", "marian", "camembert", "glassformer")
 NO_LIMIT = int(1e30)  # what transformers calls the length of a model that states none
 
 
@@ -81,14 +80,19 @@ class TokenizerConfig(SpecialTokensMap, total=False):
     clean_up_tokenization_spaces: bool
 
 
-class ModelConfig(TypedDict, total=False):
+class ConfigOfModel(TypedDict, total=False):
     """What a tokenizer looks at in the model's config.json."""
 
     model_type: str
     tokenizer_class: str
-    n_positions: int
-    max_position_embeddings: int
-    pad_token_id: int
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What the model beside a tokenizer says of its inputs; None where nobody knows."""
+
+    segments: bool | None = None  # whether it takes token_type_ids
+    max_positions: int | None = None  # tokens of a text at most
 
 
 @dataclass
@@ -119,7 +123,7 @@ class Folder:
         config: dict[str, Any] = {**read_json(path / "tokenizer_config.json", TokenizerConfig)}
         special = read_json(path / "special_tokens_map.json", SpecialTokensMap)
         tokens = {name: value for name, value in {**special, **config}.items() if name in NAMES}
-        return cls(path, config, {**read_json(path / "config.json", ModelConfig)}, tokens)
+        return cls(path, config, {**read_json(path / "config.json", ConfigOfModel)}, tokens)
 
     @property
     def kind(self) -> str:
@@ -132,7 +136,9 @@ class Folder:
         """Whether all these files are there."""
         return all(has_file(self.path / name) for name in names)
 
-    def settings(self, defaults: Mapping[str, str], known: Mapping[str, int], segments: bool) -> Settings:
+    def settings(
+        self, defaults: Mapping[str, str], known: Mapping[str, int], *, segments: bool, max_positions: int | None
+    ) -> Settings:
         """Special tokens and limits: what the files say, else the defaults that the vocabulary knows."""
         names: dict[str, str | None] = {name: token for name, token in defaults.items() if token in known}
         names |= {name: content(token) for name, token in self.special.items()}
@@ -143,19 +149,8 @@ class Folder:
             names={name: names.get(name) for name in NAMES},
             extra=[str(content(token)) for token in (extra.values() if isinstance(extra, dict) else extra)],
             segments=segments if inputs is None else "token_type_ids" in inputs,
-            model_max_length=self.limit(),
+            model_max_length=int(self.config.get("model_max_length") or max_positions or NO_LIMIT),
         )
-
-    def limit(self) -> int:
-        """How many tokens the model takes: as the tokenizer says, else as many as it has positions for."""
-        stated = self.config.get("model_max_length")
-        if stated is not None:
-            return int(stated)
-        positions = self.model.get("n_positions") or self.model.get("max_position_embeddings")
-        if positions is None:
-            return NO_LIMIT
-        offset = int(self.model.get("pad_token_id", 1)) + 1 if "roberta" in self.model.get("model_type", "") else 0
-        return int(positions) - offset  # RoBERTa's positions start after the padding's
 
     def added(self) -> list[AddedToken]:
         """Tokens that the folder adds to the vocabulary, in the order of their ids."""
@@ -186,7 +181,7 @@ def added_token(token: str | dict[str, Any]) -> AddedToken:
     return AddedToken(token["content"], special=bool(token.get("special", True)), **flags)
 
 
-def load(folder: Folder) -> tuple[tokenizers.Tokenizer, Settings]:
+def load(folder: Folder, model: ModelFacts) -> tuple[tokenizers.Tokenizer, Settings]:
     """The Rust tokenizer of a folder, and its settings."""
     if folder.has("tokenizer.json"):
         rust, defaults = from_json(folder)
@@ -200,18 +195,10 @@ def load(folder: Folder) -> tuple[tokenizers.Tokenizer, Settings]:
             f"{folder.path} holds no tokenizer: expected tokenizer.json, vocab.txt, or vocab.json with "
             f"merges.txt; found {found}"
         )
-    settings = folder.settings(defaults, rust.get_vocab(), has_segments(folder, rust))
+    segments = type(rust.model).__name__ == "WordPiece" if model.segments is None else model.segments  # as BERT
+    settings = folder.settings(defaults, rust.get_vocab(), segments=segments, max_positions=model.max_positions)
     name_special_tokens(rust, folder, settings)
     return rust, settings
-
-
-def has_segments(folder: Folder, rust: tokenizers.Tokenizer) -> bool:
-    """Whether the model takes token_type_ids: BERT does, its offspring and GPT-2 do not."""
-    if str(folder.model.get("model_type")).startswith(WITHOUT_SEGMENTS):
-        return False
-    if any(name.replace("-", "") in folder.kind for name in WITHOUT_SEGMENTS):
-        return False
-    return type(rust.model).__name__ == "WordPiece"
 
 
 def name_special_tokens(rust: tokenizers.Tokenizer, folder: Folder, settings: Settings) -> None:

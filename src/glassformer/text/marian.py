@@ -35,7 +35,7 @@ class MarianBackend:
                 f"{folder.path} has no target_vocab.json, which separate_vocabs asks for: fetch it as well"
             )
         self._target_vocab = read_vocabulary(folder.path / "target_vocab.json") if self.separate else self._vocab
-        self.settings = folder.settings(MARIAN, self._vocab, segments=False)
+        self.settings = folder.settings(MARIAN, self._vocab, segments=False, max_positions=None)
         if "model_max_length" not in folder.config:
             self.settings.model_max_length = 512
         self._check(folder.path / "vocab.json")

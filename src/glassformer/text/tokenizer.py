@@ -11,7 +11,7 @@ from tokenizers import AddedToken
 from glassformer.text.assemble import Batch, Cut, Ids, Side, special_count
 from glassformer.text.backend import Pieces, RustBackend
 from glassformer.text.encoding import Encoding, Words
-from glassformer.text.folder import NO_LIMIT, Folder, Settings, load
+from glassformer.text.folder import NO_LIMIT, Folder, ModelFacts, Settings, load
 from glassformer.text.marian import MarianBackend, is_marian, load_marian
 from glassformer.text.options import Options, as_batch
 from glassformer.text.rust import rust_border
@@ -32,13 +32,16 @@ class Tokenizer(SpecialTokens):
         self.truncation_side: Side = settings.config.get("truncation_side", "right")
 
     @classmethod
-    def from_folder(cls, path: str | Path) -> "Tokenizer":
-        """Read tokenizer.json, or the older vocab.txt, or vocab.json with merges.txt, or Marian's files."""
-        folder = Folder.read(Path(path))
+    def from_folder(cls, path: str | Path, model: ModelFacts | None = None) -> "Tokenizer":
+        """Read tokenizer.json, or the older vocab.txt, or vocab.json with merges.txt, or Marian's files.
+
+        `model`: what is known of the model beside it; gf.load_tokenizer finds it out.
+        """
+        folder, model = Folder.read(Path(path)), model or ModelFacts()
         if is_marian(folder):
             return cls(*load_marian(folder))
         with rust_border(str(path)):
-            rust, settings = load(folder)
+            rust, settings = load(folder, model)
             return cls(RustBackend(rust), settings)
 
     def save(self, folder: str | Path, *, segments: bool | None = None) -> None:

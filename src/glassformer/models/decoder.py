@@ -1,0 +1,96 @@
+"""The causal Transformer that every GPT is: embeddings, layers, a norm and an output layer, all built outside.
+
+B batch, T length, D model width, V vocabulary.
+"""
+
+from typing import cast
+
+from torch import Tensor, nn
+
+from glassformer.blocks.attention import MultiHeadAttention
+from glassformer.blocks.cache import DecoderState, KVCache
+from glassformer.blocks.decoder import DecoderParts
+from glassformer.blocks.embeddings import Embeddings, check_length
+from glassformer.blocks.masks import as_keep, real_positions
+from glassformer.blocks.transformer import Stack, embed_and_run
+
+from .contract import ModelConfig
+from .outputs import Hidden, Logits
+
+
+class CausalDecoder(nn.Module):
+    """Predicts the next token at every position; without a head it returns its hidden states."""
+
+    is_causal = True
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        embeddings: Embeddings,
+        layers: Stack,
+        final_norm: nn.Module,
+        *,
+        head: nn.Module | None,
+        head_name: str | None,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.head_name = head_name
+        self.embeddings = embeddings
+        self.layers = layers
+        self.final_norm = final_norm
+        self.head = head
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+    ) -> Logits | Hidden:
+        """Ids (B, T), a mask with 1 = keep; positions count real tokens."""
+        hidden = self.hidden(input_ids, attention_mask, position_ids)
+        return Hidden(hidden) if self.head is None else Logits(self.head(hidden))
+
+    def hidden(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+    ) -> Tensor:
+        """The last hidden states (B, T, D), after the final norm."""
+        keep = as_keep(attention_mask, input_ids, stay=True)
+        if position_ids is None:
+            check_length(input_ids.shape[1], self.config.max_positions)
+            position_ids = real_positions(keep, input_ids.shape[1], input_ids.device)
+        indices = (input_ids, position_ids)
+        return embed_and_run(self.embeddings, self.layers, keep, *indices, norm=self.final_norm, causal=True)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        assert self.head is not None, "logits need the text-generation head"
+        return self.head(hidden)  # type: ignore[no-any-return]
+
+    def start(self, input_ids: Tensor, attention_mask: Tensor | None = None, *, length: int) -> DecoderState:
+        """An empty cache with capacity for `length` tokens, prompt included."""
+        check_length(length, self.config.max_positions)
+        keep, like = as_keep(attention_mask, input_ids), self.embeddings.token.weight
+        return DecoderState(KVCache.empty(*self._cache_shape(len(input_ids), length), keep=keep, like=like))
+
+    def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        """Logits (B, T, V) after each of T new tokens."""
+        hidden, state = self.hidden_step(ids, state)
+        return self.logits(hidden), state
+
+    def hidden_step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        """As `step`, before the head: (B, T, D)."""
+        return self.decoder_parts.step(ids, state)
+
+    @property
+    def decoder_parts(self) -> DecoderParts:
+        return DecoderParts(self.embeddings, list(self.layers), self.final_norm)
+
+    def state_bytes(self, rows: int, length: int, _source: tuple[int, int]) -> int:
+        return KVCache.bytes(*self._cache_shape(rows, length), like=self.embeddings.token.weight)
+
+    def _cache_shape(self, rows: int, length: int) -> tuple[int, int, int, int, int]:
+        attention = cast(MultiHeadAttention, self.layers[0].attention)
+        return len(self.layers), rows, attention.heads, length, attention.head_width
