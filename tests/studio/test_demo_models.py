@@ -12,7 +12,7 @@ from filelock import FileLock
 import glassformer as gf
 from glassformer.data import microworld
 from glassformer.studio import demo
-from glassformer.studio.demo import demo_models, make, mark
+from glassformer.studio.demo import demo_models, make, recipes_hash
 from glassformer.studio.example_inputs import EXAMPLE_INPUTS, example_inputs
 
 pytestmark = pytest.mark.slow
@@ -70,7 +70,7 @@ def test_only_what_is_missing_is_trained(folders, home, monkeypatch):
 
 def test_another_recipe_is_another_folder():
     other = {**FEW, "one": {**FEW["one"], "steps": 5}}
-    assert mark(other) != mark(FEW) == mark(dict(FEW))
+    assert recipes_hash(other) != recipes_hash(FEW) == recipes_hash(dict(FEW))
 
 
 def test_what_cannot_be_trained_says_which_and_why_and_leaves_nothing(tmp_path):
@@ -93,7 +93,7 @@ def test_a_stop_leaves_whole_models_and_no_process(tmp_path, how):
     running = subprocess.Popen(
         [sys.executable, script], env=environment, stderr=subprocess.DEVNULL, start_new_session=True
     )
-    home = tmp_path / mark(long)
+    home = tmp_path / recipes_hash(long)
     try:
         wait_for(lambda: (home / "one").is_dir() and (home / ".making" / "two" / "metrics.jsonl").is_file())
         if how == signal.SIGINT:
@@ -128,7 +128,7 @@ def alive(group):
 
 
 def test_a_studio_waits_for_another_that_trains(tmp_path, monkeypatch):
-    home, said = tmp_path / mark(FEW), []
+    home, said = tmp_path / recipes_hash(FEW), []
     home.mkdir()
     lock = FileLock(home / ".lock")
     lock.acquire()

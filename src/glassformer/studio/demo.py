@@ -71,7 +71,7 @@ def demo_models(models: Models = MODELS, *, say: Say = print, home: Path | None 
     They are kept under a name made from the recipes, so that others are trained anew. One studio trains while another
     that wants the same models waits; what is not whole when training is broken off is removed.
     """
-    home = (home or cache_home() / "studio") / mark(models)
+    home = (home or cache_home() / "studio") / recipes_hash(models)
     if _missing(home, models):
         home.mkdir(parents=True, exist_ok=True)
         with _alone(home, say):
@@ -79,8 +79,8 @@ def demo_models(models: Models = MODELS, *, say: Say = print, home: Path | None 
     return [home / name for name in models]
 
 
-def mark(models: Models) -> str:
-    """A name for what these recipes make, by this version."""
+def recipes_hash(models: Models) -> str:
+    """A name for the models that these recipes make with this version."""
     from glassformer import __version__
 
     return f"{__version__}-{blake2b(json.dumps(models).encode(), digest_size=4).hexdigest()}"
