@@ -15,7 +15,7 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.queues import Queue
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, TypeAlias
 
 from filelock import FileLock, Timeout
 
@@ -28,8 +28,8 @@ from .runs import last_step
 
 Models = Mapping[str, Mapping[str, Any]]
 Say = Callable[[str], None]
-Wanted = Queue[tuple[str, Mapping[str, Any]] | None]  # a name and its settings; None: no more
-Made = Queue[tuple[str, float, str | None]]  # a name, seconds, and what went wrong
+Wanted: TypeAlias = "Queue[tuple[str, Mapping[str, Any]] | None]"  # a name and its settings; None: no more
+Made: TypeAlias = "Queue[tuple[str, float, str | None]]"  # a name, seconds, and what went wrong
 
 # What a model of a few tens of thousands of weights learns in seconds needs weights that are not near zero at first,
 # and no dropout.
