@@ -52,8 +52,8 @@ MASKED, PROMPT = "Sophie repaired a chair in the [MASK].", "Oskar helped"
 TITLE = "Right of 400 unseen sequences, in every digit"
 NOTE = """
 Every model had {steps} steps of 64 sequences. The GRU and the LSTM have no attention: one vector must hold the whole
-sequence. For parity they need not remember it: they carry one bit along, which a Transformer of two layers does not
-learn in so few steps."""
+sequence. For parity they need not remember it: they carry one bit along. The attention seq2seq learns that by luck (of
+the seeds 0, 1 and 2 from 0 alone), a Transformer of two layers in so few steps from none of them."""
 
 
 def train(task: str, out: Path, *, seed: int, steps: int, **settings: Any) -> Run:
