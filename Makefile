@@ -4,17 +4,23 @@ VENV   ?= .venv
 PIP    := $(VENV)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt
 RUN    := $(VENV)/bin/python
 
-.PHONY: demo test test-all test-gpu check format docs fuzz bench clean
+# Bytecode is kept whatever the machine says: without it every process of the tests compiles all of the source.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: demo test test-all suite test-gpu check format docs fuzz bench clean
 
 demo: $(VENV)/.installed
 	$(RUN) examples/demo.py
 
-test: check $(VENV)/.browser
-	$(RUN) -m pytest -n 3 -m "not slow"
+# Every law and every family, in minutes: of a large product few cases, of random examples a third.
+test: WHICH := -m "not slow" --hypothesis-profile quick
+# Also what takes long: kill -9 at random moments, torchrun, real training, every real data set, whole products.
+test-all: WHICH :=
+test test-all: $(VENV)/.browser
+	$(MAKE) --no-print-directory --jobs 2 check suite WHICH='$(WHICH)'
 
-# Also what takes long: kill -9 at random moments, torchrun, real training, every real data set.
-test-all: check $(VENV)/.browser
-	$(RUN) -m pytest -n 3
+suite:
+	$(RUN) -m pytest -n 3 $(WHICH)
 
 # On a machine with a GPU, in the Python that is there: it needs the core dependencies, pytest and hypothesis.
 test-gpu:
@@ -24,7 +30,7 @@ check: $(VENV)/.installed-test
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(RUN) -m pytest tests/test_import_rules.py
+	$(RUN) -m pytest --noconftest tests/test_import_rules.py
 
 format: $(VENV)/.installed-test
 	$(VENV)/bin/ruff check --fix .

@@ -23,13 +23,13 @@ from glassformer.data.batches import Prefetch, Schedule
 from glassformer.data.blocks import Blocks, Windows
 from glassformer.tasks.fill_mask import FillMask, MaskedTexts
 from glassformer.tasks.task import Task
-from glassformer.tasks.text_generation import Stream, TextGeneration
+from glassformer.tasks.text_generation import PackedStream, TextGeneration
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.train.optimiser import build_optimiser
 from glassformer.train.plan import Plan, Precision
 from glassformer.train.processes import Processes
 from glassformer.train.transforms import compiled
-from glassformer.train.update import Stepper, updates
+from glassformer.train.update import OptimizerStep, updates
 
 from .measure import Row, in_turns, row_of_rates
 
@@ -107,7 +107,7 @@ def our_step(model: nn.Module, task: Task[Any, Any], items: Any, batch_size: int
     optimiser = build_optimiser(model, RATE, weight_decay=DECAY, betas=BETAS)
     compiled(model)
     task.compile()
-    stepper = Stepper(model.train(), task, plan, optimiser, Processes())
+    stepper = OptimizerStep(model.train(), task, plan, optimiser, Processes())
     schedule = Schedule(items.lengths, plan.budget, seed=0)
     feed = Prefetch(updates(task, items, schedule, plan, after=0, processes=Processes()))
 
@@ -183,7 +183,7 @@ def our_gpt(size: Size, vocabulary: int, device: str) -> tuple[Step, Prefetch[An
     model = gf.build("gpt2", "text-generation", vocab_size=vocabulary, **gpt_shape(size)).to(device)
     task = TextGeneration(toy_tokenizer(200), block_size=size.gpt_length)
     ids = random_ids(size.gpt_batch * size.gpt_length * 8 + 1, size.vocabulary)
-    return our_step(model, task, Stream(Windows(ids, size.gpt_length), bytes_per_token=4.0), size.gpt_batch)
+    return our_step(model, task, PackedStream(Windows(ids, size.gpt_length), bytes_per_token=4.0), size.gpt_batch)
 
 
 def gpt_batches(size: Size, device: str) -> list[tuple[Tensor, Tensor]]:
@@ -211,7 +211,7 @@ def bert_task(size: Size) -> tuple[FillMask, MaskedTexts]:
     task = FillMask(toy_tokenizer(size.bert_vocabulary), max_length=size.bert_length)
     stream = random_ids(8 * size.bert_batch * (size.bert_length - 2), size.bert_vocabulary)
     first, last = (np.array([SPECIAL.index(token)]) for token in ("[CLS]", "[SEP]"))
-    return task, MaskedTexts(Blocks(stream, size.bert_length - 2, before=first, after=last), cut=0)
+    return task, MaskedTexts(Blocks(stream, size.bert_length - 2, before=first, after=last), num_truncated=0)
 
 
 def bert_shape(size: Size) -> dict[str, int]:

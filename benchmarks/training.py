@@ -22,8 +22,7 @@ import torch
 import glassformer as gf
 from glassformer.data import microworld
 from glassformer.data.examples import Labelled
-from glassformer.jobs.models import loaded
-from glassformer.jobs.progress import Silent
+from glassformer.jobs.progress import NullListener
 from glassformer.tasks.text_classification import TextClassification
 from glassformer.train.loop import Fit, Progress
 from glassformer.train.plan import Plan
@@ -83,9 +82,9 @@ def ours(job: Job, batch_size: int) -> Callable[[], float]:
     """An epoch of our loop, in its own words; it is left before it would save."""
     steps = math.ceil(len(job) / batch_size)
     plan = Plan(steps=steps + 1, save_every=steps + 1, batch_size=batch_size)
-    model = loaded(str(job.folder), job.task, {})
+    model = gf.load(job.folder, head=job.task.head, labels=job.task.labels, dtype="float32")
 
-    class Stopwatch(Silent):
+    class Stopwatch(NullListener):
         def begin(self, _total: int, _done: int) -> None:
             self.began = time.perf_counter()
 
@@ -146,8 +145,9 @@ def fine_tuning(examples: int = 1024, rounds: int = 3, *, tiny: bool = False) ->
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         folder = model_folder(scratch, labelled, tiny=tiny)
-        task = TextClassification.for_data(gf.load_tokenizer(folder), labelled)
-        task.fit_to(loaded(str(folder), task, {}))
+        labels = TextClassification.labels_of(labelled, "single_label_classification")
+        model = gf.load(folder, head=TextClassification.head, labels=labels)
+        task = TextClassification.for_model(gf.load_tokenizer(folder), model)
         job = Job(folder, task, task.encode(labelled), scratch / "run")
         contestants = {
             "Trainer, its defaults (batches of 8)": trainer(job),

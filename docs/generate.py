@@ -14,22 +14,8 @@ PACKAGE = ROOT / "src" / "glassformer"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MARKED = re.compile(r"(<!-- generated: (\w+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
 ORDER = (
-    *(
-        "files",
-        "blocks",
-        "models",
-        "engine",
-        "text",
-        "hub",
-        "generate",
-        "inspect",
-        "view",
-        "data",
-        "tasks",
-        "train",
-        "jobs",
-    ),
-    *("compare", "studio", "cli"),
+    *("files", "blocks", "models", "engine", "text", "hub", "generate", "inspect", "view", "data", "tasks", "train"),
+    *("jobs", "compare", "studio", "cli"),
 )
 
 

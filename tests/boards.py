@@ -7,7 +7,7 @@ import glassformer as gf
 from families import VOCABULARY, random_model
 from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.jobs.inspect import attention_statistics
-from glassformer.view.board import Board, Tokens
+from glassformer.view.board import AxisTokens, Board
 from glassformer.view.colours import SHARE
 
 SIZES = {
@@ -82,8 +82,8 @@ def made_up(layers=2, heads=3, rows=5, columns=None, texts=None, seed=0, sides=(
     np.exp(3 * scores, out=scores)
     scores /= scores.sum(-1, keepdims=True)
     patterns = torch.from_numpy(scores)
-    down = Tokens(texts=texts or [f"t{n}" for n in range(rows)], ids=range(rows), sides=sides)
-    across = Tokens(texts=[f"s{n}" for n in range(columns)], ids=range(columns)) if columns else down
+    down = AxisTokens(texts=texts or [f"t{n}" for n in range(rows)], ids=range(rows), sides=sides)
+    across = AxisTokens(texts=[f"s{n}" for n in range(columns)], ids=range(columns)) if columns else down
     return Board(
         name="attention",
         values=scores,

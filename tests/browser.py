@@ -3,7 +3,9 @@
 import os
 import shutil
 import sys
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MISSING = (
@@ -28,6 +30,12 @@ def chromium() -> Path | None:
 def arguments() -> list[str]:
     """Chromium refuses its sandbox to root, and a container has little shared memory."""
     return ["--disable-dev-shm-usage", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+
+
+@cache
+def context(browser: Any, width: int = 1440, height: int = 900, paper: str = "light", url: str | None = None) -> Any:
+    """The browser's context of these settings, kept: a fresh one starts a process and compiles every script anew."""
+    return browser.new_context(base_url=url, color_scheme=paper, viewport={"width": width, "height": height})
 
 
 if __name__ == "__main__":

@@ -8,28 +8,53 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, settings
+from filelock import FileLock
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 import glassformer as gf
 from browser import MISSING, arguments, chromium
 from glassformer.cli.main import main
+from quick import few_examples, takes_long
 
 torch.set_num_threads(1)
 settings.register_profile(
     "project",
-    max_examples=int(os.environ.get("EXAMPLES", "30")),  # EXAMPLES=300 make test looks longer
+    max_examples=int(os.environ.get("EXAMPLES", "30")),  # EXAMPLES=300 make test-all looks longer
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
+settings.register_profile("quick", settings.get_profile("project"), max_examples=10)  # `make test` asks for it
 settings.load_profile("project")
+
+
+@pytest.hookimpl(tryfirst=True)  # before those with a mark are left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in takes_long(items):
+        item.add_marker(pytest.mark.slow)
+    if settings.get_current_profile_name() == "quick":
+        for test in {item.obj for item in items if is_hypothesis_test(getattr(item, "obj", None))}:
+            few_examples(test)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A worker takes whole files, and one of them every file about pages, so that one browser shows them all."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "pages" if "page" in Path(file).name else file
+
+    return Scheduling(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -68,7 +93,7 @@ def minilm() -> Path:
     return Path(package.__file__).parent / "model"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """A headless Chromium, where there is one."""
     playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright to test pages")
@@ -82,17 +107,23 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def trained():
-    """The run folder of a case, after two steps; each is made once."""
-    from tasks.cases import WHERE, recipe_of
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The run folder of a case, after two steps; each is made once, for all workers."""
+    from tasks.cases import recipe_of
+
+    root = tmp_path_factory.getbasetemp()
+    root = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "trained"
+    root.mkdir(exist_ok=True)
 
     @cache
     def folder(name: str) -> Path:
-        out = Path(WHERE.name) / "trained" / name.replace("/", "-")
+        out = root / name.replace("/", "-")
         settings = recipe_of(name, out=str(out), steps=2, batch_size=8, batch_tokens=None, test="microworld")
         if "made" in name or settings["data"] != "microworld":
             del settings["test"]
-        gf.train(**settings, say=lambda _: None)
+        with FileLock(f"{out}.lock"):
+            if not out.exists():
+                gf.train(**settings, log=lambda _: None)
         return out
 
     return folder

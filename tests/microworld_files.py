@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.data import microworld
-from glassformer.data.examples import Asked, Labelled
+from glassformer.data.examples import Labelled, SquadExample
 
 HEADERS = {
     "labelled": ["text", "label"],
@@ -63,7 +63,7 @@ def _csv(header: Sequence[str], examples: Sequence[Labelled]) -> str:
     return file.getvalue()
 
 
-def _squad(examples: Sequence[Asked]) -> str:
+def _squad(examples: Sequence[SquadExample]) -> str:
     paragraphs = [
         {
             "context": one.context,

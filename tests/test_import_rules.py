@@ -15,7 +15,7 @@ MAY_IMPORT = {
     "models": ("files", "blocks"),
     "engine": ("blocks", "models.contract"),
     "generate": ("files", "blocks", "models.contract", "engine"),
-    "inspect": ("blocks", "models.contract", "engine.linear"),
+    "inspect": ("blocks", "models.contract", "models.heads", "engine.linear"),
     "hub": ("files", "models", "text", "blocks", "engine"),
     "data": ("files", "text"),
     "tasks": ("files", "data", "text", "blocks", "models.contract", "generate"),

@@ -11,11 +11,11 @@ from scipy.stats import chisquare
 from glassformer.data import microworld
 from glassformer.data.masking import (
     Masking,
-    cut,
     mask_tokens,
     next_sentence_pairs,
     philox,
     sentences_of,
+    truncate_pair,
     word_numbers,
     word_starts,
 )
@@ -272,7 +272,7 @@ def test_pairs_depend_on_seed_and_epoch_alone():
 
 @given(st.integers(1, 30), st.integers(1, 30), st.integers(2, 60), st.randoms(use_true_random=False))
 def test_the_longer_text_is_cut_from_both_ends(first, second, limit, chance):
-    one, other = cut(np.arange(first), np.arange(second), limit, chance)
+    one, other = truncate_pair(np.arange(first), np.arange(second), limit, chance)
     assert len(one) + len(other) == min(limit, first + second)
     assert len(one) == first or len(one) >= len(other) - 1
     assert len(other) == second or len(other) >= len(one) - 1

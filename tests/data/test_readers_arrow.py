@@ -10,7 +10,7 @@ from reader_checks import balanced, give_stdin, one_line_error, skips
 
 from glassformer.data.conll import read_tagged
 from glassformer.data.documents import read_documents
-from glassformer.data.examples import Answer, Asked, Document, Labelled, Parallel, Tagged
+from glassformer.data.examples import Document, Labelled, Parallel, SquadAnswer, SquadExample, Tagged
 from glassformer.data.parallel import read_parallel
 from glassformer.data.squad import read_asked
 from glassformer.data.table import read_labelled
@@ -129,5 +129,7 @@ def test_nested_rows_of_the_hub(tmp_path, datasets):
     translated = {"translation": [{"en": "cat", "de": "Katze"}]}
     for name, content in (("asked", asked), ("translated", translated)):
         datasets.Dataset.from_dict(content).save_to_disk(tmp_path / name)
-    assert read_asked(f"hub:{tmp_path}/asked").examples == [Asked("q", "Who?", "A cat.", (Answer("cat", 2),))]
+    assert read_asked(f"hub:{tmp_path}/asked").examples == [
+        SquadExample("q", "Who?", "A cat.", (SquadAnswer("cat", 2),))
+    ]
     assert read_parallel(f"hub:{tmp_path}/translated").examples == [Parallel("cat", "Katze")]

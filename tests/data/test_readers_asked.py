@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reader_checks import balanced, notes, one_line_error, skips
 
-from glassformer.data.examples import Answer, Asked
+from glassformer.data.examples import SquadAnswer, SquadExample
 from glassformer.data.squad import read_asked
 
 CONTEXT = "The cat sat on the mat and the dog lay by the door."
@@ -45,7 +45,7 @@ def test_an_answer_is_always_a_span_of_its_context(tmp_path, context, span, shif
     if holds or once:
         read = balanced(read_asked(read_or_error))
         (answer,) = read.examples[0].answers
-        assert answer == Answer(text, start + shift if holds else start)
+        assert answer == SquadAnswer(text, start + shift if holds else start)
         assert context[answer.start : answer.start + len(answer.text)] == answer.text
         assert notes(read) == ({} if holds else {ELSEWHERE: (1, 1)})
     else:
@@ -60,7 +60,7 @@ def test_answers_that_cannot_be_placed_are_left_out_and_counted(tmp_path):
     odd = [asked(None, 0), asked("", 0), asked("cat", "4", id="text start")]
     read = read_asked(written(tmp_path, squad(good, twice, nowhere, one_of_two, *odd)))
     assert [one.id for one in read.examples] == ["good", "half", "text start"]
-    assert read.examples[1].answers == (Answer("cat", 4),)
+    assert read.examples[1].answers == (SquadAnswer("cat", 4),)
     assert skips(read) == {LOST: (4, 2)}
     assert notes(read) == {"an answer that is not in the context: left out": (1, 4), ELSEWHERE: (1, 7)}
     kept = read_asked(tmp_path / "x.json", require_target=False)
@@ -82,7 +82,7 @@ def test_a_question_needs_words_and_a_context(tmp_path):
     content = squad({"id": 1, "answers": []}, {"question": " ", "answers": []}, {"question": "What?", "answers": []})
     read = read_asked(written(tmp_path, content))
     assert skips(read) == {"no question, or no context": (2, 1)}
-    assert read.examples == [Asked(f"{tmp_path / 'x.json'}:3", "What?", CONTEXT)]
+    assert read.examples == [SquadExample(f"{tmp_path / 'x.json'}:3", "What?", CONTEXT)]
     with one_line_error("no question, or no context"):
         read_asked(written(tmp_path, squad(asked("cat", 4), context=" ")))
 
@@ -96,7 +96,7 @@ def test_rows_of_questions(tmp_path, name):
     ]
     content = json.dumps(rows) if name == "x.json" else "".join(json.dumps(row) + "\n" for row in rows)
     read = balanced(read_asked(written(tmp_path, content, name)))
-    assert [one.answers for one in read.examples] == [(Answer("cat", 4),), (), (Answer("dog", 31),)]
+    assert [one.answers for one in read.examples] == [(SquadAnswer("cat", 4),), (), (SquadAnswer("dog", 31),)]
 
 
 @pytest.mark.parametrize(

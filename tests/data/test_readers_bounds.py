@@ -14,7 +14,7 @@ from glassformer.data.conll import read_tagged
 from glassformer.data.documents import read_documents
 from glassformer.data.labels import written_list
 from glassformer.data.parallel import read_parallel
-from glassformer.data.report import Report
+from glassformer.data.report import ReadReport
 from glassformer.data.rows import json_value
 from glassformer.data.squad import read_asked
 from glassformer.data.table import read_labelled
@@ -172,7 +172,7 @@ def test_squads_form_with_odd_things_in_it(tmp_path, paragraphs):
 
 
 def test_the_account_of_many_files_is_quick_to_keep():
-    report = Report()
+    report = ReadReport()
     for _ in range(2):
         for number in range(30_000):
             report.take(f"{number}.txt", "a document is: file")

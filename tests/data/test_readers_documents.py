@@ -10,7 +10,7 @@ from reader_checks import COMPRESS, balanced, give_stdin, notes, one_line_error,
 from glassformer.data import documents
 from glassformer.data.documents import read_documents, stream_documents
 from glassformer.data.examples import Document
-from glassformer.data.report import Report
+from glassformer.data.report import ReadReport
 
 LINE = st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n\ufeff"), max_size=8)
 TITLED = st.lists(LINE | st.sampled_from(["", " ", " = Title = ", "= Other =", " = = Section = = ", " = "]), min_size=1)
@@ -64,7 +64,7 @@ def test_a_very_long_text_comes_in_pieces_of_whole_lines(tmp_path, monkeypatch):
 def test_documents_come_as_they_are_asked_for(tmp_path):
     """Nothing is read before the first is asked for, and what comes later may be broken."""
     paths = [written(tmp_path, "one", "a.txt"), written(tmp_path, "", "b.txt")]
-    report = Report()
+    report = ReadReport()
     stream = stream_documents(paths, report=report)
     assert report.rows == {}
     assert next(stream) == Document("one")

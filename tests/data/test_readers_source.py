@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from reader_checks import COMPRESS, give_stdin, one_line_error
 
 from glassformer.data import source
-from glassformer.data.report import Place, Report
-from glassformer.data.source import NOT_UTF8, Source, hub_name, resolve
+from glassformer.data.report import Place, ReadReport
+from glassformer.data.source import NOT_UTF8, DataSource, hub_name, resolve
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0\ufeff"), min_size=1)
 LATIN = st.text(st.characters(max_codepoint=255, exclude_categories=["Cc"]), min_size=1)
 
 
 def lines_of(path, report=None):
-    return list(Source(str(path), path).lines(report or Report()))
+    return list(DataSource(str(path), path).lines(report or ReadReport()))
 
 
 @given(text=TEXT, suffix=st.sampled_from(list(COMPRESS)), mark=st.booleans())
@@ -34,7 +34,7 @@ def test_compression_and_a_byte_order_mark_leave_the_text_alone(tmp_path, text, 
 def test_utf_16_is_known_by_its_mark(tmp_path, text, encoding):
     path = tmp_path / "x.txt"
     path.write_bytes(text.encode(encoding) if encoding == "utf-16" else ("\ufeff" + text).encode(encoding))
-    report = Report()
+    report = ReadReport()
     assert "".join(line for _, line in lines_of(path, report)) == text
     assert report.taken == {"encoding: UTF-16": [str(path)]}
 
@@ -44,7 +44,7 @@ def test_lines_of_mixed_encodings_are_read_each_by_itself(tmp_path, lines):
     """Lines that are not UTF-8 are latin-1, counted, the first with its number; the others are not touched."""
     path = tmp_path / "x.txt"
     path.write_bytes(b"".join(text.encode("latin-1" if latin else "utf-8") + b"\n" for text, latin in lines))
-    report = Report()
+    report = ReadReport()
     found = [line.rstrip("\n") for _, line in lines_of(path, report)]
     wrong = []
     for number, ((text, latin), line) in enumerate(zip(lines, found, strict=True), 1):
@@ -75,7 +75,7 @@ def test_lines_end_at_newlines_only(tmp_path):
 def test_nul_bytes_are_taken_out_and_counted(tmp_path):
     path = tmp_path / "x.txt"
     path.write_bytes(b"one\nt\0w\0o\nthree\0\n")
-    report = Report()
+    report = ReadReport()
     assert [line for _, line in lines_of(path, report)] == ["one\n", "two\n", "three\n"]
     assert report.as_dict()["noted"] == {"NUL bytes taken out": {"count": 2, "file": str(path), "line": 2}}
 
@@ -90,7 +90,7 @@ def test_a_line_of_a_megabyte_is_a_line(tmp_path):
 def test_standard_input_is_read_and_left_open(tmp_path, monkeypatch, suffix):
     give_stdin(monkeypatch, COMPRESS[suffix]("über\nzwei".encode()))
     (source,) = resolve("-")
-    assert list(source.lines(Report())) == [(1, "über\n"), (2, "zwei")]
+    assert list(source.lines(ReadReport())) == [(1, "über\n"), (2, "zwei")]
     assert source.name == "stdin"
     assert not sys.stdin.buffer.closed
 
@@ -198,7 +198,7 @@ def test_a_hub_name_without_a_name():
     [("a.csv", "csv"), ("a.CSV.GZ", "csv"), ("a.b.jsonl.zst", "jsonl"), ("a.gz", ""), ("noname", ""), ("x.txt", "txt")],
 )
 def test_the_extension_before_a_compression(tmp_path, name, extension):
-    assert Source(name, tmp_path / name).extension == extension
+    assert DataSource(name, tmp_path / name).extension == extension
 
 
 def test_zstd_without_its_package(tmp_path, monkeypatch):
@@ -210,7 +210,7 @@ def test_zstd_without_its_package(tmp_path, monkeypatch):
 
 
 def test_a_report_for_a_person_and_for_a_machine():
-    report = Report()
+    report = ReadReport()
     for number in range(5):
         report.count(f"{number}.txt")
     report.take("0.txt", "encoding: UTF-16")

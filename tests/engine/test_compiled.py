@@ -88,6 +88,7 @@ ODD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ODD)
 def test_from_an_odd_folder_nothing_is_loaded(folder, kind):
     make, said = ODD[kind]

@@ -26,7 +26,7 @@ from glassformer.engine.search_step import step_eager
 from glassformer.generate.beams import beams
 from glassformer.generate.job import Job, Prompt
 from glassformer.generate.search import collect, tokens
-from glassformer.generate.settings import Settings
+from glassformer.generate.settings import GenerationSettings
 from glassformer.generate.top import SPAN, top_by_spans
 
 WAYS = [{}, {"num_beams": 3}, {"penalty_alpha": 0.4, "top_k": 3}]
@@ -138,7 +138,7 @@ def test_a_search_can_be_captured(way, ends, monkeypatch):
     monkeypatch.setattr(Job, "patience", 3)
     model = random_model("gpt2", "text-generation", SMALL_GPT)
     ids, mask = padded_left(sequences(2, lengths=(5, 3, 7, 2)))
-    asked = Settings.of({"max_new_tokens": 14, "eos_token_id": ends, "pad_token_id": 0, **way})
+    asked = GenerationSettings.of({"max_new_tokens": 14, "eos_token_id": ends, "pad_token_id": 0, **way})
     found = []
     for one in (model, Captured(model)):
         job = Job.of(Prompt(ids, mask), asked)

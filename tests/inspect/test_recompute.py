@@ -55,6 +55,18 @@ def test_alone_without_padding_and_one_token_long(model_type, lengths):
     assert worst(recompute(model, inputs_of(model, lengths=lengths))) <= WITHIN
 
 
+@pytest.mark.parametrize(
+    ("model_type", "more"),
+    [("glassformer-transformer", {}), ("glassformer-transformer", {"pre_norm": True}), ("glassformer-seq2seq", {})],
+)
+def test_targets_of_unequal_length(model_type, more):
+    model = small(model_type, "text2text-generation", **more)
+    inputs = inputs_of(model)
+    inputs["decoder_attention_mask"] = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0]])
+    found = recompute(model, inputs)
+    assert {row.verdict for row in found.rows(WITHIN)} <= {"holds", "-"}
+
+
 @pytest.mark.parametrize("model_type", ["bert", "gpt2", "distilbert", "marian", "bart"])
 def test_patterns_from_scratch_are_those_of_transformers(model_type, tmp_path):
     head = "text-generation" if model_type == "gpt2" else None
@@ -183,12 +195,12 @@ def test_a_fault_is_found_where_it_is(place, monkeypatch):
     inputs = inputs_of(model)
     assert set(verdicts(recompute(model, inputs)).values()) <= {"holds", "-"}
     FAULTS[place](model, monkeypatch)
-    told = verdicts(recompute(model, inputs))
-    breaches = [name for name, verdict in told.items() if verdict == "BREACH"]
+    judged = verdicts(recompute(model, inputs))
+    breaches = [name for name, verdict in judged.items() if verdict == "BREACH"]
     assert breaches[0] == place
-    before = list(told)[: list(told).index(place)]
-    assert {told[name] for name in before} <= {"holds", "-"}
-    assert told["logits"] == "carried on"  # it inherits the fault and adds none
+    before = list(judged)[: list(judged).index(place)]
+    assert {judged[name] for name in before} <= {"holds", "-"}
+    assert judged["logits"] == "carried on"  # it inherits the fault and adds none
     same_kind = {place, place.replace("layers.0.attention", "layers.0.feed_forward")}  # residual() makes both residuals
     assert set(breaches) <= same_kind
 
@@ -196,8 +208,8 @@ def test_a_fault_is_found_where_it_is(place, monkeypatch):
 def test_a_mask_that_hides_nothing_is_found(monkeypatch):
     model = random_model("gpt2", "text-generation", SMALL_GPT)
     monkeypatch.setattr(CausalMask, "dense", None)
-    told = verdicts(recompute(model, inputs_of(model, lengths=(5,))))
-    assert told["layers.0.attention.mask"] == "BREACH"
+    judged = verdicts(recompute(model, inputs_of(model, lengths=(5,))))
+    assert judged["layers.0.attention.mask"] == "BREACH"
 
 
 @pytest.mark.parametrize(("scope", "lengths"), [(PackedBatch, (5, 7, 2)), (DenseMask, (5,))])
@@ -206,10 +218,10 @@ def test_a_fault_of_the_fast_path_alone_is_found(monkeypatch, scope, lengths):
     model = random_model("bert", None, SMALL_BERT)
     attend = scope.attend
     monkeypatch.setattr(scope, "attend", lambda *args, **more: 1.01 * attend(*args, **more))
-    told = verdicts(recompute(model, inputs_of(model, lengths=lengths)))
-    assert told.pop("last_hidden_state") == "BREACH"
-    assert told.pop("pooler_output") == "BREACH"
-    assert set(told.values()) <= {"holds", "-"}
+    judged = verdicts(recompute(model, inputs_of(model, lengths=lengths)))
+    assert judged.pop("last_hidden_state") == "BREACH"
+    assert judged.pop("pooler_output") == "BREACH"
+    assert set(judged.values()) <= {"holds", "-"}
 
 
 def test_a_wrong_gate_is_found(monkeypatch):
@@ -231,34 +243,34 @@ def test_a_wrong_gate_is_found(monkeypatch):
 def test_explain_gives_operands_that_make_the_value():
     model = random_model("bert", "fill-mask", SMALL_BERT)
     inputs = inputs_of(model)
-    told = gf.explain(model, inputs, "layers.1.feed_forward.up")
-    x, weight, bias = (told.operands[symbol] for symbol in ("x", "W", "b"))
-    assert told.names["x"] == "layers.1.attention_norm"
-    assert_close(told.value, x @ weight.T + bias)
-    assert told.latex == r"x W^\top + b"
-    assert told.error < WITHIN
-    assert told.value.dtype == torch.float64
+    explanation = gf.explain(model, inputs, "layers.1.feed_forward.up")
+    x, weight, bias = (explanation.operands[symbol] for symbol in ("x", "W", "b"))
+    assert explanation.names["x"] == "layers.1.attention_norm"
+    assert_close(explanation.value, x @ weight.T + bias)
+    assert explanation.latex == r"x W^\top + b"
+    assert explanation.error < WITHIN
+    assert explanation.value.dtype == torch.float64
     with torch.no_grad(), gf.record(model, "layers.1.feed_forward.up") as seen:
         model(**inputs)
-    assert_close(told.seen, seen["layers.1.feed_forward.up"])
+    assert_close(explanation.seen, seen["layers.1.feed_forward.up"])
 
 
 def test_a_cell_of_a_head_by_hand():
     model = random_model("gpt2", "text-generation", SMALL_GPT)
     inputs = inputs_of(model, lengths=(6,))
-    told = gf.explain(model, inputs, "layers.1.attention.head.2", cell=(4, 1))
+    explanation = gf.explain(model, inputs, "layers.1.attention.head.2", cell=(4, 1))
     with torch.no_grad(), gf.record(model, "*") as seen:
         model(**inputs)
     query, key = (seen[f"layers.1.attention.{part}"][0].unflatten(-1, (3, 4))[:, 2] for part in ("query", "key"))
     scores = (query @ key.T / 2)[4, :5]
-    operands = {symbol: value.float() for symbol, value in told.operands.items()}
+    operands = {symbol: value.float() for symbol, value in explanation.operands.items()}
     assert_close(operands["q"], query[4])
     assert_close(operands["k"], key[1])
     assert_close(operands["q · k"], query[4] @ key[1])
     assert_close(operands["score"], scores[1])
     assert_close(operands["Σ exp"], scores.exp().sum(), rtol=1e-5, atol=1e-5)
-    assert_close(told.value.float(), scores.softmax(-1)[1])
-    assert_close(told.seen, seen["layers.1.attention.pattern"][0, 2, 4, 1])
+    assert_close(explanation.value.float(), scores.softmax(-1)[1])
+    assert_close(explanation.seen, seen["layers.1.attention.pattern"][0, 2, 4, 1])
     hidden = gf.explain(model, inputs, "layers.1.attention.head.2", cell=(1, 4))
     assert hidden.value == 0
     assert not hidden.operands["mask"]
@@ -273,13 +285,15 @@ def test_names_of_blocks_and_wrong_names():
     assert explained(found, "layers.0.attention").step == "layers.0.attention.output"
     with pytest.raises(ValueError, match=r"there is no step 'layers.0.atention'; near it: layers.0.attention"):
         found.step("layers.0.atention")
+    with pytest.warns(DeprecationWarning, match="layers.0.attention.head.1.context now"):
+        assert explained(found, "layers.0.attention.head.1.mixed").step == "layers.0.attention.head.1.context"
     with pytest.raises(ValueError, match="is not explained number by number; leave the cell out"):
         explained(found, "layers.0.attention.mask", (0, 0))
 
 
-def hand_made(told):
+def hand_made(explanation):
     """The value that the operands of one number make, by the words of its formula."""
-    of = {symbol.split("[")[0]: float(value) for symbol, value in told.operands.items() if value.dim() == 0}
+    of = {symbol.split("[")[0]: float(value) for symbol, value in explanation.operands.items() if value.dim() == 0}
     sigmoid = lambda x: 1 / (1 + math.exp(-x))  # noqa: E731
     made = {
         "x Wᵀ + b": lambda: of["x · W"] + of["b"],
@@ -298,9 +312,9 @@ def hand_made(told):
             of["x · W"] + of["b"] + of["r"] * (of["h · U"] + of["c"])
         ),
     }
-    if told.formula in made:
-        return made[told.formula]()
-    squash = math.tanh if told.formula.startswith("tanh") else sigmoid
+    if explanation.formula in made:
+        return made[explanation.formula]()
+    squash = math.tanh if explanation.formula.startswith("tanh") else sigmoid
     return squash(of["x · W"] + of["b"] + of["h · U"] + of["c"])
 
 
@@ -316,7 +330,7 @@ def hand_made(told):
 def test_every_number_is_made_from_its_operands(model_type, head, more):
     model = small(model_type, head, **more)
     found = recompute(model, inputs_of(model, lengths=(4,)))
-    told = 0
+    count = 0
     for step in found.walk.steps:
         if step.formula.number is not None:
             value = found.scratch[step.name]
@@ -324,29 +338,29 @@ def test_every_number_is_made_from_its_operands(model_type, head, more):
             number = explained(found, step.name, place)
             assert_close(hand_made(number), float(number.value), rtol=1e-9, atol=1e-12)
             assert number.value == value[0][place if value.dim() == 3 else place[1]]
-            told += 1
-    assert told > len(found.walk.steps) / 3
+            count += 1
+    assert count > len(found.walk.steps) / 3
 
 
 def test_a_gate_at_a_time_and_a_unit():
     model = small("glassformer-rnn", "text-generation", kind="lstm", num_layers=2)
     found = recompute(model, inputs_of(model, lengths=(5,)))
-    told = explained(found, "recurrent.layers.1.left_to_right.forget", (3, 2))
+    explanation = explained(found, "recurrent.layers.1.left_to_right.forget", (3, 2))
     below, before = (
         found.scratch[f"recurrent.layers.{place}"][0]
         for place in ("0.left_to_right.hidden.step.3", "1.left_to_right.hidden.step.2")
     )
     width, kernel = model.recurrent.width, model.recurrent.kernel
-    assert_close(told.operands["x"], below)
-    assert_close(told.operands["h"], before)
+    assert_close(explanation.operands["x"], below)
+    assert_close(explanation.operands["h"], before)
     row = width + 2  # the second of four gates
-    assert_close(told.operands[f"W[{row}]"].float(), kernel.weight_ih_l1[row].detach())
-    assert told.names[f"U[{row}]"] == f"recurrent.kernel.weight_hh_l1[{row}]"
-    assert told.names["h"] == "recurrent.layers.1.left_to_right.hidden.step.2"
+    assert_close(explanation.operands[f"W[{row}]"].float(), kernel.weight_ih_l1[row].detach())
+    assert explanation.names[f"U[{row}]"] == f"recurrent.kernel.weight_hh_l1[{row}]"
+    assert explanation.names["h"] == "recurrent.layers.1.left_to_right.hidden.step.2"
     total = below @ kernel.weight_ih_l1[row].double() + before @ kernel.weight_hh_l1[row].double()
     total = total + kernel.bias_ih_l1[row].double() + kernel.bias_hh_l1[row].double()
-    assert_close(told.value, total.detach().sigmoid())
-    assert told.error < WITHIN
+    assert_close(explanation.value, total.detach().sigmoid())
+    assert explanation.error < WITHIN
     with pytest.raises(ValueError, match="the time 5 of .* is not one of its 5 steps, 0 to 4"):
         explained(found, "recurrent.layers.1.left_to_right.forget", (5, 2))
     with pytest.raises(ValueError, match=f"the cell 0,{width} is outside the step .*: 1 rows and {width} units"):
@@ -357,13 +371,13 @@ def test_a_gate_at_a_time_and_a_unit():
 def test_a_weight_of_an_alignment_by_hand(kind):
     model = small("glassformer-seq2seq", "text2text-generation", attention=kind)
     inputs = inputs_of(model, lengths=(6,))
-    told = explained(recompute(model, inputs), "decoder.attention", (2, 4))
+    explanation = explained(recompute(model, inputs), "decoder.attention", (2, 4))
     with torch.no_grad(), gf.record(model, ["decoder.attention.pattern", "decoder.attention.scores"]) as seen:
         model(**inputs)
-    operands = told.operands
-    assert_close(told.seen, seen["decoder.attention.pattern"][0, 2, 4])
+    operands = explanation.operands
+    assert_close(explanation.seen, seen["decoder.attention.pattern"][0, 2, 4])
     assert_close(operands["score"].float(), seen["decoder.attention.scores"][0, 2, 4], rtol=1e-4, atol=1e-5)
-    assert_close(told.value, operands["exp(score)"] / operands["Σ exp"])
+    assert_close(explanation.value, operands["exp(score)"] / operands["Σ exp"])
     if "v" in operands:
         met = (operands["q Wᵀ"] + operands["k[4]"]).tanh()
         assert_close(operands["score"], met @ operands["v"])
@@ -430,11 +444,11 @@ def test_folded_rows_keep_the_worst():
 def test_the_loss_of_each_kind_of_label():
     gpt = random_model("gpt2", "text-generation", SMALL_GPT)
     ids = inputs_of(gpt, lengths=(6,))["input_ids"]
-    told = gf.explain(gpt, {"input_ids": ids, "labels": ids}, "loss")
+    explanation = gf.explain(gpt, {"input_ids": ids, "labels": ids}, "loss")
     with torch.no_grad():
         logits = gpt(input_ids=ids).logits
-    assert_close(told.value.float(), F.cross_entropy(logits[0, :-1], ids[0, 1:]))
-    assert told.error < WITHIN
+    assert_close(explanation.value.float(), F.cross_entropy(logits[0, :-1], ids[0, 1:]))
+    assert explanation.error < WITHIN
 
     classes = random_model("bert", "text-classification", SMALL_BERT | {"num_labels": 3})
     inputs = inputs_of(classes)
@@ -450,6 +464,15 @@ def test_the_loss_of_each_kind_of_label():
     inputs, ends = inputs_of(spans), torch.tensor([1, 2, 0])
     with torch.no_grad():
         out = spans(**inputs)
-    told = gf.explain(spans, {**inputs, "start_positions": ends, "end_positions": ends}, "loss")
+    explanation = gf.explain(spans, {**inputs, "start_positions": ends, "end_positions": ends}, "loss")
     expected = (F.cross_entropy(out.start_logits, ends) + F.cross_entropy(out.end_logits, ends)) / 2
-    assert_close(told.value.float(), expected)
+    assert_close(explanation.value.float(), expected)
+
+
+def test_labels_of_a_tagger_are_those_of_its_own_tokens():
+    tagger = small("glassformer-rnn", "token-classification")
+    ids = inputs_of(tagger, lengths=(6,))["input_ids"]
+    labels = torch.arange(6)[None] % len(tagger.config.id2label)
+    with torch.no_grad():
+        expected = F.cross_entropy(tagger(input_ids=ids).logits[0], labels[0])
+    assert_close(gf.explain(tagger, {"input_ids": ids, "labels": labels}, "loss").value.float(), expected)

@@ -45,7 +45,7 @@ EXPECTED = {
     "seq2seq": ["decoder.attention.scores.step.*", "decoder.attention.context.step.*", "loss"],
     "transformer": [
         "encoder.layers.0.attention.head.*.scores",
-        "decoder.layers.0.cross_attention.head.*.mixed",
+        "decoder.layers.0.cross_attention.head.*.context",
         "loss",
     ],
 }
@@ -94,7 +94,7 @@ def test_layers_and_heads_are_chosen(glassformer, folder):
     where = folder("bert")
     _, out, _ = glassformer("verify", where, "the cat", "--layer", 1, "--head", 2, "--json")
     names = [row["name"] for row in json.loads(out)["steps"]]
-    parts = ("query", "key", "value", "scores", "pattern", "mixed")
+    parts = ("query", "key", "value", "scores", "pattern", "context")
     assert names == [f"layers.1.attention.head.2.{part}" for part in parts]
     _, _, err = glassformer("verify", where, "the cat", "--layer", 7)
     assert err == "error: there is no layer 7; there are 0 to 1\n"
@@ -106,14 +106,14 @@ def test_one_cell_in_numbers(glassformer, folder):
     code, out, _ = glassformer(*words)
     assert code == 0
     assert "layers.1.attention.head.2[2,1]   'cat' looks at 'the'" in out
-    told = json.loads(glassformer(*words, "--json")[1])
+    explanation = json.loads(glassformer(*words, "--json")[1])
     model, tokenizer = gf.load(where), gf.load_tokenizer(where)
     with torch.no_grad(), gf.record(model, "*") as seen:
         model(**tokenizer(["the cat sat"], return_tensors="pt"))
-    assert told["value"] == pytest.approx(float(seen["layers.1.attention.pattern"][0, 2, 2, 1]), abs=1e-6)
-    assert sum(q * k for q, k in zip(told["operands"]["q"], told["operands"]["k"], strict=True)) == pytest.approx(
-        told["operands"]["q · k"]
-    )
+    assert explanation["value"] == pytest.approx(float(seen["layers.1.attention.pattern"][0, 2, 2, 1]), abs=1e-6)
+    assert sum(
+        q * k for q, k in zip(explanation["operands"]["q"], explanation["operands"]["k"], strict=True)
+    ) == pytest.approx(explanation["operands"]["q · k"])
 
 
 def test_wrong_input_is_told_in_one_line(glassformer, folder):
@@ -155,7 +155,7 @@ def test_a_faulty_module_is_a_breach(glassformer, folder, monkeypatch):
     monkeypatch.setattr(MultiHeadAttention, "readable", lambda self, *args: 1.01 * readable(self, *args))
     code, out, err = glassformer("verify", where, "the cat sat")
     assert code == 1
-    assert "broken: layers.0.attention.head.0.mixed" in err
-    told = {line.split()[0]: line.split()[-1] for line in out.splitlines() if line.count(" ") > 3}
-    assert told["layers.0.attention.head.*.mixed"] == "BREACH"
-    assert told["layers.0.attention.head.*.pattern"] == "holds"
+    assert "broken: layers.0.attention.head.0.context" in err
+    verdicts = {line.split()[0]: line.split()[-1] for line in out.splitlines() if line.count(" ") > 3}
+    assert verdicts["layers.0.attention.head.*.context"] == "BREACH"
+    assert verdicts["layers.0.attention.head.*.pattern"] == "holds"

@@ -43,7 +43,7 @@ def test_heads_of_a_long_text_are_measured_on_some_of_its_blocks(trained, monkey
     read = []
     batch = pipe.task.batch
     monkeypatch.setattr(pipe.task, "batch", lambda items, some, *rest: read.extend(some) or batch(items, some, *rest))
-    found = heads.measure(pipe, examples, limit=3, say=said.append)
+    found = heads.measure(pipe, examples, limit=3, log=said.append)
     assert len(pipe.task.encode(examples[:3]).lengths) > 3  # it has more than are read
     assert len(read) == 3
     (line,) = said

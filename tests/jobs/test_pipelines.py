@@ -128,7 +128,7 @@ def test_a_model_in_hand_needs_its_tokenizer():
 
 def test_a_run_whose_recipe_names_a_vocabulary_is_used_like_any_other(tmp_path):
     recipe = recipe_of("translation/gru", out=str(tmp_path / "run"), steps=1, batch_size=4, batch_tokens=None)
-    gf.train(**{**recipe, "tokenizer": "bpe", "vocab_size": 300}, say=lambda _: None)
+    gf.train(**{**recipe, "tokenizer": "bpe", "vocab_size": 300}, log=lambda _: None)
     assert has_shape(
         gf.pipeline("translation", tmp_path / "run")(TEXTS[:1], max_new_tokens=3), [{"translation_text": str}]
     )
@@ -154,3 +154,14 @@ def test_what_a_task_cannot_read_is_named(trained):
 def test_options_of_a_call_have_their_kinds(trained, options, message):
     with pytest.raises(ValueError, match=message):
         gf.pipeline("text-classification", trained("text-classification/gru"))(TEXTS, **options)
+
+
+def test_a_tokenizer_that_is_given_stays_as_it_is(trained):
+    """A model without segments is not told of any, and neither tokenizer nor model is rewritten for it."""
+    folder = trained("feature-extraction/distilbert")
+    model, tokenizer = gf.load(folder), gf.load_tokenizer(folder)
+    tokenizer.settings.segments = True
+    pipe = gf.pipeline("feature-extraction", model, tokenizer)
+    assert "token_type_ids" not in pipe.task.tokenizer("a text")
+    assert "token_type_ids" in tokenizer("a text")
+    assert len(pipe(TEXTS)) == len(TEXTS)

@@ -106,7 +106,7 @@ def test_one_label_for_everything_is_remarked_on(glassformer, trained):
 
 def test_entities_are_in_the_words_of_the_text(glassformer, tmp_path):
     settings = recipe_of("token-classification/bert", out=str(tmp_path / "run"), lowercase=True)
-    gf.train(**settings, steps=1, say=lambda _: None)
+    gf.train(**settings, steps=1, log=lambda _: None)
     text = "PAUL met Anna-Maria."
     assert gf.pipeline("token-classification", tmp_path / "run")(text, ignore_labels=[])[0]["word"].islower()
     code, out, _ = glassformer("predict", tmp_path / "run", text, "--set", "ignore_labels=[]", "--json")
@@ -180,7 +180,7 @@ def nasty(tmp_path):
     with (tmp_path / "nasty.csv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("text", "label"), *rows])
     settings = recipe_of(CLASSIFIER, out=str(tmp_path / "run"), data=str(tmp_path / "nasty.csv"))
-    gf.train(**settings, steps=1, say=lambda _: None)
+    gf.train(**settings, steps=1, log=lambda _: None)
     return tmp_path
 
 
@@ -345,13 +345,13 @@ def test_a_run_is_scored_as_its_recipe_says(glassformer, tmp_path):
     (tmp_path / "data.csv").write_text("\n".join(["label,body,kind", *rows]))
     settings = recipe_of("text-classification/gru", out=str(tmp_path / "classes"), data=str(tmp_path / "data.csv"))
     settings |= {"columns": {"text": "body", "label": "kind"}, "max_length": 5}
-    gf.train(**settings, steps=1, say=lambda _: None)
+    gf.train(**settings, steps=1, log=lambda _: None)
     code, _, err = glassformer("eval", tmp_path / "classes", "--data", tmp_path / "data.csv", "--json")
     assert code == 0, err
     assert "text: column 'body'" in err
     assert gf.pipeline("text-classification", tmp_path / "classes").task.max_length == 5
     settings = recipe_of("translation/gru", out=str(tmp_path / "texts"), generate={"num_beams": 3, "max_new_tokens": 4})
-    gf.train(**settings, steps=1, say=lambda _: None)
+    gf.train(**settings, steps=1, log=lambda _: None)
     pipe = gf.pipeline("translation", tmp_path / "texts")
     assert pipe.task.generate == {"num_beams": 3, "max_new_tokens": 4}
     assert gf.pipeline("translation", tmp_path / "texts", generate={}).task.generate == {}

@@ -11,7 +11,7 @@ from torch import nn
 
 from glassformer.data.batches import Budget
 from glassformer.jobs import progress
-from glassformer.jobs.progress import Teller, shown
+from glassformer.jobs.progress import ConsoleListener, shown
 from glassformer.tasks.task import evaluate
 
 
@@ -76,7 +76,7 @@ def test_someone_who_watches_sees_a_bar(monkeypatch, capsys):
 
 
 def test_only_the_first_process_speaks(often, monkeypatch, capsys):
-    monkeypatch.setattr(progress, "Processes", lambda: SimpleNamespace(first=False))
+    monkeypatch.setattr(progress, "Processes", lambda: SimpleNamespace(is_main=False))
     with shown("reading") as told:
         told(1, 2)
         time.sleep(0.1)
@@ -100,9 +100,9 @@ def test_scoring_tells_how_far_it_is(share, tmp_path, monkeypatch):
     told, said = [], []
     options = {"budget": Budget(rows=2), "share": share}
     items = SimpleNamespace(lengths=np.full(13, 5))
-    sheet = evaluate(nn.Linear(1, 1), task, items, told=lambda *one: told.append(one), **options)
+    sheet = evaluate(nn.Linear(1, 1), task, items, on_progress=lambda *one: told.append(one), **options)
     assert told == [(done, 7) for done in range(1, 8)]
     assert sheet.seen == len(range(share[0], 7, share[1]))
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", -1.0)
-    evaluate(nn.Linear(1, 1), task, items, told=Teller(said.append, folder=tmp_path).scoring, **options)
+    evaluate(nn.Linear(1, 1), task, items, on_progress=ConsoleListener(said.append, folder=tmp_path).scoring, **options)
     assert said == [f"scoring: {done} of 7 batches" for done in range(1, 8)]

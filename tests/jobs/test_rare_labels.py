@@ -31,7 +31,7 @@ def run(folder, task, **changes):
     said = []
     columns = {} if task == "token-classification" else {"columns": {"label": "label"}}
     settings = {"vocab_size": 300, "steps": 1, "batch_size": 4, "device": "cpu", **columns, **CASES[task], **changes}
-    gf.train(task=task, out=str(folder / "run"), data=written(folder, task), say=said.append, **settings)
+    gf.train(task=task, out=str(folder / "run"), data=written(folder, task), log=said.append, **settings)
     return said, gf.pipeline(task, folder / "run").task
 
 

@@ -53,7 +53,7 @@ def shrunk(recipe: dict[str, object], bert: Path, out: Path) -> dict[str, object
 def test_a_recipe_trains(path, small_bert, tmp_path):
     written = read_recipe(path)
     recipe = Recipe.of(shrunk(written, small_bert, tmp_path / "run"))
-    ended = run(recipe, say=lambda _: None)
+    ended = run(recipe, log=lambda _: None)
     assert ended.outcome.progress.step == 2
     found = json.loads((ended.folder / "run.json").read_text())
     assert found["scores"].keys() == ({"dev", "test"} if "test" in written else {"dev"})

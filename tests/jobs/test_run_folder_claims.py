@@ -14,10 +14,10 @@ import pytest
 
 import glassformer as gf
 from glassformer.jobs.recipe import Recipe
-from glassformer.jobs.run_folder import LOCK, MARK, WRITTEN
+from glassformer.jobs.run_folder import LOCK, RECIPE_HEADER, WRITTEN
 from tasks.cases import ONE_OF_EACH_TASK, SMALL, recipe_of
 
-QUIET = {"say": lambda _: None}
+QUIET = {"log": lambda _: None}
 SMALLEST = (word for name, size in SMALL["glassformer-rnn"].items() for word in ("--set", f"config.{name}={size}"))
 GRU = (
     "text-classification",
@@ -114,7 +114,7 @@ def test_all_that_a_run_writes_is_asked_for(trained):
 def test_an_empty_folder_and_one_with_other_files_are_fine(here, glassformer):
     (here / "data.csv").write_text("text,label\n")
     assert glassformer("train", *GRU, *SHORT, "--out", ".")[0] == 0
-    assert (here / "recipe.toml").read_text().startswith(MARK)
+    assert (here / "recipe.toml").read_text().startswith(RECIPE_HEADER)
     assert (here / "data.csv").read_text() == "text,label\n"
 
 
@@ -131,7 +131,7 @@ def test_a_readme_that_came_later_is_left(here):
     folder, said = here / "run", []
     gf.train(**settings_of(folder, steps=1), **QUIET)
     (folder / "README.md").write_text("my notes")
-    gf.train(**settings_of(folder, steps=1), resume=True, say=said.append)
+    gf.train(**settings_of(folder, steps=1), resume=True, log=said.append)
     assert (folder / "README.md").read_text() == "my notes"
     assert f"{folder / 'README.md'} is not one that a run wrote: it is left as it is" in said
 
@@ -168,7 +168,7 @@ def test_a_run_that_is_refused_leaves_nothing_behind(here, monkeypatch, wrong, s
 def test_a_run_that_never_had_a_step_can_be_begun_otherwise(here):
     folder = here / "run"
     folder.mkdir()
-    (folder / "recipe.toml").write_text(MARK + Recipe.of(settings_of(folder, lr=0.5)).toml())
+    (folder / "recipe.toml").write_text(RECIPE_HEADER + Recipe.of(settings_of(folder, lr=0.5)).toml())
     assert gf.train(**settings_of(folder, steps=1), **QUIET).scores
 
 

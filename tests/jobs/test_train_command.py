@@ -268,10 +268,12 @@ def test_json_alone_is_on_stdout(glassformer, here):
 def test_python_says_the_same(here):
     told = []
     settings = {"task": "text-classification", "arch": "gru", "config": SMALL["glassformer-rnn"], "limit": 20}
-    run = gf.train(**settings, data="microworld", out=here / "run", steps=3, batch_size=8, say=told.append)
+    run = gf.train(**settings, data="microworld", out=here / "run", steps=3, batch_size=8, log=told.append)
     assert run.folder == here / "run"
     assert run.scores["dev"]["accuracy"] >= 0
     assert told[-1] == f"the model is in {here / 'run'}"
     assert run.load().head_name == "text-classification"
     with pytest.raises(ValueError, match="text-classification has no setting 'epoch'; near it: epochs"):
         gf.train(**settings, data="microworld", out="x", epoch=3)
+    with pytest.deprecated_call(match="say is called log"), pytest.raises(ValueError, match="no setting 'epoch'"):
+        gf.train(**settings, data="microworld", out="x", epoch=3, say=told.append)

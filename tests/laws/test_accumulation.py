@@ -17,7 +17,7 @@ from families import shake
 from glassformer.data.batches import Schedule
 from glassformer.train.optimiser import build_optimiser
 from glassformer.train.processes import Processes
-from glassformer.train.update import Stepper, updates
+from glassformer.train.update import OptimizerStep, updates
 from tasks.cases import NAMES, Case, case
 
 ADDING_UP = [name for name in NAMES if "contrastive" not in name]
@@ -73,7 +73,7 @@ def test_an_update_in_micro_batches_is_the_same_update(name):
         one = exact(name)
         plan = replace(one.plan, batch_size=7, batch_tokens=None, accumulate=accumulate)
         optimiser = build_optimiser(one.model, 1e-2, eps=1e-3)  # a tensor whose gradient is nothing shall stay at rest
-        stepper = Stepper(one.model, one.task, plan, optimiser, Processes())
+        stepper = OptimizerStep(one.model, one.task, plan, optimiser, Processes())
         schedule = Schedule(one.items.lengths, plan.budget, seed=plan.seed)
         feed = updates(one.task, one.items, schedule, plan, after=0, processes=Processes())
         for _, update in zip(range(2), feed, strict=False):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from generators import GENERATING, tiny
 from glassformer.generate.beams import beams
 from glassformer.generate.job import Job, Prompt
-from glassformer.generate.settings import Settings
+from glassformer.generate.settings import GenerationSettings
 
 WORDS, END, NEW = 4, 3, 3
 
@@ -41,7 +41,7 @@ def test_wide_beam_is_exhaustive(model_type, head, data, penalty, early):
     start = torch.tensor([[0]]) if model.config.is_encoder_decoder else None
     prompt = Prompt(source, None, start)
     width = WORDS**NEW
-    request = Settings(
+    request = GenerationSettings(
         num_beams=width, num_return_sequences=5, max_new_tokens=NEW, eos_token_id=END, length_penalty=penalty,
         early_stopping=early, pad_token_id=0,
     )  # fmt: skip

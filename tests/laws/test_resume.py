@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from glassformer.jobs import train as jobs
-from glassformer.jobs.progress import Silent
+from glassformer.jobs.progress import NullListener
 from glassformer.train import checkpoint
 from tasks.cases import WHERE, recipe_of
 
@@ -39,7 +39,7 @@ class Death(BaseException):
     """Nothing is tidied up after it."""
 
 
-class Mortal(Silent):
+class Mortal(NullListener):
     """Hears how a run goes, and ends it."""
 
     def __init__(self, moment: str, number: int) -> None:
@@ -73,7 +73,10 @@ write = checkpoint._write
 @contextmanager
 def ending(moment: str, number: int):
     mortal = Mortal(moment, number)
-    with patch.object(jobs, "Teller", lambda *_, **__: mortal), patch.object(checkpoint, "_write", mortal.write):
+    with (
+        patch.object(jobs, "ConsoleListener", lambda *_, **__: mortal),
+        patch.object(checkpoint, "_write", mortal.write),
+    ):
         yield
 
 
@@ -83,7 +86,7 @@ def run(name: str, folder: Path, *, resume: bool = False) -> bool:
     if "epochs" in settings:
         del settings["steps"]
     try:
-        return not jobs.train(resume=resume, say=lambda _: None, **settings).outcome.stopped
+        return not jobs.train(resume=resume, log=lambda _: None, **settings).outcome.stopped
     except Death:
         return False
 
@@ -171,7 +174,7 @@ def test_kill_9_at_random_moments(tmp_path):
     """Each time the process is let go on beyond some step, and for some random time more."""
     chance, kills = random.Random(8), 0
     name = "text-classification/gru"
-    jobs.train(say=lambda _: None, **recipe_of(name, out=str(tmp_path / "unbroken"), ema=0.9, **LONG))
+    jobs.train(log=lambda _: None, **recipe_of(name, out=str(tmp_path / "unbroken"), ema=0.9, **LONG))
     recipe = jobs.Recipe.of(recipe_of(name, out=str(tmp_path / "broken"), ema=0.9, **LONG))
     (tmp_path / "recipe.toml").write_text(recipe.toml())
     for target in (1, 30, 60, 90):

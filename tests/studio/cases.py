@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import torch
 
 import glassformer as gf
+from browser import context
 from glassformer.data import microworld
 from glassformer.studio.server import server_of
 from glassformer.text.train import train
@@ -78,9 +80,9 @@ def serving(app: Any) -> Iterator[str]:
 
 
 @contextmanager
-def watched(browser: Any, url: str, **settings: Any) -> Iterator[Any]:
-    context = browser.new_context(base_url=url, **({"viewport": {"width": 1440, "height": 900}} | settings))
-    one = context.new_page()
+def watched(browser: Any, url: str, **size: int) -> Iterator[Any]:
+    """A new tab; at the end there must have been no error, and nobody else may have been asked."""
+    one = context(browser, url=url, **size).new_page()
     one.set_default_timeout(20_000)
     faults: list[str] = []
     one.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
@@ -91,7 +93,7 @@ def watched(browser: Any, url: str, **settings: Any) -> Iterator[Any]:
         yield one
         assert not faults, faults
     finally:
-        context.close()
+        one.close()
 
 
 def turn(page: Any, address: str) -> None:
@@ -104,3 +106,10 @@ def turn(page: Any, address: str) -> None:
         "dispatchEvent(new PopStateEvent('popstate')) }",
         address,
     )
+
+
+def visited(page: Any, screen: str, **state: Any) -> Any:
+    """The page, when that screen is painted."""
+    turn(page, "/?" + urlencode({"screen": screen, "lang": "en", **state}))
+    page.wait_for_selector(f".screen-{screen}[data-painted=yes]")
+    return page

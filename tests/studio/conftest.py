@@ -1,16 +1,16 @@
 """What the tests of the studio share: models, a server, and a page in a real browser."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 
 from glassformer.studio.app import create_app
 from glassformer.studio.app_state import ModelStore, Studio
 from glassformer.studio.traces import Traces
-from studio.cases import made, serving, turn, watched
+from studio.cases import made, serving, visited, watched
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +32,7 @@ def studio_url(studio: Studio) -> Iterator[str]:
 
 @pytest.fixture
 def page(browser: Any, studio_url: str) -> Iterator[Any]:
-    """A page of the studio; at the end there must have been no error, and nobody else may have been asked."""
+    """A new tab of the studio."""
     with watched(browser, studio_url) as one:
         yield one
 
@@ -40,10 +40,24 @@ def page(browser: Any, studio_url: str) -> Iterator[Any]:
 @pytest.fixture
 def visit(page: Any) -> Callable[..., Any]:
     """Open a screen and wait until it is painted: visit("head", model="bert", text="…")."""
+    return partial(visited, page)
 
-    def go(screen: str, **state: Any) -> Any:
-        turn(page, "/?" + urlencode({"screen": screen, "lang": "en", **state}))
-        page.wait_for_selector(f".screen-{screen}[data-painted=yes]")
-        return page
 
-    return go
+@pytest.fixture(scope="session")
+def old_tab(browser: Any, studio_url: str) -> Iterator[Any]:
+    with watched(browser, studio_url) as one:
+        yield one
+
+
+@pytest.fixture
+def tab(old_tab: Any) -> Iterator[Any]:
+    """The tab of the tests before, for those that only look: it loads nothing anew."""
+    yield old_tab
+    faults = [old_tab.faults.pop() for _ in old_tab.faults[:]]
+    assert not faults
+
+
+@pytest.fixture
+def tour(tab: Any) -> Callable[..., Any]:
+    """As visit, in the tab of the tests before."""
+    return partial(visited, tab)

@@ -18,9 +18,9 @@ def tiles(page):
 
 @pytest.mark.parametrize(("model", "board"), EVERY)
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_cell_of_every_tile_is_painted_in_its_colour(model, board, theme, visit, studio_folders):
+def test_every_cell_of_every_tile_is_painted_in_its_colour(model, board, theme, tour, studio_folders):
     values = inspected(studio_folders[model])[board].values
-    page = visit("atlas", model=model, text=TEXT, board=board, theme=theme)
+    page = tour("atlas", model=model, text=TEXT, board=board, theme=theme)
     layout, painted = tiles(page), pixels(page, "canvas.mosaic")
     rows, columns, high, wide = values.shape
     assert layout["cells"] == [high, wide]  # as short a text is not pooled
@@ -44,9 +44,9 @@ def test_orders_are_those_of_the_statistics(visit, page, studio_folders):
         assert f"order={name}" in page.url
 
 
-def test_a_tile_that_is_pointed_at_says_its_statistics(visit, studio_folders):
+def test_a_tile_that_is_pointed_at_says_its_statistics(tour, studio_folders):
     statistics = inspected(studio_folders["bert"])["attention"].statistics
-    page = visit("atlas", model="bert", text=TEXT)
+    page = tour("atlas", model="bert", text=TEXT)
     layout = tiles(page)
     x, y = layout["corners"][3]
     page.hover("#mosaic", position={"x": x + 9, "y": y + 9})
@@ -59,8 +59,8 @@ def test_a_tile_that_is_pointed_at_says_its_statistics(visit, studio_folders):
     assert "not why the model answered" in page.text_content(".caution")
 
 
-def test_keys_walk_over_the_tiles_and_open_one(visit):
-    page = visit("atlas", model="gpt2", text=TEXT)
+def test_keys_walk_over_the_tiles_and_open_one(tour):
+    page = tour("atlas", model="gpt2", text=TEXT)
     page.focus("#mosaic")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowRight")
@@ -77,8 +77,8 @@ def test_keys_walk_over_the_tiles_and_open_one(visit):
     page.wait_for_selector(".screen-atlas[data-painted=yes]")
 
 
-def test_an_alignment_can_be_switched_off(visit):
-    page = visit("atlas", model="seq2seq", text=TEXT)
+def test_an_alignment_can_be_switched_off(tour):
+    page = tour("atlas", model="seq2seq", text=TEXT)
     page.click("#switch-off")
     page.wait_for_selector(".screen-edit[data-painted=yes]")
     assert page.get_attribute("[id='switch-decoder.attention']", "aria-pressed") == "true"
@@ -88,7 +88,7 @@ def test_an_alignment_can_be_switched_off(visit):
 
 
 @pytest.mark.parametrize("model", ["lstm", "gru-lm", "rnn"])
-def test_networks_without_attention_lead_to_their_states(model, visit):
-    page = visit("atlas", model=model, text=TEXT)
+def test_networks_without_attention_lead_to_their_states(model, tour):
+    page = tour("atlas", model=model, text=TEXT)
     assert "has no attention" in page.text_content(".notice")
     assert "screen=states" in page.get_attribute("#open-states", "href")

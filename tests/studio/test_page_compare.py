@@ -13,7 +13,7 @@ import glassformer as gf
 from glassformer.studio.app import create_app
 from glassformer.studio.app_state import ModelStore, Studio
 from glassformer.studio.traces import Traces
-from glassformer.view.colours import Scale, ramp
+from glassformer.view.colours import ColourScale, ramp
 from studio.cases import MODELS, TEXT, serving, watched
 
 OTHER = "Anna gave the book red to Tom ."
@@ -38,16 +38,16 @@ def traced(url, **asked):
     return httpx.post(f"{url}/api/v1/traces", json=asked).json()
 
 
-def test_every_family_has_a_difference(visit):
+def test_every_family_has_a_difference(tour):
     for model in MODELS:
-        page = visit("compare", **state_of(model))
+        page = tour("compare", **state_of(model))
         found = {name: page.locator(name).count() for name in (".problem", ".mosaic", ".heatmap")}
         assert found == {".problem": 0, ".mosaic": 1, ".heatmap": 1}, model
         assert page.locator(".said .headline").count() > 0, model
 
 
-def test_a_cell_shows_the_exact_numbers_and_their_colour(visit, studio_url):
-    page = visit("compare", **state_of("bert"), layer=1, head=1, cell="2,5", theme="light")
+def test_a_cell_shows_the_exact_numbers_and_their_colour(tour, studio_url):
+    page = tour("compare", **state_of("bert"), layer=1, head=1, cell="2,5", theme="light")
     first, second = (traced(studio_url, model="bert", inputs=text)["trace_id"] for text in (TEXT, OTHER))
     name = "layers.1.attention.pattern"
     one, other = (numbers(studio_url, trace, name, slice="0,1") for trace in (first, second))
@@ -55,13 +55,13 @@ def test_a_cell_shows_the_exact_numbers_and_their_colour(visit, studio_url):
     shown = [np.float32(words[words.index(label) + 1]) for label in ("First", "Second", "Δ")]
     assert shown == [one[2, 5], other[2, 5], other[2, 5] - one[2, 5]]
     change = other - one
-    steps = Scale(-np.abs(change).max(), np.abs(change).max()).steps(change)
+    steps = ColourScale(-np.abs(change).max(), np.abs(change).max()).steps(change)
     pixel = "one => [...one.getContext('2d').getImageData(5, 2, 1, 1).data.slice(0, 3)]"
     assert page.locator("canvas.pixels").evaluate(pixel) == ramp("signed", "light")[steps[2, 5]].tolist()
 
 
-def test_the_class_that_changes_is_named_with_its_logits(visit, studio_url):
-    page = visit("compare", **state_of("lstm", other="Tom was sad ."))
+def test_the_class_that_changes_is_named_with_its_logits(tour, studio_url):
+    page = tour("compare", **state_of("lstm", other="Tom was sad ."))
     labels = []
     for text in (TEXT, "Tom was sad ."):
         answer = httpx.post(f"{studio_url}/api/v1/results", json={"model": "lstm", "inputs": text})
@@ -76,8 +76,8 @@ def test_the_class_that_changes_is_named_with_its_logits(visit, studio_url):
 
 
 @pytest.mark.parametrize("model", ["gpt2", "transformer"])
-def test_chances_of_the_first_token_are_those_of_the_logits(visit, studio_url, model):
-    page = visit("compare", **state_of(model))
+def test_chances_of_the_first_token_are_those_of_the_logits(tour, studio_url, model):
+    page = tour("compare", **state_of(model))
     target = {"target": "Tom gave the book"} if model == "transformer" else {}
     traces = [traced(studio_url, model=model, inputs=text, **target)["trace_id"] for text in (TEXT, OTHER)]
     place = "0,0" if model == "transformer" else "0,-1"
@@ -90,15 +90,15 @@ def test_chances_of_the_first_token_are_those_of_the_logits(visit, studio_url, m
     assert changes[0] == pytest.approx(float(chances[1][chances[0].argmax()] - chances[0].max()), abs=1e-6)
 
 
-def test_unequal_numbers_of_tokens_stand_side_by_side(visit):
+def test_unequal_numbers_of_tokens_stand_side_by_side(tour):
     for model in ("bert", "gpt2", "lstm", "bert-ner"):
-        page = visit("compare", **state_of(model, other=SHORT))
+        page = tour("compare", **state_of(model, other=SHORT))
         assert "side by side instead of a difference" in page.locator(".note").all_inner_texts()[-1]
         assert page.locator(".mosaic").count() == page.locator(".heatmap").count() == 2
 
 
-def test_another_head_is_chosen_by_keys_and_stays_after_a_reload(visit):
-    page = visit("compare", **state_of("bert"))
+def test_another_head_is_chosen_by_keys_and_stays_after_a_reload(tour):
+    page = tour("compare", **state_of("bert"))
     page.locator(".mosaic").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
@@ -112,8 +112,8 @@ def test_another_head_is_chosen_by_keys_and_stays_after_a_reload(visit):
     assert "off=layers.1.attention%3A1" in page.get_by_role("link", name="Switch this head off").get_attribute("href")
 
 
-def test_a_second_text_is_typed(visit):
-    page = visit("compare", model="bert", text=TEXT)
+def test_a_second_text_is_typed(tour):
+    page = tour("compare", model="bert", text=TEXT)
     assert "Type another text" in page.locator(".notice").inner_text()
     page.fill("#text2", "<img src=x onerror=alert(1)>")
     page.press("#text2", "Enter")

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import glassformer as gf
+from glassformer.inspect.ablation import ablate
 from glassformer.inspect.lens import scores
-from glassformer.inspect.switches import off
 from glassformer.jobs.reading import reading
 from studio.cases import MODELS, TEXT
 
@@ -23,7 +23,7 @@ PART = {
 def logits(folder, names, to="zero", pair=None):
     model, tok = gf.load(folder), gf.load_tokenizer(folder)
     inputs = reading(model, tok, TEXT, pair).inputs
-    with torch.inference_mode(), gf.record(model, edit=off(model, names, to, inputs)):
+    with torch.inference_mode(), gf.record(model, edit=ablate(model, names, to, inputs)):
         return scores(model(**inputs))[0]
 
 
@@ -39,9 +39,9 @@ def wait(page):
 
 
 @pytest.mark.parametrize(("name", "to"), list(zip(MODELS, cycle(["zero", "mean"]), strict=False)))
-def test_the_deltas_are_those_of_python(name, to, visit, studio_folders):
+def test_the_deltas_are_those_of_python(name, to, tour, studio_folders):
     part, pair = PART.get(name, "layers.1.attention:1"), TEXT if name == "bert-qa" else None
-    page = visit("edit", model=name, text=TEXT, off=part, to=to, place=0, **({"pair": pair} if pair else {}))
+    page = tour("edit", model=name, text=TEXT, off=part, to=to, place=0, **({"pair": pair} if pair else {}))
     before, after = (logits(studio_folders[name], names, to, pair) for names in ([], [part]))
     found = shown(page)
     assert found
@@ -50,19 +50,19 @@ def test_the_deltas_are_those_of_python(name, to, visit, studio_folders):
         assert old == pytest.approx(float(before[0, place]), abs=1e-4)
         assert new == pytest.approx(float(after[0, place]), abs=1e-4)
         assert delta == pytest.approx(float(after[0, place] - before[0, place]), abs=2e-4)
-    assert "off(model" in page.locator("pre").text_content()
+    assert "ablate(model" in page.locator("pre").text_content()
 
 
 @pytest.mark.parametrize("name", ["bert", "bert-ner", "bert-qa", "gpt2", "seq2seq"])
-def test_the_new_output_stands_beside_the_old(name, visit):
+def test_the_new_output_stands_beside_the_old(name, tour):
     pair = {"pair": TEXT} if name == "bert-qa" else {}
-    page = visit("edit", model=name, text=TEXT, off=PART.get(name, "layers.0"), **pair)
+    page = tour("edit", model=name, text=TEXT, off=PART.get(name, "layers.0"), **pair)
     assert page.locator(".pair > div").count() == 2
     assert page.locator(".pair .after").text_content().strip() != "After"
 
 
-def test_heads_are_switched_by_keys_alone(visit):
-    page = visit("edit", model="bert", text=TEXT)
+def test_heads_are_switched_by_keys_alone(tour):
+    page = tour("edit", model="bert", text=TEXT)
     page.locator("[id='switch-layers.0']").focus()
     for key in ("ArrowDown", "ArrowRight", "ArrowRight", "Enter"):
         page.keyboard.press(key)
@@ -86,8 +86,8 @@ def test_heads_are_switched_by_keys_alone(visit):
     assert "Everything is on" in page.locator(".now").text_content()
 
 
-def test_a_neuron_is_switched_off_by_its_number(visit, studio_folders):
-    page = visit("edit", model="gpt2", text=TEXT)
+def test_a_neuron_is_switched_off_by_its_number(tour, studio_folders):
+    page = tour("edit", model="gpt2", text=TEXT)
     page.fill("#neuron-number", "5")
     page.click("#switch-neuron")
     page.wait_for_selector("button.off")
@@ -98,8 +98,8 @@ def test_a_neuron_is_switched_off_by_its_number(visit, studio_folders):
         assert float((after - new).abs().min()) < 1e-4
 
 
-def test_every_head_is_tried_and_coloured(visit, studio_folders):
-    page = visit("edit", model="bert", text=TEXT)
+def test_every_head_is_tried_and_coloured(tour, studio_folders):
+    page = tour("edit", model="bert", text=TEXT)
     page.click("#try-heads")
     page.wait_for_selector("[data-tried=yes]")
     colours = page.evaluate("[...document.querySelectorAll('.heads .head')].map((one) => one.style.backgroundColor)")
@@ -123,8 +123,8 @@ def test_a_wrong_name_is_explained_and_can_be_mended(visit, page):
     page.wait_for_selector(".deltas")
 
 
-def test_a_place_is_chosen_in_the_list(visit):
-    page = visit("edit", model="bert-ner", text=TEXT, off="layers.0", place=1)
+def test_a_place_is_chosen_in_the_list(tour):
+    page = tour("edit", model="bert-ner", text=TEXT, off="layers.0", place=1)
     page.focus(".grid")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
@@ -134,8 +134,8 @@ def test_a_place_is_chosen_in_the_list(visit):
 
 
 @pytest.mark.parametrize("screen", ["states", "lens", "edit"])
-def test_what_is_typed_stays_text(screen, visit):
-    page = visit(screen, model="gpt2", text="<img src=x onerror=alert(1)>", off="layers.0" if screen == "edit" else "")
+def test_what_is_typed_stays_text(screen, tour):
+    page = tour(screen, model="gpt2", text="<img src=x onerror=alert(1)>", off="layers.0" if screen == "edit" else "")
     assert page.locator("main img").count() == 0
 
 

@@ -12,17 +12,17 @@ from studio.looks import EVERY, PAIR, inspected, pixels
 
 
 def shown(page, row, column):
-    """The exact number, once that of this cell has come."""
+    """The number, once that of this cell has come; the browser's run is another one than the test's."""
     page.wait_for_selector(f'[data-exact="{row},{column}"]')
-    return np.float32(page.text_content("#exact"))
+    return pytest.approx(float(page.text_content("#exact")), rel=1e-5)
 
 
 @pytest.mark.parametrize(("model", "board"), EVERY)
-def test_pixels_and_numbers_are_the_tensor(model, board, visit, studio_folders):
+def test_pixels_and_numbers_are_the_tensor(model, board, tour, studio_folders):
     values = inspected(studio_folders[model])[board].values[-1, -1]
     high, wide = values.shape
     names = {"layer": "1", "head": "1"} if board != "alignment" else {}
-    page = visit("head", model=model, text=TEXT, board=board, **names)
+    page = tour("head", model=model, text=TEXT, board=board, **names)
     np.testing.assert_array_equal(pixels(page, "#matrix canvas.pixels"), SHARE.colours(values))
     box = page.locator("#matrix .cells").bounding_box()
     for row, column in ((0, 0), (high - 1, 2), (high // 2, wide // 2)):
@@ -30,13 +30,13 @@ def test_pixels_and_numbers_are_the_tensor(model, board, visit, studio_folders):
         page.hover("#matrix .cells", position=where)
         assert shown(page, row, column) == values[row, column]
     best = page.locator(".strongest li").first
-    assert np.float32(best.locator("b").text_content()) == values[high // 2].max()
+    assert float(best.locator("b").text_content()) == pytest.approx(values[high // 2].max(), rel=1e-5)
     assert f"cell={high // 2}%2C{wide // 2}" in page.url
 
 
-def test_a_token_of_the_lists_chooses_its_row(visit, studio_folders):
+def test_a_token_of_the_lists_chooses_its_row(tour, studio_folders):
     values = inspected(studio_folders["bert"])["attention"].values[0, 0]
-    page = visit("head", model="bert", text=TEXT)
+    page = tour("head", model="bert", text=TEXT)
     page.hover("#arcs canvas", position={"x": 20, "y": 4 + 5 * 18 + 9})
     best = int(values[5].argmax())
     assert shown(page, 5, best) == values[5, best]
@@ -45,8 +45,8 @@ def test_a_token_of_the_lists_chooses_its_row(visit, studio_folders):
     assert shown(page, 5, 2) == values[5, 2]
 
 
-def test_lines_are_painted_from_the_threshold_on(visit):
-    page = visit("head", model="bert", text=TEXT, cell="0,0")
+def test_lines_are_painted_from_the_threshold_on(tour):
+    page = tour("head", model="bert", text=TEXT, cell="0,0")
 
     def coloured():
         page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
@@ -76,9 +76,9 @@ def test_pairs_are_filtered_by_their_texts(visit, page, studio_folders):
         assert shown(page, rows[0], columns[0]) == part[0, 0]
 
 
-def test_keys_alone(visit, studio_folders):
+def test_keys_alone(tour, studio_folders):
     values = inspected(studio_folders["gpt2"])["attention"].values
-    page = visit("head", model="gpt2", text=TEXT, cell="3,1")
+    page = tour("head", model="gpt2", text=TEXT, cell="3,1")
     assert shown(page, 3, 1) == values[0, 0, 3, 1]
     page.focus("#matrix")
     for key in ("ArrowDown", "ArrowDown", "ArrowLeft"):
@@ -101,8 +101,8 @@ def test_keys_alone(visit, studio_folders):
     page.wait_for_selector(".screen-atlas[data-painted=yes]")
 
 
-def test_only_the_row_that_is_rested_on_is_asked_for(visit, studio_folders):
-    page = visit("head", model="bert", text=TEXT, cell="0,0")
+def test_only_the_row_that_is_rested_on_is_asked_for(tour, studio_folders):
+    page = tour("head", model="bert", text=TEXT, cell="0,0")
     page.wait_for_selector('[data-exact="0,0"]')
     asked = []
     page.on("request", lambda request: asked.append(request.url))
@@ -115,9 +115,9 @@ def test_only_the_row_that_is_rested_on_is_asked_for(visit, studio_folders):
     assert len(asked) == 1
 
 
-def test_what_can_be_taken_along(visit, studio_folders, tmp_path):
+def test_what_can_be_taken_along(tour, studio_folders, tmp_path):
     values = inspected(studio_folders["bert"])["attention"].values
-    page = visit("head", model="bert", text=TEXT, layer="1", head="0")
+    page = tour("head", model="bert", text=TEXT, layer="1", head="0")
     saved = {}
     for kind in ("svg", "png", "npz"):
         with page.expect_download() as waiting:

@@ -44,12 +44,12 @@ def pixel(page, row, column):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_cells_are_the_lens(name, visit, studio_folders):
+def test_cells_are_the_lens(name, tour, studio_folders):
     logits = logits_of(studio_folders[name], name)
     rows, places, _ = logits.shape
     shares = logits.softmax(-1)
     pair = {"pair": TEXT} if name == "bert-qa" else {}
-    page = visit("lens", model=name, text=TEXT, cell="0,0", **pair)
+    page = tour("lens", model=name, text=TEXT, cell="0,0", **pair)
     best = shares[0, 0].topk(min(5, shares.shape[-1]))
     painted = np.array(pixel(page, 0, 0), int)
     assert np.abs(painted - SHARE.colours(np.array(float(best.values[0]))).astype(int)).max() <= 8
@@ -63,8 +63,8 @@ def test_cells_are_the_lens(name, visit, studio_folders):
     assert "cell=" in page.url
 
 
-def test_colours_can_mean_rank_or_entropy_and_the_address_remembers(visit):
-    page = visit("lens", model="gpt2", text=TEXT)
+def test_colours_can_mean_rank_or_entropy_and_the_address_remembers(tour):
+    page = tour("lens", model="gpt2", text=TEXT)
     pictures = set()
     for meaning in ("rank of the final answer", "rank of the true next token", "entropy", "probability"):
         page.click(f"text={meaning}")
@@ -79,8 +79,8 @@ def test_colours_can_mean_rank_or_entropy_and_the_address_remembers(visit):
     assert page.locator(".choice button[aria-pressed=true]").text_content() == "entropy"
 
 
-def test_a_decoder_lens_is_one_click_away(visit, studio_folders):
-    page = visit("lens", model="transformer", text=TEXT)
+def test_a_decoder_lens_is_one_click_away(tour, studio_folders):
+    page = tour("lens", model="transformer", text=TEXT)
     page.click("text=encoder layers")
     page.wait_for_url("**lens=decoder**")
     page.wait_for_selector("[data-painted=yes]")

@@ -42,9 +42,9 @@ def float32(values):
     return np.float32(values).tolist()
 
 
-def test_every_family_shows_its_tokens_and_its_result(visit, studio_url):
+def test_every_family_shows_its_tokens_and_its_result(tour, studio_url):
     for model in MODELS:
-        page = visit("run", **state_of(model))
+        page = tour("run", **state_of(model))
         asked = {"model": model, "inputs": state_of(model)["text"], "pair": state_of(model).get("pair")}
         trace = httpx.post(f"{studio_url}/api/v1/traces", json=asked).json()
         for side, tokens in trace["tokens"].items():
@@ -54,10 +54,10 @@ def test_every_family_shows_its_tokens_and_its_result(visit, studio_url):
         assert page.locator(".problem").count() == 0, model
 
 
-def test_a_token_and_its_characters_are_linked(visit):
+def test_a_token_and_its_characters_are_linked(tour):
     """Characters are counted as Python counts them, so that an emoji is one."""
     text = "🎈 Anna gave the book"
-    page = visit("run", model="bert", text=text)
+    page = tour("run", model="bert", text=text)
     page.get_by_role("button", name=re.compile("^gave|^g")).first.click()
     facts = page.locator(".side .facts").inner_text()
     start, end = map(int, re.search(r"(\d+)–(\d+)", facts).groups())
@@ -75,15 +75,15 @@ def test_a_token_and_its_characters_are_linked(visit):
     assert page.locator(".side mark").inner_text() in "Anna"
 
 
-def test_classes_are_those_of_the_server(visit, told):
-    page = visit("run", model="bert", text=TEXT)
+def test_classes_are_those_of_the_server(tour, told):
+    page = tour("run", model="bert", text=TEXT)
     (line,) = (one for one in told("bert", TEXT) if one["kind"] == "classes")
     assert page.locator(".answer .name").all_inner_texts() == [one["label"] for one in line["classes"]]
     assert shortest(page) == float32([one["score"] for one in line["classes"]])
 
 
-def test_entities_are_marked_in_the_text(visit, told):
-    page = visit("run", model="bert-ner", text=TEXT, aggregation_strategy="simple")
+def test_entities_are_marked_in_the_text(tour, told):
+    page = tour("run", model="bert-ner", text=TEXT, aggregation_strategy="simple")
     (line,) = (one for one in told("bert-ner", TEXT, aggregation_strategy="simple") if one["kind"] == "entities")
     assert line["entities"]
     assert page.locator(".answer mark").all_inner_texts() == [
@@ -95,9 +95,9 @@ def test_entities_are_marked_in_the_text(visit, told):
     assert float(told_score) == pytest.approx(line["tokens"][0]["score"], rel=1e-7)
 
 
-def test_an_answer_is_marked_in_its_context(visit, told):
+def test_an_answer_is_marked_in_its_context(tour, told):
     context = "The book was red ."
-    page = visit("run", model="bert-qa", text="Who ?", pair=context)
+    page = tour("run", model="bert-qa", text="Who ?", pair=context)
     (line,) = (one for one in told("bert-qa", "Who ?", context) if one["kind"] == "answers")
     assert page.locator(".answer mark").inner_text() == line["answers"][0]["answer"]
     page.locator(".answer .bars button").nth(1).click()
@@ -106,18 +106,18 @@ def test_an_answer_is_marked_in_its_context(visit, told):
     assert "answer=1" in page.url
 
 
-def test_each_mask_has_its_fillings(visit, told):
+def test_each_mask_has_its_fillings(tour, told):
     text = "Anna gave [MASK] red [MASK] ."
-    page = visit("run", model="bert-mlm", text=text, top_k=3)
+    page = tour("run", model="bert-mlm", text=text, top_k=3)
     (line,) = (one for one in told("bert-mlm", text, top_k=3) if one["kind"] == "fills")
     assert page.locator(".answer .mask").count() == 2
     assert shortest(page) == float32([one["score"] for words in line["masks"] for one in words])
 
 
 @pytest.mark.parametrize("model", ["gpt2", "gru-lm"])
-def test_a_stream_shows_every_token_and_its_alternatives(visit, told, model):
+def test_a_stream_shows_every_token_and_its_alternatives(tour, told, model):
     options = {"strategy": "sample", "temperature": 1.5, "top_k": 30, "top_p": 1, "seed": 3, "max_new_tokens": 6}
-    page = visit("run", model=model, text=TEXT, **options)
+    page = tour("run", model=model, text=TEXT, **options)
     tokens = [one for one in told(model, TEXT, **options) if one["kind"] == "token"]
     assert page.locator(".answer .token").count() == len(tokens)
     page.locator(".answer .token").nth(1).click()
@@ -130,8 +130,8 @@ def test_a_stream_shows_every_token_and_its_alternatives(visit, told, model):
 
 
 @pytest.mark.parametrize("model", ["seq2seq", "transformer"])
-def test_translations_show_what_the_beams_found(visit, told, model):
-    page = visit("run", model=model, text=TEXT, num_beams=3, max_new_tokens=7)
+def test_translations_show_what_the_beams_found(tour, told, model):
+    page = tour("run", model=model, text=TEXT, num_beams=3, max_new_tokens=7)
     last = told(model, TEXT, strategy="beam", num_beams=3, max_new_tokens=7)[-2]
     assert page.locator(".answer tbody tr").count() == 3
     shown = float32([float(one) for one in page.locator(".answer tbody span").evaluate_all(TITLES)])

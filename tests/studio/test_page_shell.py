@@ -29,50 +29,55 @@ def asked(screen: str, model: str, **more: Any) -> str:
 
 
 @pytest.mark.parametrize("screen", SCREENS)
-def test_every_screen_shows_every_family(screen, page):
+def test_every_screen_shows_every_family(screen, tab):
     """Something is painted, or a card says why there is nothing to paint; never an error."""
     shown = []
     for model in MODELS:
-        turn(page, asked(screen, model))
-        page.wait_for_selector(READY)
-        assert page.locator(".problem").count() == 0, page.locator(".problem").text_content()
-        shown.append(page.locator(".screen[data-painted=yes]").count())
-        assert page.evaluate("document.querySelectorAll('*').length") < 3000
+        turn(tab, asked(screen, model))
+        tab.wait_for_selector(READY)
+        assert tab.locator(".problem").count() == 0, tab.locator(".problem").text_content()
+        shown.append(tab.locator(".screen[data-painted=yes]").count())
+        assert tab.evaluate("document.querySelectorAll('*').length") < 3000
     assert any(shown)
 
 
+@pytest.fixture(scope="module")
+def phone(browser, studio_url):
+    with watched(browser, studio_url, width=390, height=844) as one:
+        yield one
+
+
 @pytest.mark.parametrize("screen", SCREENS)
-def test_no_screen_overflows_a_phone_and_every_word_is_translated(screen, browser, studio_url):
+def test_no_screen_overflows_a_phone_and_every_word_is_translated(screen, phone):
     model = {"states": "lstm", "edit": "gpt2"}.get(screen, "bert")
-    with watched(browser, studio_url, viewport={"width": 390, "height": 844}) as page:
-        for lang in ("en", "zh"):
-            turn(page, asked(screen, model, lang=lang))
-            page.wait_for_selector(READY)
-            assert page.evaluate("document.documentElement.scrollWidth") <= 390
-            labels = page.locator("h1, h2, h3, button, .field > span, th, .note").all_text_contents()
-            assert [one for one in labels if re.fullmatch(r"[a-z]+[A-Z]\w*", one)] == []  # a key nobody translated
-        assert re.search(r"[\u4e00-\u9fff]", page.locator("h1").text_content())
+    for lang in ("en", "zh"):
+        turn(phone, asked(screen, model, lang=lang))
+        phone.wait_for_selector(READY)
+        assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+        labels = phone.locator("h1, h2, h3, button, .field > span, th, .note").all_text_contents()
+        assert [one for one in labels if re.fullmatch(r"[a-z]+[A-Z]\w*", one)] == []  # a key nobody translated
+    assert re.search(r"[\u4e00-\u9fff]", phone.locator("h1").text_content())
 
 
 @pytest.mark.parametrize("screen", SCREENS)
-def test_axe_finds_nothing_serious(screen, page):
+def test_axe_finds_nothing_serious(screen, tab):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     for theme in ("light", "dark"):
-        turn(page, asked(screen, {"states": "lstm"}.get(screen, "bert"), theme=theme))
-        page.wait_for_selector(READY)
-        found = axe.run(page).response["violations"]
+        turn(tab, asked(screen, {"states": "lstm"}.get(screen, "bert"), theme=theme))
+        tab.wait_for_selector(READY)
+        found = axe.run(tab).response["violations"]
         serious = [one for one in found if one["impact"] in ("serious", "critical")]
         assert [(one["id"], [node["html"][:120] for node in one["nodes"][:3]]) for one in serious] == []
 
 
 @pytest.mark.parametrize("screen", SCREENS)
-def test_hostile_text_stays_text(screen, page):
-    page.on("dialog", lambda dialog: page.faults.append(f"dialog: {dialog.message}"))
+def test_hostile_text_stays_text(screen, tab):
+    tab.on("dialog", lambda dialog: tab.faults.append(f"dialog: {dialog.message}"))
     for model in ("gpt2", "transformer"):
-        turn(page, asked(screen, model, text=HOSTILE))
-        page.wait_for_selector(READY)
-        assert page.locator("img").count() == 0
-        assert page.locator("#ask-text").input_value() == HOSTILE
+        turn(tab, asked(screen, model, text=HOSTILE))
+        tab.wait_for_selector(READY)
+        assert tab.locator("img").count() == 0
+        assert tab.locator("#ask-text").input_value() == HOSTILE
 
 
 @pytest.mark.parametrize(("screen", "model"), [("run", "gpt2"), ("head", "gpt2"), ("run", "transformer")])

@@ -6,7 +6,7 @@ import torch
 
 import glassformer as gf
 from glassformer.jobs.reading import reading
-from glassformer.view.colours import GATE, Scale, signed
+from glassformer.view.colours import GATE, ColourScale, signed
 from studio.cases import MODELS, TEXT
 
 RECURRENT = ("rnn", "lstm", "gru-lm", "seq2seq")
@@ -31,9 +31,9 @@ def value_of(page):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_first_picture_is_the_tensor(name, visit, studio_folders):
+def test_the_first_picture_is_the_tensor(name, tour, studio_folders):
     seen = seen_of(studio_folders[name])
-    page = visit("states", model=name, text=TEXT)
+    page = tour("states", model=name, text=TEXT)
     if name in RECURRENT:
         side = "encoder." if name == "seq2seq" else ""
         values = seen[f"{side}recurrent.layers.0.left_to_right.hidden"][0].numpy()
@@ -42,7 +42,7 @@ def test_the_first_picture_is_the_tensor(name, visit, studio_folders):
         side = "encoder." if name == "transformer" else ""
         names = [f"{side}embeddings", f"{side}layers.0", f"{side}layers.1"]
         values = torch.stack([seen[one][0].norm(dim=-1) for one in names]).numpy()
-        scale = Scale(0.0, float(values.max()))
+        scale = ColourScale(0.0, float(values.max()))
     steps = np.abs(pixels(page).astype(int) - scale.colours(values).astype(int))
     assert steps.max() <= 8, "no colour is more than a step away, for the browser's run is another one"
     page.hover(".heatmap .cells", position={"x": 3, "y": 3})
@@ -58,10 +58,10 @@ def test_the_first_picture_is_the_tensor(name, visit, studio_folders):
         ("seq2seq", "decoder states", "output", "decoder.recurrent.layers.0.left_to_right.output"),
     ],
 )
-def test_gates_of_any_layer_and_side(name, board, gate, tensor, visit, studio_folders):
+def test_gates_of_any_layer_and_side(name, board, gate, tensor, tour, studio_folders):
     values = seen_of(studio_folders[name])[tensor][0].numpy()
     layer = {"lstm": "0 ←", "gru-lm": "1", "seq2seq": "0"}[name]
-    page = visit("states", model=name, text=TEXT, board=board, head=gate, layer=layer)
+    page = tour("states", model=name, text=TEXT, board=board, head=gate, layer=layer)
     if gate != "cell":  # the scale of a cell is that of all layers
         assert np.abs(pixels(page).astype(int) - GATE.colours(values).astype(int)).max() <= 8
     page.focus(".heatmap")
@@ -74,9 +74,9 @@ def test_gates_of_any_layer_and_side(name, board, gate, tensor, visit, studio_fo
     assert shown == pytest.approx(100 * ends.mean(), abs=0.51)
 
 
-def test_units_are_sorted_and_saturation_is_shown(visit, studio_folders):
+def test_units_are_sorted_and_saturation_is_shown(tour, studio_folders):
     values = seen_of(studio_folders["lstm"])["recurrent.layers.0.left_to_right.hidden"][0].numpy()
-    page = visit("states", model="lstm", text=TEXT, sort="size")
+    page = tour("states", model="lstm", text=TEXT, sort="size")
     order = np.argsort(-np.abs(values).sum(0), kind="stable")
     assert np.abs(pixels(page).astype(int) - signed(values).colours(values[:, order]).astype(int)).max() <= 8
     page.select_option("#select-stSort", "change")
@@ -85,13 +85,13 @@ def test_units_are_sorted_and_saturation_is_shown(visit, studio_folders):
     order = np.argsort(-np.abs(np.diff(values, axis=0, prepend=0)).sum(0), kind="stable")
     assert np.abs(pixels(page).astype(int) - signed(values).colours(values[:, order]).astype(int)).max() <= 8
     forget = seen_of(studio_folders["lstm"])["recurrent.layers.0.left_to_right.forget"][0].numpy()
-    page = visit("states", model="lstm", text=TEXT, head="forget", show="ends")
+    page = tour("states", model="lstm", text=TEXT, head="forget", show="ends")
     ends = np.where(forget < 0.05, -1.0, np.where(forget > 0.95, 1.0, 0.0))
-    np.testing.assert_array_equal(pixels(page), Scale(-1, 1).colours(ends))
+    np.testing.assert_array_equal(pixels(page), ColourScale(-1, 1).colours(ends))
 
 
-def test_keys_alone_lead_from_a_unit_to_its_switch(visit):
-    page = visit("states", model="gru-lm", text=TEXT)
+def test_keys_alone_lead_from_a_unit_to_its_switch(tour):
+    page = tour("states", model="gru-lm", text=TEXT)
     page.focus("#tile-1-2")
     page.keyboard.press("Enter")
     page.wait_for_url("**layer=1**")
@@ -106,8 +106,8 @@ def test_keys_alone_lead_from_a_unit_to_its_switch(visit):
     assert "unit 1 =" in page.locator(".value").text_content()
 
 
-def test_the_place_is_kept_on_the_way_to_recompute_and_back(visit):
-    page = visit("states", model="lstm", text=TEXT)
+def test_the_place_is_kept_on_the_way_to_recompute_and_back(tour):
+    page = tour("states", model="lstm", text=TEXT)
     page.click("#tile-1-2")
     page.wait_for_selector("h2:has-text('layer 0 ← · forget gate')")
     page.click("a[data-screen=recompute]")
@@ -120,9 +120,9 @@ def test_the_place_is_kept_on_the_way_to_recompute_and_back(visit):
     assert page.locator("a[data-screen=states]").inner_text() == "States"
 
 
-def test_what_is_added_is_read_out(visit, studio_folders):
+def test_what_is_added_is_read_out(tour, studio_folders):
     seen = seen_of(studio_folders["transformer"])
-    page = visit("states", model="transformer", text=TEXT, stack="decoder.layers", part="cross_attention", cell="1,0")
+    page = tour("states", model="transformer", text=TEXT, stack="decoder.layers", part="cross_attention", cell="1,0")
     wanted = float(seen["decoder.layers.1.cross_attention"][0, 0].norm())
     assert value_of(page) == pytest.approx(wanted, abs=1e-5)
     assert page.locator(".plot polyline").count() == 4

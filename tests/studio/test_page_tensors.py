@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import glassformer as gf
-from glassformer.view.colours import Scale
+from glassformer.view.colours import ColourScale
 from studio.cases import MODELS, TEXT
 
 
@@ -17,8 +17,8 @@ def recorded(folder, name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_family_lists_its_tensors(name, visit):
-    page = visit("tensors", model=name, text=TEXT)
+def test_every_family_lists_its_tensors(name, tour):
+    page = tour("tensors", model=name, text=TEXT)
     assert page.locator(".tree summary, .tree > button").count() >= 3
     assert page.text_content(".shown h2") in ("outputs.logits", "outputs.start_logits")  # none was named
     page.fill("#tensor-search", "weight")
@@ -27,24 +27,24 @@ def test_every_family_lists_its_tensors(name, visit):
     assert all("weight" in one for one in names)
 
 
-def test_a_painted_pixel_and_the_text_are_the_tensor(visit, studio_folders):
+def test_a_painted_pixel_and_the_text_are_the_tensor(tour, studio_folders):
     name = "layers.1.attention.pattern"
     values = recorded(studio_folders["bert"], name)[0, 1].numpy()
-    page = visit("tensors", model="bert", text=TEXT, tensor=name, slice="0,1,:,:")
+    page = tour("tensors", model="bert", text=TEXT, tensor=name, slice="0,1,:,:")
     found = page.evaluate(
         "() => { const c = document.querySelector('.heatmap canvas.pixels');"
         "return [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data] }"
     )
     colours = np.array(found).reshape(*values.shape, 4)[..., :3]
-    np.testing.assert_array_equal(colours, Scale(0.0, float(values.max())).colours(values))
+    np.testing.assert_array_equal(colours, ColourScale(0.0, float(values.max())).colours(values))
     page.hover(".heatmap .cells", position={"x": 5, "y": 5})
     shown = page.locator(".value").text_content()
     assert shown.startswith("[0, 0] = ")
     assert np.float32(shown.split("= ")[1]) == pytest.approx(values[0, 0], abs=1e-6)
 
 
-def test_keys_walk_over_a_matrix_and_the_address_remembers(visit):
-    page = visit("tensors", model="gpt2", text=TEXT, tensor="layers.0.attention.query", slice="0,:,:")
+def test_keys_walk_over_a_matrix_and_the_address_remembers(tour):
+    page = tour("tensors", model="gpt2", text=TEXT, tensor="layers.0.attention.query", slice="0,:,:")
     page.focus(".heatmap")
     for key in ("ArrowDown", "ArrowDown", "ArrowRight"):
         page.keyboard.press(key)

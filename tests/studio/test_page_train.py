@@ -271,7 +271,7 @@ def test_a_stopped_run_says_how_to_go_on_and_a_lost_one_is_missed(visit, runs):
 def test_a_phone_is_wide_enough(browser, runs, lang):
     write_run(runs / "a-run-with-quite-a-long-name")
     app = create_app(Studio(ModelStore([]), Traces(), runs=runs))
-    with serving(app) as url, watched(browser, url, viewport={"width": 390, "height": 844}) as page:
+    with serving(app) as url, watched(browser, url, width=390, height=844) as page:
         page.goto(f"/?screen=train&lang={lang}")
         page.wait_for_selector(".screen-train[data-painted=yes]")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390

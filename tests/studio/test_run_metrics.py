@@ -23,6 +23,7 @@ def add(path, *lines):
         file.writelines(lines)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_watched_takes_no_more_memory_with_every_look(tmp_path):
     """200 looks at a growing file of 3,000 rows: what is kept is eight bytes a row, and no row."""
     path = tmp_path / "a" / "metrics.jsonl"

@@ -61,6 +61,7 @@ def test_a_key_is_asked_for(studio_folders, tmp_path):
         assert len(json.loads(asked(models, Authorization="Bearer open sesame"))) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["file", "environment"])
 def test_a_key_need_not_stand_in_the_list_of_processes(studio_folders, tmp_path, way):
     (tmp_path / "key").write_text("open sesame\n")

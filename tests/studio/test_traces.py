@@ -15,7 +15,7 @@ from glassformer.studio.app import create_app
 from glassformer.studio.app_state import Busy, ModelStore, Studio, WorkQueue
 from glassformer.studio.tensors import furthest
 from glassformer.studio.traces import Traces, traced
-from glassformer.view.colours import Scale
+from glassformer.view.colours import ColourScale
 from studio.cases import MODELS, TEXT
 
 
@@ -75,7 +75,7 @@ def test_every_board_is_one_mosaic_of_its_cells(name, api):
             for place, cell in enumerate(board["cells"]):
                 values = numbers(api.get(f"{where}/tensors/{cell['tensor']}", params={"slice": cell["slice"]}))
                 assert values.shape == (high, wide)
-                scale = Scale(*board["scales"][place % columns])
+                scale = ColourScale(*board["scales"][place % columns])
                 pooled = furthest(values, -(-high // side), -(-wide // side))
                 np.testing.assert_array_equal(tiles.reshape(-1, *tiles.shape[2:])[place], scale.steps(pooled))
 
@@ -106,7 +106,7 @@ def test_slices_in_many_forms(api):
     file = np.load(io.BytesIO(api.get(where, params={"slice": "0", "format": "npy"}).content))
     np.testing.assert_array_equal(file, whole[0])
     steps = numbers(api.get(where, params={"slice": "0", "dtype": "u8", "scale": "0,1,1"}), "u1")
-    np.testing.assert_array_equal(steps, Scale(root=True).steps(whole[0]))
+    np.testing.assert_array_equal(steps, ColourScale(root=True).steps(whole[0]))
     archive = api.get(f"/api/v1/traces/{trace['trace_id']}/npz", params={"names": ["layers.0", "outputs.logits"]})
     assert sorted(np.load(io.BytesIO(archive.content))) == ["layers.0", "outputs.logits"]
     for wrong in ("0,9", "0,0,0,0,0", "x", "1:2:3"):
@@ -124,7 +124,7 @@ def test_a_difference_is_exact(api):
     answer = api.get(f"/api/v1/traces/{one}/mosaic", params={"board": "attention", "minus": other})
     tiles, reaches = numbers(answer, "u1"), [float(one) for one in answer.headers["X-Reach"].split(",")]
     for head, reach in enumerate(reaches):  # the colours of a column reach as far as its largest difference
-        np.testing.assert_array_equal(tiles[1, head], Scale(-reach, reach).steps(first - second)[0, head])
+        np.testing.assert_array_equal(tiles[1, head], ColourScale(-reach, reach).steps(first - second)[0, head])
         assert {0, 255} & {int(tiles[:, head].min()), int(tiles[:, head].max())}
     longer = traced_by(api, model="bert")["trace_id"]
     answer = api.get(f"/api/v1/traces/{one}/tensors/{name}", params={"minus": longer})

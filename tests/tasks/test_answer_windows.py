@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from vocabularies import TEXT, asked, small_tokenizer
 
-from glassformer.data.examples import Answer, Asked
+from glassformer.data.examples import SquadAnswer, SquadExample
 from glassformer.tasks.question_answering import QuestionAnswering
 from glassformer.tasks.spans import answer_tokens
 
@@ -24,7 +24,7 @@ texts = st.lists(odd | st.text(max_size=6), max_size=40).map(" ".join)
 def test_no_token_of_a_context_is_left_out(kind, pairs, max_length, doc_stride):
     tokenizer = small_tokenizer(kind)
     task = QuestionAnswering(tokenizer, max_length=max_length, doc_stride=doc_stride)
-    items = task.encode([Asked("", question, context) for question, context in pairs])
+    items = task.encode([SquadExample("", question, context) for question, context in pairs])
     assert items.lengths.max() <= max_length
     for number, (_, context) in enumerate(pairs):
         ids = tokenizer(context, add_special_tokens=False)["input_ids"]
@@ -45,7 +45,7 @@ def test_no_token_of_a_context_is_left_out(kind, pairs, max_length, doc_stride):
 def test_the_mask_and_the_characters_are_those_of_the_context(kind, question, context, max_length):
     """Every token of a window, and every span of them, is an exact part of the context."""
     task = QuestionAnswering(small_tokenizer(kind), max_length=max_length, doc_stride=4)
-    items = task.encode([Asked("", question, context)])
+    items = task.encode([SquadExample("", question, context)])
     offsets = task.tokenizer(context, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
     inside = items.inside(np.arange(len(items.rows)))
     for row in range(len(items.rows)):
@@ -64,7 +64,7 @@ def test_the_mask_and_the_characters_are_those_of_the_context(kind, question, co
 def test_a_token_is_spelt_as_its_characters(words, max_length):
     context = " ".join(words)
     task = QuestionAnswering(small_tokenizer("wordpiece"), max_length=max_length, doc_stride=5)
-    items = task.encode([Asked("", "Who?", context)])
+    items = task.encode([SquadExample("", "Who?", context)])
     for row in range(len(items.rows)):
         first, size = int(items.before[row]), int(np.diff(items.spans[row])[0])
         for place, token in enumerate(task.tokenizer.convert_ids_to_tokens(items.rows[row][first : first + size])):
@@ -79,11 +79,11 @@ def test_an_answer_is_covered_by_the_fewest_tokens(kind, context, data):
     start = data.draw(st.integers(0, len(context) - 1))
     end = data.draw(st.integers(start + 1, len(context)))
     task = QuestionAnswering(small_tokenizer(kind), max_length=40)
-    items = task.encode([Asked("", "Who?", context, (Answer(context[start:end], start),))])
+    items = task.encode([SquadExample("", "Who?", context, (SquadAnswer(context[start:end], start),))])
     starts, ends = items.contexts[0].starts, items.contexts[0].ends
     touching = [token for token in range(len(starts)) if starts[token] < end and ends[token] > start]
     wanted = (touching[0], touching[-1]) if touching else None
-    assert answer_tokens(items.contexts[0], Answer(context[start:end], start)) == wanted
+    assert answer_tokens(items.contexts[0], SquadAnswer(context[start:end], start)) == wanted
     for row, (first, last) in enumerate(items.targets.tolist()):
         held = wanted is not None and items.spans[row, 0] <= wanted[0] and wanted[1] < items.spans[row, 1]
         shift = items.before[row] - items.spans[row, 0]
@@ -106,7 +106,7 @@ def test_a_short_answer_is_whole_in_some_window(seed):
 
 def test_an_answer_that_is_no_token_is_reported(caplog):
     task = QuestionAnswering(small_tokenizer("wordpiece"))
-    items = task.encode([Asked("", "Who?", "Anna \u200b met", (Answer("\u200b", 5),))])
+    items = task.encode([SquadExample("", "Who?", "Anna \u200b met", (SquadAnswer("\u200b", 5),))])
     assert items.targets.tolist() == [[0, 0]]
     assert "1 questions have answers that are no tokens" in caplog.text
 
@@ -114,5 +114,5 @@ def test_an_answer_that_is_no_token_is_reported(caplog):
 def test_a_long_question_is_cut_and_counted():
     task = QuestionAnswering(small_tokenizer("wordpiece"), max_length=30, max_question_length=5)
     question = "Anna met Anna met Anna met"
-    items = task.encode([Asked("", question, "Anna met")])
-    assert items.cut == len(task.tokenizer(question, add_special_tokens=False)["input_ids"]) - 5
+    items = task.encode([SquadExample("", question, "Anna met")])
+    assert items.num_truncated == len(task.tokenizer(question, add_special_tokens=False)["input_ids"]) - 5

@@ -88,9 +88,7 @@ CASES = {
         columns,
         {"exact_match", "f1"},
     ),
-    "translation": Case(
-        metrics.Translation, lambda rng: (sentence(rng, 9), sentence(rng, 9)), columns, {"bleu", "chrf"}
-    ),
+    "translation": Case(metrics.BleuChrf, lambda rng: (sentence(rng, 9), sentence(rng, 9)), columns, {"bleu", "chrf"}),
     "likelihood": Case(
         metrics.Likelihood,
         lambda rng: (rng.uniform(0, 50), rng.randint(10, 20), rng.randint(0, 10), rng.randint(1, 90)),
@@ -132,7 +130,7 @@ def close(scores):
 def test_every_metric_has_its_case():
     made = {type(case.make(keep_examples=True)) for case in CASES.values()}
     public = {value for value in vars(metrics).values() if isinstance(value, type) and issubclass(value, Metric)}
-    assert made == public - {Metric}
+    assert made == public - {Metric, metrics.MeanLoss}  # which has no intervals: see test_score_sheet
 
 
 @every_metric

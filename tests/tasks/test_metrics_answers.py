@@ -97,6 +97,7 @@ def test_an_answer_without_words_is_still_an_answer():
     assert (scores["has_answer_exact_match"], scores["no_answer_exact_match"]) == (0.0, 1.0)
 
 
+@pytest.mark.slow
 def test_gold_answers_answer_the_real_questions(data):
     """The last gold answer (that is not the bare letter A) of SQuAD 2's dev set is right; silence is, half the time."""
     articles = json.loads((data / "squad" / "dev-v2.0.reconstructed.json").read_text(encoding="utf-8"))["data"]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
-from glassformer.tasks.metrics import Classification, Interval, Translation, bootstrap, wilson
+from glassformer.tasks.metrics import BleuChrf, Classification, Interval, bootstrap, wilson
 
 
 @given(
@@ -74,7 +74,7 @@ def test_bleu_intervals_agree_with_sacrebleus(data):
     references = path.read_text("utf-8").splitlines()[:300]
     random = np.random.default_rng(0)
     hypotheses = [" ".join(w for w in line.split() if random.random() > 0.2) for line in references]
-    metric = Translation(keep_examples=True)
+    metric = BleuChrf(keep_examples=True)
     metric.update(hypotheses, references)
     low, high = metric.intervals()["bleu"]
     theirs = BLEU().corpus_score(hypotheses, [references], n_bootstrap=1000)

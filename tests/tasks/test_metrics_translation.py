@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from sacrebleu import corpus_bleu, corpus_chrf
 from sacrebleu.metrics import BLEU, CHRF
 
-from glassformer.tasks.metrics import Translation, bleu_tokenizer
+from glassformer.tasks.metrics import BleuChrf, bleu_tokenizer
 
 tokens = st.sampled_from(["Ein", "ein", "Mann", "isst", ",", ".", "3,5", "über-", "我", "喜欢猫", "。", "it's", "$5"])
 lines = st.lists(tokens, max_size=12).map(" ".join)
@@ -21,7 +21,7 @@ def test_scores_equal_sacrebleu_on_the_corpus(pairs, way, copied):
     hypotheses, references = (list(side) for side in zip(*pairs, strict=True))
     if copied:  # long matches, as good translations have
         hypotheses[: len(pairs) // 2 + 1] = references[: len(pairs) // 2 + 1]
-    metric = Translation(**way)
+    metric = BleuChrf(**way)
     for pair in zip(hypotheses, references, strict=True):
         metric.update([pair[0]], [pair[1]])
     case = str.lower if way["lowercase"] else str
@@ -38,7 +38,7 @@ def test_signatures_are_sacrebleus_own(way):
     theirs = BLEU(**way), CHRF(lowercase=way["lowercase"])
     for scorer in theirs:
         scorer.corpus_score(["a b"], [["a b"]])
-    signatures = Translation(**way).signatures()
+    signatures = BleuChrf(**way).signatures()
     assert signatures == dict(zip(("bleu", "chrf"), (str(scorer.get_signature()) for scorer in theirs), strict=True))
     assert f"|tok:{way['tokenize']}|" in signatures["bleu"]
     assert signatures["bleu"].startswith(f"nrefs:1|case:{'lc' if way['lowercase'] else 'mixed'}|")
@@ -47,7 +47,7 @@ def test_signatures_are_sacrebleus_own(way):
 def test_a_copy_is_perfect_and_silence_is_nothing():
     reference = ["Ein Mann isst einen Apfel ."]
     for hypothesis, score in ((reference, 100), ([""], 0)):
-        metric = Translation()
+        metric = BleuChrf()
         metric.update(hypothesis, reference)
         assert metric.compute() == pytest.approx({"bleu": score, "chrf": score})
 
@@ -73,7 +73,7 @@ def test_chinese_needs_its_tokenizer(data):
     hypotheses = [line[:-2] + line[-1] for line in references]
     scores = {}
     for tokenize in (way, "13a"):
-        metric = Translation(tokenize=tokenize)
+        metric = BleuChrf(tokenize=tokenize)
         metric.update(hypotheses, references)
         scores[tokenize] = metric.compute()["bleu"]
     assert way == "zh"
@@ -82,6 +82,6 @@ def test_chinese_needs_its_tokenizer(data):
 
 def test_what_cannot_be_scored_is_named():
     with pytest.raises(ValueError, match="^tokenize must be one of 13a, intl, zh, char, none, not 'flores200'$"):
-        Translation(tokenize="flores200")
+        BleuChrf(tokenize="flores200")
     with pytest.raises(ValueError, match="^2 translations need as many references, not 1$"):
-        Translation().update(["a", "b"], ["a"])
+        BleuChrf().update(["a", "b"], ["a"])

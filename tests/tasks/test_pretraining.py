@@ -47,7 +47,7 @@ def test_rows_are_pairs_with_their_segments(tokenizer, max_length, copies):
         assert kinds.tolist() == [0] * (middle + 1) + [1] * (end - middle)
         own += middle - 1 + (end - middle - 1) * items.follows[index]
     whole = sum(len(tokenizer.encode(one, add_special_tokens=False)) for text in TEXTS for one in sentences_of(text))
-    assert own + items.cut == copies * whole
+    assert own + items.num_truncated == copies * whole
 
 
 @settings(max_examples=15)
@@ -132,6 +132,7 @@ def test_documents_are_found_where_no_unit_is_asked_for(tmp_path, texts, found):
     assert len(lines) == sum(bool(line.strip()) for text in texts for line in text.splitlines())
 
 
+@pytest.mark.slow
 def test_a_small_bert_learns_both_lessons(tokenizer):
     """By heart: every pair's second text is judged rightly, and far more tokens than the most frequent are guessed."""
     task = Pretraining(tokenizer, max_length=20, copies=2)

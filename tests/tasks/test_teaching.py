@@ -37,7 +37,9 @@ def task_of(lesson, head="text2text-generation"):
     return cls.for_data(tokenizer_of(cls.texts(train), cls.vocabulary, 40), train, head=head)
 
 
-def model_of(task, family, **options):
+def lesson_of(lesson, head, family, **options):
+    """A task and a model for it."""
+    task = task_of(lesson, head)
     told = {"vocab_size": len(task.tokenizer), **task.settings()}
     if "labels" in told:
         told = {"vocab_size": len(task.tokenizer), "id2label": dict(enumerate(told["labels"]))}
@@ -55,8 +57,7 @@ def model_of(task, family, **options):
         sides = {"layers": 1, "attention_heads": 2, "ffn_dim": 32}
         sides = {f"{side}_{key}": value for side in ("encoder", "decoder") for key, value in sides.items()}
         model = build("glassformer-transformer", task.head, **{"d_model": 32, **sides, **told, **options})
-    task.fit_to(model)
-    return model
+    return LESSONS[lesson].for_model(task.tokenizer, model), model
 
 
 # Examples.
@@ -94,8 +95,8 @@ def test_the_share_of_a_sequence_tells_nothing_of_its_parity():
 @pytest.mark.parametrize(("lesson", "family"), [("copy", "gpt2"), ("reverse", "rnn"), ("parity", "gpt2")])
 def test_a_language_model_is_judged_by_its_answers_alone(lesson, family):
     """What each place is to say next, against the plain text with its end; and what the loss makes of it."""
-    task = task_of(lesson, "text-generation")
-    model, given_ = model_of(task, family), examples(lesson, 7, seed=1)
+    task, model = lesson_of(lesson, "text-generation", family)
+    given_ = examples(lesson, 7, seed=1)
     items = task.encode(given_)
     batch = task.batch(items, np.arange(7))
     width, total = batch.inputs["input_ids"].shape[1], 0.0
@@ -113,8 +114,7 @@ def test_a_language_model_is_judged_by_its_answers_alone(lesson, family):
 
 @pytest.mark.parametrize(("lesson", "head", "family"), FORMS)
 def test_micro_batches_have_the_gradient_of_the_whole(lesson, head, family):
-    task = task_of(lesson, head)
-    model = model_of(task, family, **({"dropout": 0.0} if family == "transformer" else {}))
+    task, model = lesson_of(lesson, head, family, **({"dropout": 0.0} if family == "transformer" else {}))
     items = task.encode(examples(lesson, 8, seed=0))
     whole, count, expected = gradients(model, task, items, [range(8)], 3)
     parts, again, found = gradients(model, task, items, [[5], [0, 7, 2], [1, 3, 4, 6]], 3)
@@ -129,8 +129,8 @@ def test_micro_batches_have_the_gradient_of_the_whole(lesson, head, family):
 
 @pytest.mark.parametrize(("lesson", "head", "family"), FORMS)
 def test_each_answer_is_as_if_alone_and_the_equals_sign_may_be_left_out(lesson, head, family):
-    task = task_of(lesson, head)
-    model = model_of(task, family).double()
+    task, model = lesson_of(lesson, head, family)
+    model = model.double()
     texts = ["1", "12345678=", "4711", Parallel("98765="), {"text": "2"}]
     together = task.predict(model, texts)
     assert together == [task.predict(model, [text])[0] for text in texts]
@@ -158,8 +158,8 @@ def test_a_head_that_cannot_learn_a_lesson_is_refused():
 def test_a_lesson_is_learnt(lesson, head, family, steps, lr, reached, tmp_path):
     """Answers to sequences never seen, of four digits and more; parity stays at 0.5 without the short ones."""
     cls = LESSONS[lesson]
-    task = task_of(lesson, head)
-    model, dev = model_of(task, family), task.encode(examples(lesson, 200, seed=1))
+    task, model = lesson_of(lesson, head, family)
+    dev = task.encode(examples(lesson, 200, seed=1))
     learn(model, task, task.encode(examples(lesson, 3000, seed=0)), steps=steps, lr=lr, rows=64)
     scores = evaluate(model, task, dev, budget=Budget(rows=64), final=True).compute()
     assert scores[task.metric] > reached

@@ -113,7 +113,7 @@ def test_texts_of_their_own_are_cut_and_counted(characters):
     task = TextGeneration(characters, block_size=10, packing=False)
     items = task.encode([Document("a" * count) for count in (3, 9, 10, 40)])
     assert items.lengths.tolist() == [4, 10, 10, 10]
-    assert items.cut == 1 + 31
+    assert items.num_truncated == 1 + 31
     assert items.text_bytes.tolist() == pytest.approx([3, 9, 10 * 10 / 11, 40 * 10 / 41])
 
 
@@ -201,6 +201,7 @@ def test_a_dropout_before_the_head_is_kept(characters):
     assert_close(loss, torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_model_whose_padding_is_its_end_learns_to_stop(kind):
     """The loss is masked by lengths: every end is a target, and no padding is."""
@@ -224,7 +225,8 @@ def test_conditions_are_tokens_of_their_own(tmp_path):
     before = len(tokenizer)
     task = TextGeneration.for_data(tokenizer, [Document(bad, "negative"), Document(good, "positive")], packing=False)
     assert task.conditions == ("negative", "positive")
-    assert len(tokenizer) == before + 2
+    assert (len(tokenizer), len(task.tokenizer)) == (before, before + 2)  # the one that was given stays as it is
+    tokenizer = task.tokenizer
     assert task.condition_prefix("positive") == "<|endoftext|><|positive|>"
     items = task.encode([Document(good, "positive"), Document(bad, "negative"), Document(good)])
     marks = [tokenizer.convert_ids_to_tokens(row[:2].tolist())[1] for row in (items.rows[i] for i in range(3))]
@@ -300,6 +302,7 @@ def test_few_documents_give_their_last_tenth_and_many_some_of_their_number(count
         assert {one.text for one in train_} | {one.text for one in dev} == {one.text for one in examples}
 
 
+@pytest.mark.slow
 def test_a_small_gpt_learns_more_than_how_often_words_come(world):
     tokenizer, train_documents, dev_documents = world
     task = TextGeneration(tokenizer, block_size=48)
@@ -309,6 +312,7 @@ def test_a_small_gpt_learns_more_than_how_often_words_come(world):
     assert scores["loss"] < 3 < 4.5 < unigram_entropy(dev.windows.ids)
 
 
+@pytest.mark.slow
 def test_the_characters_of_shakespeare_are_all_there(data):
     """Read, tokenised, cut into blocks and put together again, the file is the file."""
     path = data / "tinyshakespeare" / "input.txt"
@@ -326,6 +330,7 @@ def test_the_characters_of_shakespeare_are_all_there(data):
     assert parts[0][0].text + parts[1][0].text == text
 
 
+@pytest.mark.slow
 def test_wikitext_has_its_articles(data):
     path = data / "wikitext2" / "test.txt"
     if not path.is_file():

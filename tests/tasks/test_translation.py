@@ -60,15 +60,15 @@ def tokenizer(request):
 
 def test_the_decoder_reads_what_it_is_to_write_one_step_earlier(tokenizer):
     task = Translation.for_data(tokenizer, PAIRS)
-    items, marks = task.encode(PAIRS), task.marks
+    items, special = task.encode(PAIRS), task.special_ids
     batch = task.batch(items, np.arange(len(PAIRS)))
     assert batch.count == int(items.targets.lengths.sum()) == len(batch.targets["labels"])
     rows = batch.inputs["decoder_input_ids"]
     for row, one in enumerate(PAIRS):
         ids = tokenizer(one.target, add_special_tokens=False)["input_ids"]
         mine = batch.targets["rows"] == row
-        assert batch.targets["labels"][mine].tolist() == [*ids, marks.ends[0]]
-        assert rows[row, : len(ids) + 1].tolist() == [marks.start, *ids]
+        assert batch.targets["labels"][mine].tolist() == [*ids, special.ends[0]]
+        assert rows[row, : len(ids) + 1].tolist() == [special.start, *ids]
         assert (batch.targets["places"][mine] // rows.shape[1]).unique().tolist() == [row]
         assert (batch.targets["places"][mine] % rows.shape[1]).tolist() == list(range(len(ids) + 1))
 
@@ -80,7 +80,7 @@ def test_training_and_generating_read_the_same(tokenizer, text):
     model = model_of("transformer", task)
     (mine,) = task.predict(model, [text], max_new_tokens=12)
     assert mine["translation_text"] == gf.generate(model, tokenizer, text, max_new_tokens=12)
-    assert Translation.for_model(tokenizer, model).marks == task.marks
+    assert Translation.for_model(tokenizer, model).special_ids == task.special_ids
 
 
 @given(room=st.integers(4, 40))
@@ -88,13 +88,13 @@ def test_what_is_cut_is_counted_and_does_not_end(room):
     tokenizer = small_tokenizer("wordpiece")
     whole = Translation(tokenizer).encode(PAIRS)
     task = Translation(tokenizer, max_length=room)
-    items, end = task.encode(PAIRS), task.marks.ends[0]
+    items, end = task.encode(PAIRS), task.special_ids.ends[0]
     assert max(items.lengths) <= room
     lost = 0
     for one, all_of_it in ((items.sources, whole.sources), (items.targets, whole.targets)):
         lost += sum(int(all_of_it.lengths[row] - one.lengths[row]) for row in range(len(PAIRS)))
     unended = [row for row in range(len(PAIRS)) if items.targets[row][-1] != end]
-    assert items.cut == lost - len(unended)  # the end token of a target that was cut is no token of the text
+    assert items.num_truncated == lost - len(unended)  # the end token of a target that was cut is no token of the text
     assert unended == [row for row in range(len(PAIRS)) if whole.targets.lengths[row] > room]
 
 
@@ -121,7 +121,7 @@ def test_a_bart_learns_its_first_token_and_a_fresh_model_does_not():
     task = Translation.for_data(tokenizer, PAIRS)
     assert task.encode(PAIRS).targets[0].tolist()[0] != first
     bart = model_of("bart", task, decoder_start_token_id=end)
-    task.fit_to(bart)
+    task = Translation.for_model(tokenizer, bart)
     assert task.encode(PAIRS).targets[0].tolist() == tokenizer(PAIRS[0].target)["input_ids"]
     assert task.batch(task.encode(PAIRS), np.array([0])).inputs["decoder_input_ids"][0, :2].tolist() == [end, first]
 
@@ -150,7 +150,7 @@ def test_marian_has_two_vocabularies_and_begins_with_padding(tmp_path):
     apart = {"share_encoder_decoder_embeddings": False, "decoder_start_token_id": tokenizer.pad_token_id}
     model = model_of("marian", task, **apart)
     assert model.config.decoder_vocab_size > model.config.vocab_size
-    task.fit_to(model)
+    task = Translation.for_model(tokenizer, model)
     batch = task.batch(task.encode(PAIRS), np.array([0]))
     assert batch.inputs["input_ids"][0].tolist() == tokenizer(PAIRS[0].source)["input_ids"]
     assert batch.targets["labels"].tolist() == tokenizer(text_target=PAIRS[0].target)["input_ids"]
@@ -198,7 +198,8 @@ def learnt(name, pairs, dev, *, steps=200, kind="wordpiece", size=1000, pad_is_e
     tokenizer = tokenizer_of(Translation.texts(pairs), kind, size)
     if pad_is_end:
         tokenizer.pad_token = tokenizer.eos_token
-    task = Translation.for_data(tokenizer, pairs, label_smoothing=0.1, exact_match=True, **options)
+    options = {"label_smoothing": 0.1, "exact_match": True, **options}
+    task = Translation.for_data(tokenizer, pairs, **options)
     wide = {"embedding_size": 64, "hidden_size": 64}
     if name == "transformer":
         wide = {"d_model": 64, "init_std": 0.1, **{f"{side}_layers": 1 for side in ("encoder", "decoder")}}
@@ -208,7 +209,7 @@ def learnt(name, pairs, dev, *, steps=200, kind="wordpiece", size=1000, pad_is_e
             for key, value in (("ffn_dim", 64), ("attention_heads", 4))
         }
     model = model_of(name, task, **wide)
-    task.fit_to(model)
+    task = Translation.for_model(tokenizer, model, **options)
     learn(model, task, task.encode(pairs), steps=steps, lr=lr, rows=16)
     return evaluate(model, task, task.encode(dev), budget=Budget(tokens=2048)).compute(), model, task
 
@@ -218,7 +219,7 @@ def test_where_padding_is_the_end_token_a_model_still_learns_to_stop():
     scores, model, task = learnt(
         "general", digits, digits, kind="character", size=60, pad_is_end=True, steps=150, max_length=16
     )
-    assert task.marks.pad == task.marks.ends[0]
+    assert task.special_ids.pad == task.special_ids.ends[0]
     assert scores["exact_match"] > 0.9
     written = task.predict(model, ["17", "123"], max_new_tokens=15)
     assert [one["translation_text"] for one in written] == ["71", "321"]

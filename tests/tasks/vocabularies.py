@@ -6,7 +6,7 @@ from functools import cache
 from language import tokenizer_of
 from tokenizers import processors
 
-from glassformer.data.examples import Answer, Asked
+from glassformer.data.examples import SquadAnswer, SquadExample
 from glassformer.text.tokenizer import Tokenizer
 
 TEXT = """\
@@ -42,7 +42,9 @@ def asked(seed, count=6, *, without=0.3):
         context = " ".join(chance.choices(words, k=chance.choice([1, 4, 30, 60])))
         start = chance.randrange(len(context.split()))
         offset = sum(len(word) + 1 for word in context.split()[:start])
-        answer = Answer(" ".join(context.split()[start : start + chance.choice([1, 2, 3])]), offset)
+        answer = SquadAnswer(" ".join(context.split()[start : start + chance.choice([1, 2, 3])]), offset)
         answers = () if chance.random() < without else (answer,)
-        found.append(Asked(str(number), " ".join(chance.choices(words, k=chance.choice([1, 5]))), context, answers))
+        found.append(
+            SquadExample(str(number), " ".join(chance.choices(words, k=chance.choice([1, 5]))), context, answers)
+        )
     return found

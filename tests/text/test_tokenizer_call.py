@@ -196,12 +196,14 @@ def test_truncation_is_reported(both, caplog):
     ours, _ = both["bert"]
     with caplog.at_level(logging.WARNING, "glassformer"):
         encoding = ours(["the dog", "the dog " * 10], truncation=True, max_length=8)
-    assert encoding.cut == [0, 14]
+    assert encoding.num_truncated == [0, 14]
+    with pytest.deprecated_call(match="num_truncated"):
+        assert encoding.cut == [0, 14]
     assert [record.message.split(":")[0] for record in caplog.records] == [
         "truncation to 8 tokens cut 14 tokens from 1 of 2 texts"
     ]
     caplog.clear()
-    assert ours(["the dog " * 10], max_length=8, return_overflowing_tokens=True).cut == [0]
+    assert ours(["the dog " * 10], max_length=8, return_overflowing_tokens=True).num_truncated == [0]
     assert not caplog.records
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from glassformer.jobs.progress import Silent
+from glassformer.jobs.progress import NullListener
 from glassformer.jobs.recipe import Recipe
 from glassformer.train import checkpoint
 from glassformer.train.loop import Fit
@@ -25,7 +25,7 @@ class Run:
 
     def __init__(self, name: str, folder: Path, one: Case | None = None, dev: bool = True, **plan: object) -> None:
         self.case = one or case(name)
-        self.folder, self.saved, self.heard = folder, [], Silent()
+        self.folder, self.saved, self.heard = folder, [], NullListener()
         self.dev = self.case.task.encode(self.case.splits.dev) if dev else None
         steps = {} if "epochs" not in plan else {"steps": None}
         self.fit = Fit(

@@ -19,7 +19,7 @@ from runs import SOON, Run, Steep, command, start
 
 from glassformer.data.batches import Schedule
 from glassformer.jobs import train as jobs
-from glassformer.jobs.progress import Silent
+from glassformer.jobs.progress import NullListener
 from glassformer.train import checkpoint, signals
 from glassformer.train.loop import Fit
 from tasks.cases import case, recipe_of
@@ -96,13 +96,15 @@ SMALLEST = {"the checkpoint": 30_000, "the model": 15_000, "the metrics": 900}
 def test_a_full_disk_leaves_the_last_checkpoint_whole(tmp_path, what):
     settings = recipe_of("text-classification/gru", batch_size=8, steps=9, eval_every=3, log_every=1, metric="-loss")
     settings |= {"batch_tokens": None, "lr": 1e-2, "schedule": "constant"}
-    quiet = {"say": lambda _: None}
+    quiet = {"log": lambda _: None}
     jobs.train(**settings | {"out": str(tmp_path / "unbroken")}, **quiet)
     folder = tmp_path / "broken"
     settings["out"] = str(folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Silent, "stepped", lambda _, at: signal.raise_signal(signal.SIGINT) if at.step == 3 else None)
-        patch.setattr(jobs, "Teller", lambda *_, **__: Silent())
+        patch.setattr(
+            NullListener, "stepped", lambda _, at: signal.raise_signal(signal.SIGINT) if at.step == 3 else None
+        )
+        patch.setattr(jobs, "ConsoleListener", lambda *_, **__: NullListener())
         assert jobs.train(**settings, **quiet).outcome.stopped
     before = {path: path.read_bytes() for path in checkpoint.newest(folder).parent.iterdir()}
     with files_up_to(SMALLEST[what]), pytest.raises(OSError, match="nothing more can be written to") as caught:
@@ -127,14 +129,14 @@ def test_a_checkpoint_that_does_not_fit_says_so_in_the_words_of_the_disk(tmp_pat
 
 def test_what_was_half_written_when_a_run_was_killed_is_swept_away(tmp_path):
     settings = recipe_of("text-classification/gru", out=str(tmp_path), steps=2, batch_size=8, batch_tokens=None)
-    jobs.train(**settings, say=lambda _: None)
+    jobs.train(**settings, log=lambda _: None)
     halves = [
         tmp_path / ".model.safetensors.1.2.partial",
         tmp_path / checkpoint.FOLDER / ".step-00000002.pt.1.2.partial",
     ]
     for half in halves:
         half.write_bytes(b"half")
-    jobs.train(**settings, resume=True, say=lambda _: None)
+    jobs.train(**settings, resume=True, log=lambda _: None)
     assert not any(half.exists() for half in halves)
 
 
@@ -153,7 +155,7 @@ def files_up_to(size: int):
 def test_a_file_in_the_place_of_the_run_folder(tmp_path, where):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ValueError, match=r"nothing can be written to .*file.*: (File exists|Not a directory)"):
-        jobs.train(**recipe_of("text-classification/gru", out=str(tmp_path / where)), say=lambda _: None)
+        jobs.train(**recipe_of("text-classification/gru", out=str(tmp_path / where)), log=lambda _: None)
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -161,7 +163,7 @@ def test_a_file_in_the_place_of_the_run_folder(tmp_path, where):
 def test_a_folder_that_is_read_only(tmp_path):
     (tmp_path / "run").mkdir(mode=0o500)
     with pytest.raises(ValueError, match="nothing can be written to .*run: Permission denied"):
-        jobs.train(**recipe_of("text-classification/gru", out=str(tmp_path / "run")), say=lambda _: None)
+        jobs.train(**recipe_of("text-classification/gru", out=str(tmp_path / "run")), log=lambda _: None)
 
 
 def test_half_a_checkpoint_is_told_from_a_whole_one(tmp_path):
@@ -183,7 +185,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
         other.task.encode(other.splits.dev),
         folder=tmp_path,
         save=lambda _: None,
-        listener=Silent(),
+        listener=NullListener(),
     )
     with pytest.raises(ValueError, match=r"step-00000012.pt is of another model \(size mismatch .*\); choose another"):
         fit.run(resume=True)
@@ -193,7 +195,7 @@ def test_data_that_has_changed_since_is_refused(tmp_path):
     one = case("text-classification/gru")
     Run("", tmp_path, one=one)
     fewer = one.task.encode(one.splits.train[:-1])
-    fit = Fit(one.model, one.task, SOON, fewer, None, folder=tmp_path, save=lambda _: None, listener=Silent())
+    fit = Fit(one.model, one.task, SOON, fewer, None, folder=tmp_path, save=lambda _: None, listener=NullListener())
     with pytest.raises(ValueError, match="the training data is not that of .*step-00000012.pt; bring it back"):
         fit.run(resume=True)
 
@@ -211,7 +213,7 @@ def test_labels_that_have_changed_since_are_noticed(tmp_path, side):
     train, dev = one.splits.train, one.splits.dev
     sides = (swapped(train), dev) if side == "training" else (train, swapped(dev))
     items = [one.task.encode(examples) for examples in sides]
-    fit = Fit(one.model, one.task, SOON, *items, folder=tmp_path, save=lambda _: None, listener=Silent())
+    fit = Fit(one.model, one.task, SOON, *items, folder=tmp_path, save=lambda _: None, listener=NullListener())
     with pytest.raises(ValueError, match=f"the {side} data is not that of .*step-00000012.pt; bring it back"):
         fit.run(resume=True)
 
@@ -249,7 +251,7 @@ def test_sigterm_in_the_first_epoch_loses_nothing(tmp_path):
     assert (again.returncode, complaint) == (0, "")
     assert f"resuming after step {checkpoint.step_of(at)} ({at})" in out.splitlines()
     whole = recipe_of("text-classification/gru", out=str(tmp_path / "whole"), batch_size=8, batch_tokens=None)
-    jobs.train(**{**whole, **settings}, say=lambda _: None)
+    jobs.train(**{**whole, **settings}, log=lambda _: None)
     for file in ("model.safetensors", "metrics.jsonl"):
         assert (tmp_path / "run" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
 
@@ -285,7 +287,7 @@ def test_sigterm_before_the_first_step_is_one_line(tmp_path):
 def test_a_resume_with_nothing_to_resume_says_so(tmp_path):
     said: list[str] = []
     settings = recipe_of("text-classification/gru", out=str(tmp_path / "run"), steps=1)
-    jobs.train(**settings, resume=True, say=said.append)
+    jobs.train(**settings, resume=True, log=said.append)
     assert f"{tmp_path / 'run'} holds no checkpoint to resume from: this is the first step" in said
 
 
@@ -315,7 +317,7 @@ def test_a_sigterm_that_comes_twice_from_two_senders_is_one(monkeypatch):
 def test_checkpoints_by_the_clock_are_kept_between_those_that_are_due(tmp_path):
     seen = []
 
-    class Watching(Silent):
+    class Watching(NullListener):
         def stepped(self, progress):
             seen.append((progress.step, sorted(path.name[:-3] for path in (tmp_path / "checkpoints").iterdir())))
 

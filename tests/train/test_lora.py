@@ -13,7 +13,7 @@ import glassformer as gf
 from families import CASES, SMALL_BERT, SMALL_GPT, random_model, same_outputs, sequences, settings_of
 from glassformer.inspect.laws import is_encoder_decoder, pad, run, some_target
 from glassformer.train.freeze import freeze
-from glassformer.train.lora import LoraLinear, adapter_state, add_lora, merge, set_adapter_state
+from glassformer.train.lora import LoraLinear, add_lora, merge
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -64,7 +64,7 @@ def test_only_adapters_and_the_head_learn_and_merging_gives_the_plain_model(mode
     plain = copy.deepcopy(model)
     targets = data.draw(st.sampled_from(["*attention.query,*attention.value", "*", "*feed_forward"]))
     counted = add_lora(model, targets, rank=2, alpha=data.draw(st.sampled_from([1.0, 8.0])))
-    assert counted.trainable == sum(tensor.numel() for tensor in adapter_state(model).values())
+    assert counted.trainable == sum(tensor.numel() for tensor in model.parameters() if tensor.requires_grad)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     learn(model.train()).eval()
     body = {id(t) for n, t in model.named_parameters(remove_duplicate=False) if not n.startswith(("head", "pooler"))}
@@ -152,27 +152,11 @@ def test_the_merged_model_loads_in_transformers(model_type, tmp_path):
     assert_close(theirs[real], expected[real], atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("model_type", "head"), ATTENDING)
-@settings(max_examples=3)
-@given(data=st.data())
-def test_adapters_move_from_model_to_model(model_type, head, data):
-    model = random_model(model_type, head, data.draw(settings_of(model_type)))
-    fresh = copy.deepcopy(model)
-    for each in (model, fresh):
-        add_lora(each, rank=2)
-    learnt = copy.deepcopy(learn(model))
-    state = adapter_state(model)
-    learn(model, steps=1)  # goes on without the copy
-    set_adapter_state(fresh, state)
-    assert_close(adapter_state(fresh), state, atol=0, rtol=0)
-    same_outputs(fresh, learnt)
-
-
 def test_dropout_acts_on_the_correction_alone():
     layer = torch.nn.Sequential(torch.nn.Linear(6, 4))
     add_lora(layer, "0", rank=2, dropout=0.5)
     x = torch.randn(5, 6)
-    assert_close(layer.train()(x), layer.eval()(x), atol=0, rtol=0)
+    assert_close(layer.train()(x), layer.eval()(x))
     with torch.no_grad():
         layer[0].lora_up.normal_()
     torch.manual_seed(0)
@@ -236,9 +220,5 @@ def test_adapters_that_do_not_fit_are_refused():
     add_lora(model, rank=2)
     with pytest.raises(ValueError, match="has adapters already; merge them first"):
         add_lora(model)
-    other = random_model("bert", "text-classification", SMALL_BERT)
-    add_lora(other, rank=3)
-    with pytest.raises(ValueError, match=r"lora_down, \(2, 12\) here and \(3, 12\) there"):
-        set_adapter_state(model, adapter_state(other))
     with pytest.raises(ValueError, match="no linear layer for an adapter"):
         add_lora(gf.build("glassformer-rnn", "text-classification", vocab_size=41))

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from families import CASES, SMALL_BERT, random_model, settings_of
+from glassformer.blocks.memory import free_on_this_machine
 from glassformer.train.freeze import freeze
-from glassformer.train.memory import Memory, estimate, free_on_this_machine, made_up_loss, measured, scaled_up
+from glassformer.train.memory import Memory, estimate, made_up_loss, measured, scaled_up
 from glassformer.train.optimiser import build_optimiser
 
 LONG = {"max_position_embeddings": 300, "n_positions": 300}

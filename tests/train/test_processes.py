@@ -15,7 +15,7 @@ class Exchange:
         self.barrier, self.values = Barrier(count, timeout=20), [None] * count
         self.rounds = []
 
-    def gathered(self, number, value):
+    def all_gather(self, number, value):
         self.values[number] = value
         if self.barrier.wait() == 0:
             self.rounds.append(list(self.values))
@@ -37,9 +37,9 @@ def test_all_go_on_when_the_first_is_done(signs, count, monkeypatch):
 
     def one(number):
         process = Processes()
-        process.number, process.count = number, count
-        process.gathered = lambda value: exchange.gathered(number, value)
-        process.first_works(work)
+        process.rank, process.world_size = number, count
+        process.all_gather = lambda value: exchange.all_gather(number, value)
+        process.run_on_main(work)
         ended.append(list(done))
 
     ended = []

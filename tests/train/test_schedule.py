@@ -100,7 +100,7 @@ def test_plateau_as_in_torch(values, lower, patience, floor):
     ours = Plateau(lower=lower, shrink=0.5, patience=patience, floor=floor)
     for value in values:
         theirs.step(value)
-        ours.heard(value)
+        ours.observe(value)
         assert_close(PEAK * ours.factor, optimiser.param_groups[0]["lr"], atol=1e-15, rtol=1e-12)
 
 
@@ -108,12 +108,12 @@ def test_plateau_as_in_torch(values, lower, patience, floor):
 def test_a_plateau_resumed_goes_on_as_if_unbroken(values, cut, lower):
     unbroken, before, after = (Rate("plateau", total=100, warmup=3, lower=lower) for _ in range(3))
     for value in values[:cut]:
-        before.heard(value)
+        before.observe(value)
     after.restore(json.loads(json.dumps(before.state())))
     for value in values[cut:]:
-        after.heard(value)
+        after.observe(value)
     for value in values:
-        unbroken.heard(value)
+        unbroken.observe(value)
     assert after.state() == unbroken.state()
     assert [after(step) for step in range(9)] == [unbroken(step) for step in range(9)]
 
@@ -122,7 +122,7 @@ def test_a_plateau_resumed_goes_on_as_if_unbroken(values, cut, lower):
 def test_the_others_have_nothing_to_remember(name):
     heard, fresh = Rate(name, total=20, warmup=0.1), Rate(name, total=20, warmup=0.1)
     for value in (1.0, 2.0, 2.0, 2.0, 2.0):
-        heard.heard(value)
+        heard.observe(value)
     assert heard.state() == {}
     assert [heard(step) for step in range(20)] == [fresh(step) for step in range(20)]
 

@@ -11,7 +11,7 @@ from glassformer.data.batches import Schedule
 from glassformer.train.optimiser import build_optimiser
 from glassformer.train.plan import Plan
 from glassformer.train.processes import Processes
-from glassformer.train.update import Stepper, sow, updates
+from glassformer.train.update import OptimizerStep, seed_step, updates
 from tasks.cases import ONE_OF_EACH_TASK, case
 
 CLOSE = {"atol": 1e-6, "rtol": 1e-5}
@@ -33,7 +33,7 @@ def test_steps_are_the_textbooks(name, clip):
     one, other = case(name), case(name)
     plan = Plan(steps=1, batch_size=6, accumulate=2, clip=clip, lr=RATE)
     optimiser = build_optimiser(other.model, RATE, eps=EPS)
-    stepper = Stepper(one.model, one.task, plan, build_optimiser(one.model, RATE, eps=EPS), Processes())
+    stepper = OptimizerStep(one.model, one.task, plan, build_optimiser(one.model, RATE, eps=EPS), Processes())
     schedule = Schedule(one.items.lengths, plan.budget, seed=0)
     for update in islice(updates(one.task, one.items, schedule, plan, after=0, processes=Processes()), 3):
         ours = stepper(update, update.count, 1.0)
@@ -45,5 +45,5 @@ def test_steps_are_the_textbooks(name, clip):
 def test_seeds_of_a_step_are_torchs():
     torch.manual_seed(7)
     expected = torch.rand(5)
-    sow(7, torch.device("cpu"))
+    seed_step(7, torch.device("cpu"))
     assert_close(torch.rand(5), expected, atol=0, rtol=0)

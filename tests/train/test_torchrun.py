@@ -26,7 +26,7 @@ import glassformer as gf
 
 dist.init_process_group("gloo")
 for settings in json.loads(open(sys.argv[1]).read()):
-    gf.train(**settings, say=lambda _: None)
+    gf.train(**settings, log=lambda _: None)
 dist.destroy_process_group()
 """
 # Dropout is another draw in each process. Adam would blow up what rounding leaves of gradients that are nothing.
@@ -64,7 +64,7 @@ def folders(tmp_path_factory):
     both = subprocess.run([*TORCHRUN, two / "several.py", two / "runs.json"], capture_output=True, text=True)
     assert both.returncode == 0, both.stderr
     for name in RUNS:
-        gf.train(**settings_of(name, one), say=lambda _: None)
+        gf.train(**settings_of(name, one), log=lambda _: None)
     return one, two
 
 
@@ -111,7 +111,7 @@ def test_two_processes_that_are_killed_go_on(tmp_path):
     assert ended.returncode == 0, ended.stderr
     (line,) = ended.stdout.splitlines()  # one process speaks for both
     assert json.loads(line)["steps"] == 200
-    run(recipes[0], say=lambda _: None)
+    run(recipes[0], log=lambda _: None)
     same_within_rounding(tmp_path / "one", tmp_path / "two")
 
 

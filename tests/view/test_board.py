@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from boards import inspected, made_up
 from glassformer.view.board import pooled
-from glassformer.view.colours import Scale, ramp, signed
+from glassformer.view.colours import ColourScale, ramp, signed
 from glassformer.view.inspection import Inspection
 from glassformer.view.labels import short, text_width, visible
 
@@ -51,7 +51,7 @@ def test_names_and_values_must_agree():
 
 
 def test_colours_grow_with_the_value():
-    share, both = Scale(root=True), signed(np.array([-3.0, 2.0]))
+    share, both = ColourScale(root=True), signed(np.array([-3.0, 2.0]))
     assert share.steps(np.array([-1, 0, 0.25, 1, 2])).tolist() == [0, 0, 128, 255, 255]
     assert both.steps(np.array([-3, 0, 3])).tolist() == [0, 128, 255]
     assert signed(np.array([-3.0, np.nan, np.inf])) == signed(np.array([-3.0]))

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from browser import context
 from glassformer.view import beam_tree
 from glassformer.view.beam_tree import COLUMN, WIDTH, Branch, svg
 from glassformer.view.colours import PAPER
-from glassformer.view.decoding import PROMPTS, Page, Strategy, Token, page
+from glassformer.view.decoding import PROMPTS, Page, StrategyRow, TakenToken, page
 from glassformer.view.labels import visible
 
 ATTACK = '<img src=x onerror="alert(1)">&\'</style></title></svg><script>'
@@ -47,9 +48,9 @@ class Reader(HTMLParser):
 
 
 def told(text, prompts=2, strategies=2):
-    tokens = [Token(token=text, chance=0.25, top=[("other", 0.5), (text, 0.25)])] * 3
+    tokens = [TakenToken(token=text, chance=0.25, top=[("other", 0.5), (text, 0.25)])] * 3
     listed = [
-        Strategy(name=text, settings=text, scores=["1.5", text], texts=[text] * prompts, tokens=tokens)
+        StrategyRow(name=text, settings=text, scores=["1.5", text], texts=[text] * prompts, tokens=tokens)
         for _ in range(strategies)
     ]
     tree = [
@@ -89,7 +90,7 @@ def test_nothing_comes_from_outside_and_dark_pages_are_dark():
 def test_a_browser_shows_it_and_has_nothing_to_complain_of(browser, tmp_path, paper, width):
     path = tmp_path / "page.html"
     path.write_text(page(told("<img src=x onerror=window.hacked=1>")), encoding="utf-8")
-    tab, complaints, asked = browser.new_page(color_scheme=paper, viewport={"width": width, "height": 800}), [], []
+    tab, complaints, asked = context(browser, width, 800, paper).new_page(), [], []
     tab.on("console", lambda message: complaints.append(message.text))
     tab.on("pageerror", lambda error: complaints.append(str(error)))
     tab.on("request", lambda request: asked.append(request.url))

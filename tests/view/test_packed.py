@@ -9,7 +9,7 @@ import pytest
 from boards import made_up
 from glassformer.view import packed
 from glassformer.view.board import pooled
-from glassformer.view.packed import Packed, encoded, pack, rounded
+from glassformer.view.packed import PackedPages, encoded, pack, rounded
 from glassformer.view.page import left_out, page
 
 
@@ -24,7 +24,7 @@ def test_a_number_is_as_exact_as_the_page_says(bits):
     values = (chance.standard_normal(200_000) * 10.0 ** chance.integers(-9, 3, 200_000)).astype(np.float32)
     kept = decoded(encoded(values, bits)).astype(float)
     np.testing.assert_array_equal(kept, rounded(values, bits).astype(float))
-    share, near_zero = Packed([], bits).error
+    share, near_zero = PackedPages([], bits).error
     assert (np.abs(kept - values) <= np.maximum(share * np.abs(values.astype(float)), near_zero)).all()
     assert np.abs(kept / values.astype(float) - 1)[np.abs(values) > 1e-3].max() > share / 2  # and it does not overstate
 
@@ -48,6 +48,7 @@ def test_fewer_bits_come_before_leaving_out(monkeypatch):
     assert "at most 0.83% of" in text
 
 
+@pytest.mark.slow
 def test_128_tokens_of_twelve_by_twelve_are_within_five_megabytes():
     board = made_up(12, 12, 128)
     text = page([board], title="x", caption="y")

@@ -2,6 +2,7 @@
 
 import io
 import re
+from base64 import b64decode
 from dataclasses import replace
 from html import unescape
 from itertools import cycle
@@ -11,8 +12,9 @@ import pytest
 
 import glassformer as gf
 from boards import MODELS, inspected, made_up
+from browser import context
 from glassformer.view import packed
-from glassformer.view.board import Tokens, pooled
+from glassformer.view.board import AxisTokens, pooled
 from glassformer.view.inspection import Inspection
 from glassformer.view.packed import rounded
 from glassformer.view.page import page
@@ -30,7 +32,7 @@ class Opened:
     """A page that was opened from disk, and all that it complained about or asked for."""
 
     def __init__(self, browser, path, paper="light", size=(1440, 900)):
-        self.tab = browser.new_page(color_scheme=paper, viewport={"width": size[0], "height": size[1]})
+        self.tab = context(browser, *size, paper).new_page()
         self.paper, self.complaints, self.asked = paper, [], []
         self.tab.on("console", self.hear)
         self.tab.on("pageerror", lambda error: self.complaints.append(str(error)))
@@ -67,13 +69,13 @@ class Opened:
             """(selector) => [...document.querySelectorAll(selector)].map((canvas) => {
               const { width, height } = canvas;
               const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
-              return [height, width, Array.from(data, (byte) => byte.toString(16).padStart(2, "0")).join("")];
+              const parts = [];
+              for (let n = 0; n < data.length; n += 4096) parts.push(String.fromCharCode(...data.slice(n, n + 4096)));
+              return [height, width, btoa(parts.join(""))];
             })""",
             selector,
         )
-        return [
-            np.frombuffer(bytes.fromhex(data), np.uint8).reshape(high, wide, 4)[..., :3] for high, wide, data in found
-        ]
+        return [np.frombuffer(b64decode(data), np.uint8).reshape(high, wide, 4)[..., :3] for high, wide, data in found]
 
     def hover(self, row, column, shape):
         box = self.tab.locator("#matrix").bounding_box()
@@ -115,7 +117,14 @@ def said(number):
     return 0.0 if number == 0 else float(f"{number:.3g}" if abs(number) < 1e-4 else f"{number:.4g}")
 
 
-@pytest.mark.parametrize(("name", "paper"), list(zip(MODELS, cycle(["light", "dark"]), strict=False)))
+FEW = ("bert", "gpt2", "transformer", "lstm", "luong")  # every kind of board; the others are for `make test-all`
+SHOWN = [
+    pytest.param(name, paper, marks=[pytest.mark.slow] * (name not in FEW))
+    for name, paper in zip(MODELS, cycle(["light", "dark"]), strict=False)
+]
+
+
+@pytest.mark.parametrize(("name", "paper"), SHOWN)
 def test_what_is_painted_and_said_is_the_tensor(opened, name, paper):
     inspection = inspected(name)
     assert [board.name for board in inspection.boards] == MODELS[name][3]
@@ -332,7 +341,7 @@ def test_a_notebook_shows_the_same_page_in_a_frame(browser, tmp_path):
     frame = inspection._repr_html_()
     assert unescape(re.search(r'srcdoc="(.*)"', frame, re.DOTALL)[1]) == inspection.html()
     (tmp_path / "notebook.html").write_text(f"<!doctype html><meta charset=utf-8>{frame}", encoding="utf-8")
-    tab = browser.new_page()
+    tab = context(browser).new_page()
     complaints = []
     tab.on("console", lambda message: complaints.append(message.text))
     tab.goto((tmp_path / "notebook.html").as_uri())
@@ -358,4 +367,4 @@ def test_what_is_said_of_a_board_must_fit(tmp_path):
     with pytest.raises(ValueError, match="no part 'cross'; this model has 'attention'"):
         shown(made_up()).save(tmp_path / "x.svg", part="cross")
     with pytest.raises(ValueError, match="do not agree"):
-        Tokens(texts=["a"], ids=[1, 2])
+        AxisTokens(texts=["a"], ids=[1, 2])

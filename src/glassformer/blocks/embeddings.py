@@ -7,6 +7,19 @@ import torch
 from torch import Tensor, nn
 
 
+class TokenEmbeddings(nn.Module):
+    """One vector a token, with dropout."""
+
+    def __init__(self, vocab_size: int, width: int, *, dropout: float, std: float) -> None:
+        super().__init__()
+        self.token = nn.Embedding(vocab_size, width)
+        self.dropout = nn.Dropout(dropout)
+        nn.init.normal_(self.token.weight, std=std)
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        return self.dropout(look_up(self.token, input_ids, "token"))  # type: ignore[no-any-return]  # (B, S, D)
+
+
 class Embeddings(nn.Module):
     """The sum of token, position and segment vectors, normalised and dropped out where asked."""
 

@@ -16,6 +16,7 @@ from .state import is_identity
 
 Kind = Literal["rnn", "gru", "lstm"]
 Nonlinearity = Literal["tanh", "relu"]
+Pooling = Literal["last", "mean", "max"]
 Past = tuple[Tensor, ...]  # what one direction of one layer remembers: (hidden,), or (hidden, cell) in an LSTM
 
 
@@ -212,6 +213,25 @@ class Recurrent(nn.Module):
         for name, bias in self.kernel.named_parameters():
             if name.startswith("bias"):
                 bias[self.width : 2 * self.width].fill_(1.0 if name.startswith("bias_ih") else 0.0)
+
+
+class RecurrentPooling(nn.Module):
+    """One vector a text: the last states ("last"), or the "mean" or "max" of all outputs."""
+
+    def __init__(self, kind: Pooling, directions: int) -> None:
+        super().__init__()
+        self.kind, self.directions = kind, directions
+
+    def forward(self, outputs: Tensor, state: RecurrentState, keep: Tensor | None = None) -> Tensor:
+        """Outputs (B, T, W·N), zero at padding, and the state after them -> (B, W·N)."""
+        match self.kind:
+            case "last":  # each direction's state after its last real token
+                return state.hidden[-self.directions :].transpose(0, 1).flatten(1)
+            case "mean":
+                lengths = outputs.shape[1] if keep is None else keep.sum(1, keepdim=True).clamp(min=1)
+                return outputs.sum(1) / lengths
+            case "max":
+                return (outputs if keep is None else outputs.masked_fill(~keep[..., None], -torch.inf)).amax(1)
 
 
 def _check(kind: str, nonlinearity: str, **sizes: int) -> None:

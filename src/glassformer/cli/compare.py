@@ -63,8 +63,8 @@ def decoding(
     named = list(STRATEGIES) if strategies is None else [one.strip() for one in strategies.split(",") if one.strip()]
     model, tokenizer = gf.load(name, device=device, dtype=dtype, quant=quant), gf.load_tokenizer(name)
     asked: dict[str, Any] = {"strategies": named, "max_new_tokens": max_new_tokens, "seed": seed, "shown": shown - 1}
-    with progress("comparing") as told:
-        found = compare(model, tokenizer, texts, **asked, progress=told)
+    with progress("comparing") as on_progress:
+        found = compare(model, tokenizer, texts, **asked, progress=on_progress)
     if page is not None:
         page.write_text(_page(found, tokenizer, name, seed), encoding="utf-8")
     if json:
@@ -112,15 +112,15 @@ def _told(found: "Comparison") -> dict[str, Any]:
 
 
 def _page(found: "Comparison", tokenizer: Any, name: str, seed: int) -> str:
-    from glassformer.view.decoding import Page, Strategy, Token, page
+    from glassformer.view.decoding import Page, StrategyRow, TakenToken, page
 
     strategies = [
-        Strategy(
+        StrategyRow(
             name=one.strategy,
             settings=_settings(one.settings),
             scores=[_written(measure, value) for measure, value in one.scores.items()],
             texts=one.texts,
-            tokens=[Token(token=step.token, chance=step.chance, top=step.top) for step in one.steps],
+            tokens=[TakenToken(token=step.token, chance=step.chance, top=step.top) for step in one.steps],
         )
         for one in found.results
     ]

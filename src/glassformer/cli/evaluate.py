@@ -43,7 +43,7 @@ def evaluate(
     spans = {metric: f"{one.low:.4f} – {one.high:.4f}" for metric, one in intervals.items()}
     rows = [(metric, f"{value:.4f}", spans.get(metric, "")) for metric, value in scores.items()]
     print_table(("metric", "score", "95 % interval"), rows)
-    for metric, signature in getattr(sheet, "signatures", dict)().items():
+    for metric, signature in sheet.signatures().items():
         echo_line(f"{metric}: {signature}")
     if report:
         names = list(next(iter(report.values())))

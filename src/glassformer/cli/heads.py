@@ -7,7 +7,7 @@ import typer
 from .output import Columns, Device, Json, Name, echo, echo_line, print_json, print_table
 
 if TYPE_CHECKING:
-    from glassformer.inspect.heads import Cut, Head
+    from glassformer.inspect.heads import HeadImportance, PruningPoint
     from glassformer.inspect.statistics import Statistics
 
 LOOKS = ("entropy", "distance", "previous", "next", "first", "sink", "induction")
@@ -27,7 +27,7 @@ def heads(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Put out every attention head by itself, and then more and more of them, and tell how the loss rises.
+    """Ablate every attention head by itself, and then more and more of them, and show how the loss rises.
 
     Example: glassformer heads runs/reviews --data test.csv
     """
@@ -40,19 +40,19 @@ def heads(
     read = pipe.read(data, columns=parsed_columns(columns), **options)
     for line in read.report.lines():
         echo_line(line, err=True)
-    found = measure(pipe, read.examples, limit=limit, say=lambda text: echo_line(text, err=True))
+    found = measure(pipe, read.examples, limit=limit, log=lambda text: echo_line(text, err=True))
     looks = {(one.attention, one.number): one for one in found.looks}
     if json:
         rows = [{**vars(head), **_looks(looks[head.attention, head.number])} for head in found.heads]
-        cuts = [vars(cut) for cut in found.cuts]
-        print_json({"model": name, "examples": found.examples, "loss": found.loss, "heads": rows, "pruning": cuts})
+        curve = [vars(point) for point in found.cuts]
+        print_json({"model": name, "examples": found.examples, "loss": found.loss, "heads": rows, "pruning": curve})
         return
     echo(f"{name}: loss {found.loss:.4f} on {found.examples} examples\n")
     _print_heads(found.heads, looks)
-    _print_cuts(found.cuts, found.loss, found.heads)
+    _print_pruning(found.cuts, found.loss, found.heads)
 
 
-def _print_heads(ranked: "list[Head]", looks: "dict[tuple[str, int], Statistics]") -> None:
+def _print_heads(ranked: "list[HeadImportance]", looks: "dict[tuple[str, int], Statistics]") -> None:
     """The most important first, with what each looks at."""
     known = [look for look in LOOKS if any(look in _looks(one) for one in looks.values())]
     rows = []
@@ -65,16 +65,24 @@ def _print_heads(ranked: "list[Head]", looks: "dict[tuple[str, int], Statistics]
 
 def _looks(one: "Statistics") -> dict[str, float]:
     """What could be measured: a look across has no distance, and only a reader from left to right induces."""
-    return {look: value for look in LOOKS if (value := getattr(one, look)) is not None}
+    found = vars(one)
+    return {look: found[look] for look in LOOKS if found[look] is not None}
 
 
-def _print_cuts(cuts: "list[Cut]", base: float, ranked: "list[Head]") -> None:
+def _print_pruning(curve: "list[PruningPoint]", base: float, ranked: "list[HeadImportance]") -> None:
     """The pruning report: how far one can go."""
     echo("\nwithout the least important heads, all at once:")
     print_table(
         ("heads out", "of", "parameters", "loss", "Δ loss"),
-        [(cut.heads, len(ranked), f"{cut.parameters:,}", f"{cut.loss:.4f}", f"{cut.loss - base:+.4f}") for cut in cuts],
+        [
+            (point.heads, len(ranked), f"{point.parameters:,}", f"{point.loss:.4f}", f"{point.loss - base:+.4f}")
+            for point in curve
+        ],
     )
     for share in (0.01, 0.05):
-        best = max((cut for cut in cuts if cut.loss <= base * (1 + share)), key=lambda cut: cut.heads, default=cuts[0])
+        best = max(
+            (point for point in curve if point.loss <= base * (1 + share)),
+            key=lambda point: point.heads,
+            default=curve[0],
+        )
         echo(f"{best.heads} of {len(ranked)} heads can go for at most {share:.0%} more loss, as measured")

@@ -12,17 +12,17 @@ from .output import echo, echo_line, print_json, print_table
 from .typed import labels_of, tokenizer_of, typed
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from glassformer.inspect.explain import Explanation
-    from glassformer.inspect.recompute import Recomputed, Row
+    from glassformer.inspect.recompute import Recomputed, RecomputedRow
 
 NUMBERS = 8  # shown of a long operand
 Tokens = dict[str, list[str]]  # of what is read and, in an encoder-decoder, of what is fed to the decoder
 
 
 @dataclass(frozen=True)
-class Asked:
+class TypedText:
     """What was typed: a text and, where they are wanted, its pair, what is to be written, and a label."""
 
     text: str
@@ -42,7 +42,9 @@ class Shown:
     cell: str | None
 
 
-def verify_text(name: str, model: "nn.Module", asked: Asked, chosen: Shown, *, tolerance: float, json: bool) -> None:
+def verify_text(
+    name: str, model: "nn.Module", asked: TypedText, chosen: Shown, *, tolerance: float, json: bool
+) -> None:
     """Rows or one step on stdout; exit code 1 on a breach."""
     from glassformer.inspect.recompute import folded, recompute
     from glassformer.jobs.progress import shown
@@ -74,7 +76,7 @@ def verify_text(name: str, model: "nn.Module", asked: Asked, chosen: Shown, *, t
         raise typer.Exit(1)
 
 
-def _of(rows: "list[Row]", what: str, part: str, number: int | None) -> "list[Row]":
+def _of(rows: "list[RecomputedRow]", what: str, part: str, number: int | None) -> "list[RecomputedRow]":
     """The rows of one layer or head, or all of them."""
     if number is None:
         return rows
@@ -85,7 +87,7 @@ def _of(rows: "list[Row]", what: str, part: str, number: int | None) -> "list[Ro
     return [row for row in rows if re.search(rf"\b{part}\.{number}\.", row.name)]
 
 
-def _print_rows(name: str, tokens: Tokens, rows: "list[Row]", found: "Recomputed") -> None:
+def _print_rows(name: str, tokens: Tokens, rows: "list[RecomputedRow]", found: "Recomputed") -> None:
     echo(f"{name}: {len(tokens['read'])} tokens, {len(found.names)} steps recomputed in float64")
     for side, arrow in (("read", ""), ("fed", "-> ")):
         if side in tokens:
@@ -124,8 +126,8 @@ def _show_step(name: str, found: "Recomputed", tokens: Tokens, step: str, cell: 
     if explanation.seen is not None and explanation.error is not None:
         rows += [("the model's", _numbers(explanation.seen, 9)), ("error", f"{explanation.error:.1e}")]
     width = max(len(symbol) for symbol, _ in rows)
-    for symbol, told in rows:
-        echo(f"{symbol.ljust(width)}  {told}")
+    for symbol, words in rows:
+        echo(f"{symbol.ljust(width)}  {words}")
 
 
 def _position(cell: str | None) -> tuple[int, int] | None:
@@ -148,13 +150,13 @@ def _spoken(step: str, tokens: Tokens) -> str:
     return f"   {queries[int(found[1])]!r} looks at {keys[int(found[2])]!r}"
 
 
-def _numbers(value: Any, digits: int = 4) -> str:
+def _numbers(value: "Tensor", digits: int = 4) -> str:
     """A number, a short vector, or the beginning of something long, with its shape."""
     if value.numel() == 1:
         return str(value.item()) if not value.is_floating_point() else f"{value.item():.{digits}g}"
     first = value.flatten()[:NUMBERS].tolist()
-    told = " ".join(f"{number:.4g}" for number in first)
-    return f"({'×'.join(map(str, value.shape))})  {told}{' …' if value.numel() > NUMBERS else ''}"
+    numbers = " ".join(f"{number:.4g}" for number in first)
+    return f"({'×'.join(map(str, value.shape))})  {numbers}{' …' if value.numel() > NUMBERS else ''}"
 
 
 def _as_dict(explanation: "Explanation") -> dict[str, Any]:

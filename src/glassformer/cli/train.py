@@ -71,15 +71,15 @@ def train(
         values = {"out": "runs/not-written", **values}
     recipe = Recipe.of(changed(values, changes, origin), origin)
 
-    def say(text: str) -> None:
+    def log(text: str) -> None:
         echo_line(text, err=json)
 
     if check:
-        found = look(recipe, say=say)
+        found = look(recipe, log=log)
         if json:
             print_json(found)
         return
-    ended = run(recipe, resume=resume, say=say)
+    ended = run(recipe, resume=resume, log=log)
     if json and ended.speaks:
         print_json({"folder": str(ended.folder), "scores": ended.scores, "steps": ended.outcome.progress.step})
     if ended.outcome.stopped:

@@ -22,7 +22,7 @@ SHOWN, LEAST = 3, 0.1  # source words shown for a target word, and the weight of
 
 
 @dataclass(frozen=True)
-class Line:
+class OutputLine:
     """A line of the input and what became of it: texts with their scores, best first; none of a blank line."""
 
     number: int
@@ -110,14 +110,14 @@ def _beams(pipe: Any, asked: int | None, n: int) -> int:
 
 def _translated(
     pipe: Any, lines: Sequence[str], before: int, *, align: bool, batch_size: int, settings: dict[str, Any]
-) -> Iterator[Line]:
+) -> Iterator[OutputLine]:
     """Every line in its turn, though they are translated by length."""
     from glassformer.jobs.align import align as aligned
     from glassformer.jobs.progress import shown
 
     real = [line for line in lines if line.strip()]
-    with shown(f"lines {before + 1:,}-{before + len(lines):,}", "sentences") as told:
-        found = pipe(real, batch_size=batch_size, progress=told, **settings) if real else []
+    with shown(f"lines {before + 1:,}-{before + len(lines):,}", "sentences") as on_progress:
+        found = pipe(real, batch_size=batch_size, on_progress=on_progress, **settings) if real else []
         listed = [one if isinstance(one, list) else [one] for one in found]
         texts = [[" ".join(one["translation_text"].splitlines()) for one in some] for some in listed]  # a line each
         pairs = [(line, text) for line, some in zip(real, texts, strict=True) for text in some]
@@ -126,10 +126,10 @@ def _translated(
     for number, line in enumerate(lines, before + 1):
         some, dicts = next(answers) if line.strip() else ([], [])
         scores = [one["score"] for one in dicts if "score" in one]
-        yield Line(number, line, some, scores, list(islice(links, len(some))))
+        yield OutputLine(number, line, some, scores, list(islice(links, len(some))))
 
 
-def _shown(line: Line, align: bool) -> str:
+def _shown(line: OutputLine, align: bool) -> str:
     """The text alone; of several, each with the line's number and its score; words and what they were made from."""
     rows = []
     for place, text in enumerate(line.texts):
@@ -153,7 +153,7 @@ def _looks(aligned: "Aligned") -> list[str]:
     return rows
 
 
-def _shown_as_json(line: Line, align: bool) -> str:
+def _shown_as_json(line: OutputLine, align: bool) -> str:
     told: dict[str, Any] = {"source": line.source, "translations": line.texts}
     told["scores"] = [round(score, 6) for score in line.scores]
     if align:

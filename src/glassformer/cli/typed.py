@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from glassformer.jobs.reading import Reading
+    from glassformer.jobs.reading import TokenizedInputs
 
 WRITERS = ("text-generation", "text2text-generation")
 
@@ -28,7 +28,7 @@ def typed(name: str, tokenizer: Any | None, words: str | None) -> Any:
         raise ValueError(f"{name} has no tokenizer: give ids, such as '5 17 3', not {words!r}") from None
 
 
-def labels_of(model: Any, tokenizer: Any | None, asked: "Reading", label: str | None) -> dict[str, "Tensor"]:
+def labels_of(model: Any, tokenizer: Any | None, asked: "TokenizedInputs", label: str | None) -> dict[str, "Tensor"]:
     """What the loss is measured against: a class, the masked word, an answer's ends.
 
     A language model and an encoder-decoder are measured by their own text, and need no label.

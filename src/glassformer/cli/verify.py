@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .output import Device, Json, Name, echo, print_json, print_table
-from .recompute import Asked, Shown, verify_text
+from .recompute import Shown, TypedText, verify_text
 from .typed import tokenizer_of
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from glassformer.inspect.laws import Sequences
 
 TEXTS = (
     "The cat sat on the mat.",
@@ -60,7 +62,7 @@ def verify(
     if text is None:
         _verify_laws(name, model, tolerance, json)
     else:
-        verify_text(name, model, Asked(text, **asked), Shown(**shown), tolerance=tolerance, json=json)
+        verify_text(name, model, TypedText(text, **asked), Shown(**shown), tolerance=tolerance, json=json)
 
 
 def _verify_laws(name: str, model: "nn.Module", tolerance: float, json: bool) -> None:
@@ -69,9 +71,9 @@ def _verify_laws(name: str, model: "nn.Module", tolerance: float, json: bool) ->
     from glassformer.inspect.laws import LAWS
 
     sequences, spoken = _sequences(name, model)
-    checks: dict[str, Any] = {law.name: law.check for law in LAWS if law.applies(model)}
+    checks = {law.name: law.check for law in LAWS if law.applies(model)}
     checks["saved and loaded again"] = _round_trip
-    rows = []
+    rows: list[dict[str, Any]] = []
     with Progress(transient=True, disable=json) as progress:
         for law, check in progress.track(checks.items(), description="checking"):
             rows.append({"law": law, "error": check(model, sequences)})
@@ -94,9 +96,11 @@ def _verify_laws(name: str, model: "nn.Module", tolerance: float, json: bool) ->
 
 def _sequences(name: str, model: "nn.Module") -> tuple[list[list[int]], str]:
     """Token sequences from the model's tokenizer, or made up where it has none."""
-    config: Any = model.config
-    limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None) or 512
-    room = limit - 4  # padding and RoBERTa's first positions take some
+    from glassformer.models.contract import as_model
+
+    config = as_model(model).config
+    limit = config.max_positions or 512
+    room = limit - 4  # padding takes some
     if room < 2:
         raise ValueError(f"a model of {limit} positions is too short for the laws; at least 6 are needed")
     if (tokenizer := tokenizer_of(name)) is not None:
@@ -109,7 +113,7 @@ def _sequences(name: str, model: "nn.Module") -> tuple[list[list[int]], str]:
     return made, "it has no tokenizer: made-up ids"
 
 
-def _round_trip(model: "nn.Module", sequences: list[list[int]]) -> float:
+def _round_trip(model: "nn.Module", sequences: "Sequences") -> float:
     import tempfile
 
     import glassformer as gf
@@ -131,10 +135,11 @@ def _parity(name: str, model: "nn.Module", sequences: list[list[int]]) -> dict[s
         return {**row, "verdict": "transformers is not installed"}
     from glassformer.hub.fetch import model_folder
     from glassformer.hub.registry import architecture_for
-    from glassformer.inspect.laws import error, is_encoder_decoder, pad, run, some_target
+    from glassformer.inspect.laws import error, pad, run, some_target
+    from glassformer.models.contract import as_model
 
-    config: Any = model.config
-    peer_class = getattr(transformers, architecture_for(config.model_type).heads[model.head_name].hf_class, None)  # type: ignore[index]
+    config, head = as_model(model).config, as_model(model).head_name
+    peer_class = getattr(transformers, architecture_for(config.model_type).heads[head].hf_class, None)
     if peer_class is None:
         return {**row, "verdict": "transformers does not know this model"}
     transformers.logging.set_verbosity_error()
@@ -143,7 +148,7 @@ def _parity(name: str, model: "nn.Module", sequences: list[list[int]]) -> dict[s
 
     peer = peer_class.from_pretrained(model_folder(name), dtype=torch.float32).eval()
     ids, mask = pad(sequences, model)
-    more = {"decoder_input_ids": some_target(model, len(ids))} if is_encoder_decoder(model) else {}
+    more = {"decoder_input_ids": some_target(model, len(ids))} if config.is_encoder_decoder else {}
     with torch.inference_mode():
         theirs = peer(input_ids=ids, attention_mask=mask, **more)
     worst = 0.0

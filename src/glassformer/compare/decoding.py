@@ -26,7 +26,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Step:
+class DecodedStep:
     """A token as it was written: its probability, and the likeliest tokens in its place with theirs."""
 
     token: str
@@ -42,7 +42,7 @@ class Result:
     settings: dict[str, Any]
     texts: list[str]  # what was written for each prompt
     scores: dict[str, float | None]
-    steps: list[Step]  # of the prompt that is looked at
+    steps: list[DecodedStep]  # of the prompt that is looked at
 
 
 @dataclass(frozen=True)
@@ -154,11 +154,11 @@ def _result(name: str, tokenizer: Any, written: Written, shown: int) -> Result:
     return Result(name, STRATEGIES[name], texts, scores, _steps(tokenizer, written, shown))
 
 
-def _steps(tokenizer: Any, written: Written, shown: int) -> list[Step]:
+def _steps(tokenizer: Any, written: Written, shown: int) -> list[DecodedStep]:
     """Token by token: its chance, and the likeliest in its place."""
     steps = []
     for place, id_ in enumerate(written.ids[shown]):
         others, chances = written.top_ids[shown][place].tolist(), written.top_logprobs[shown][place].exp().tolist()
         top = [(tokenizer.decode([other]), chance) for other, chance in zip(others, chances, strict=True)]
-        steps.append(Step(tokenizer.decode([id_]), math.exp(written.logprobs[shown][place]), top))
+        steps.append(DecodedStep(tokenizer.decode([id_]), math.exp(written.logprobs[shown][place]), top))
     return steps

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.source import HubName, Source, extra
+from glassformer.data.source import DataSource, HubName, extra
 
 Cells = dict[str, Any]
 
 
-def read_parquet(source: Source) -> tuple[list[str], Iterator[Cells]]:
+def read_parquet(source: DataSource) -> tuple[list[str], Iterator[Cells]]:
     """The columns and rows of a parquet file, a batch at a time."""
     parquet = extra("pyarrow.parquet", source.name)
     errors = extra("pyarrow", source.name).ArrowException
@@ -33,7 +33,7 @@ def read_parquet(source: Source) -> tuple[list[str], Iterator[Cells]]:
     return list(file.schema_arrow.names), with_class_names(rows(), features)
 
 
-def read_hub(source: Source) -> tuple[list[str], Iterator[Cells]]:
+def read_hub(source: DataSource) -> tuple[list[str], Iterator[Cells]]:
     """The columns and rows of a hub data set, from its cache where it is there."""
     assert source.hub is not None
     datasets = extra("datasets", source.name)

@@ -1,6 +1,7 @@
 """Which examples go together: batches from length buckets, under a budget of rows or tokens, the same for a seed.
 
-The order depends on the seed and the epoch alone, so that a run can go on from any step.
+They are what a DataLoader's batch sampler gives. The order depends on the seed and the epoch alone, so that a run can
+go on from any step.
 """
 
 import queue
@@ -38,7 +39,7 @@ class Budget:
         """So many rows where they are asked for, else so many tokens."""
         return cls(tokens=batch_tokens) if batch_size is None else cls(rows=batch_size)
 
-    def cut(self, ordered: Indices, lengths: NDArray[np.int64]) -> list[Indices]:
+    def split(self, ordered: Indices, lengths: NDArray[np.int64]) -> list[Indices]:
         """Neighbours put together; an example beyond the budget goes alone."""
         if self.rows is not None:
             return [ordered[start : start + self.rows] for start in range(0, len(ordered), self.rows)]
@@ -54,7 +55,7 @@ class Budget:
 
 def in_order(lengths: NDArray[np.int64], budget: Budget) -> list[Indices]:
     """For evaluation: every example once, shortest first, so that next to nothing is padded."""
-    return budget.cut(np.argsort(lengths, kind="stable"), lengths)
+    return budget.split(np.argsort(lengths, kind="stable"), lengths)
 
 
 def shuffled(lengths: NDArray[np.int64], budget: Budget, *, seed: int, epoch: int) -> list[Indices]:
@@ -69,11 +70,11 @@ def shuffled(lengths: NDArray[np.int64], budget: Budget, *, seed: int, epoch: in
     batches = []
     for start in range(0, len(drawn), size):
         pool = drawn[start : start + size]
-        batches += budget.cut(pool[np.argsort(lengths[pool], kind="stable")], lengths)
+        batches += budget.split(pool[np.argsort(lengths[pool], kind="stable")], lengths)
     return [batches[place] for place in chance.permutation(len(batches))]
 
 
-class Turn(NamedTuple):
+class BatchIndices(NamedTuple):
     """The examples of one step."""
 
     epoch: int
@@ -100,13 +101,13 @@ class Schedule:
         steps = sum(len(self.epoch(number)) for number in range(whole))
         return max(1, steps + round((epochs - whole) * len(self.epoch(whole))) if epochs > whole else steps)
 
-    def after(self, step: int) -> Iterator["Turn"]:
-        """The turn of each step after `step`, without end."""
+    def after(self, step: int) -> Iterator["BatchIndices"]:
+        """The examples of each step after `step`, without end."""
         number, passed = 0, 0
         while True:
             batches = self.epoch(number)
             for place in range(max(0, step - passed), len(batches)):
-                yield Turn(number, batches[place], place + 1 == len(batches))
+                yield BatchIndices(number, batches[place], place + 1 == len(batches))
             passed += len(batches)
             number += 1
 
@@ -117,7 +118,8 @@ def share_out(indices: Indices, parts: int) -> list[Indices]:
 
 
 class Prefetch(Iterator[T]):
-    """Makes the next items in a thread of its own while the model works, and counts the time it still had to wait."""
+    """A DataLoader of one worker: a thread makes the next items while the model works; `waited` counts the seconds that
+    it was still waited for."""
 
     def __init__(self, source: Iterator[T], *, depth: int = 3) -> None:
         self.waited = 0.0

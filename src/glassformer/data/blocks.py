@@ -15,7 +15,7 @@ from glassformer.text.tokenizer import Tokenizer
 CHUNK = 1000  # documents tokenised at a time
 
 
-class Tokens(Protocol):
+class TokenStream(Protocol):
     """A long row of ids: an array in memory, or one that stays on disk."""
 
     def __len__(self) -> int: ...
@@ -31,9 +31,9 @@ def tokenised(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterable[NDArray[np
 
 def joined(rows: Iterable[NDArray[Any]], end: int | None = None) -> NDArray[np.int32]:
     """Documents as one stream; the end token stands after each, and before the first."""
-    mark = np.array([] if end is None else [end], np.int32)
-    parts = chain.from_iterable((row.astype(np.int32), mark) for row in rows)
-    return np.concatenate([mark, *parts])
+    end_ids = np.array([] if end is None else [end], np.int32)
+    parts = chain.from_iterable((row.astype(np.int32), end_ids) for row in rows)
+    return np.concatenate([end_ids, *parts])
 
 
 def drawn(below: int, indices: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
@@ -45,7 +45,7 @@ def drawn(below: int, indices: NDArray[np.int64], seed: int) -> NDArray[np.int64
 class Reframed:
     """A stream that stays where it is, with some tokens before its first, or without its last ones."""
 
-    def __init__(self, ids: Tokens, *, before: Sequence[int] = (), without: int = 0) -> None:
+    def __init__(self, ids: TokenStream, *, before: Sequence[int] = (), without: int = 0) -> None:
         self.ids, self.before = ids, np.array(before, np.int64)
         self.length = len(before) + len(ids) - without
 
@@ -66,7 +66,7 @@ class Windows:
     last window ends with the stream, and so has more context; no block is short, and no token is lost.
     """
 
-    def __init__(self, ids: Tokens, size: int, *, stride: int | None = None) -> None:
+    def __init__(self, ids: TokenStream, size: int, *, stride: int | None = None) -> None:
         if len(ids) < 2:
             raise ValueError(f"the text has {len(ids)} token: give a text of two or more, so that one can be predicted")
         stride = size if stride is None else stride
@@ -97,7 +97,7 @@ class Windows:
 class Blocks:
     """Stretches of `size` tokens over a stream, the last one shorter, with special tokens around each."""
 
-    def __init__(self, ids: Tokens, size: int, *, before: NDArray[np.int64], after: NDArray[np.int64]) -> None:
+    def __init__(self, ids: TokenStream, size: int, *, before: NDArray[np.int64], after: NDArray[np.int64]) -> None:
         self.ids, self.size, self.before, self.after = ids, size, before, after
         starts = np.arange(0, len(ids), size)
         self.lengths = np.minimum(len(ids) - starts, size) + len(before) + len(after)

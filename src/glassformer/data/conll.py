@@ -11,10 +11,10 @@ from glassformer.data.delimited import Record, usual_width
 from glassformer.data.examples import Tagged
 from glassformer.data.iob import detect, split_tag, to_iob2
 from glassformer.data.labels import as_class
-from glassformer.data.report import Place, Read, Report
+from glassformer.data.report import Place, Read, ReadReport
 from glassformer.data.roles import TAGS, WORDS, Columns, asked, check_roles, find, missing
-from glassformer.data.rows import EXTENSIONS, Reading, Table, json_format, open_table
-from glassformer.data.source import Line, Source, Sources, checked_lines, peeked, resolve
+from glassformer.data.rows import EXTENSIONS, DataTable, TableOptions, json_format, open_table
+from glassformer.data.source import DataSource, Line, Sources, checked_lines, peeked, resolve
 
 COMMENT = re.compile(r"# *(id|sent_id|text|newdoc|newpar|global\.columns)\b")
 BORDER = "-DOCSTART-"
@@ -31,7 +31,7 @@ class Sentence:
     unit: str = "line"
     fault: tuple[str, Place] | None = None
 
-    def place(self, source: Source, at: int) -> Place:
+    def place(self, source: DataSource, at: int) -> Place:
         """Where a word stands."""
         return Place(source.name, self.numbers[at], self.unit)
 
@@ -46,12 +46,12 @@ def read_tagged(
 ) -> Read[Tagged]:
     """Sentences with a tag for each word; `column` and `word_column` are CoNLL's, `columns` those of other tables."""
     named = check_roles(columns, ("words", "tags"))
-    report = Report()
+    report = ReadReport()
     examples: list[Tagged] = []
     for source in resolve(sources):
         report.rows.setdefault(source.name, 0)
         table = table_in(source, report)
-        if isinstance(table, Table):
+        if isinstance(table, DataTable):
             sentences = list(row_sentences(table, named, report, required=require_target))
         else:
             sentences = conll_sentences(
@@ -61,16 +61,16 @@ def read_tagged(
     return report.finished(examples)
 
 
-def table_in(source: Source, report: Report) -> Table | Iterator[Line]:
+def table_in(source: DataSource, report: ReadReport) -> DataTable | Iterator[Line]:
     """The table in a source of rows; the lines of any other."""
     if source.hub or EXTENSIONS.get(source.extension) in ("json", "jsonl", "parquet"):
-        return open_table(source, report, Reading())
+        return open_table(source, report, TableOptions())
     sample, lines = peeked(source.lines(report))
     found = json_format([text for _, text in sample], "")
-    return open_table(source, report, Reading(file_format=found), lines) if found else lines
+    return open_table(source, report, TableOptions(file_format=found), lines) if found else lines
 
 
-def finished(source: Source, sentences: Sequence[Sentence], report: Report) -> list[Tagged]:
+def finished(source: DataSource, sentences: Sequence[Sentence], report: ReadReport) -> list[Tagged]:
     """Sentences with their tags in IOB2, without those that are broken."""
     scheme = detect(sentence.tags for sentence in sentences)
     if any(sentence.tags for sentence in sentences):
@@ -91,7 +91,7 @@ def finished(source: Source, sentences: Sequence[Sentence], report: Report) -> l
 
 
 def conll_sentences(
-    source: Source, lines: Iterator[Line], column: int, word_column: int, report: Report, *, required: bool
+    source: DataSource, lines: Iterator[Line], column: int, word_column: int, report: ReadReport, *, required: bool
 ) -> list[Sentence]:
     """The sentences of a CoNLL file."""
     records = list(conll_records(source, lines, report))
@@ -122,7 +122,7 @@ def conll_sentences(
     return found
 
 
-def conll_records(source: Source, lines: Iterator[Line], report: Report) -> Iterator[Record]:
+def conll_records(source: DataSource, lines: Iterator[Line], report: ReadReport) -> Iterator[Record]:
     """The fields of each line; none where a sentence ends, at an empty line or at the border of a document."""
     for number, line in lines:
         text = line.rstrip("\r\n\t ")
@@ -137,7 +137,9 @@ def conll_records(source: Source, lines: Iterator[Line], report: Report) -> Iter
             yield number, [part for part in text.split(" ") if part]
 
 
-def row_sentences(table: Table, named: Mapping[str, str], report: Report, *, required: bool) -> Iterator[Sentence]:
+def row_sentences(
+    table: DataTable, named: Mapping[str, str], report: ReadReport, *, required: bool
+) -> Iterator[Sentence]:
     """The sentences of rows that have a list of words and a list of tags."""
     words_in = asked(table, named, "words") or find(table, WORDS)
     tags_in = asked(table, named, "tags") or find(table, TAGS)

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from glassformer.data.documents import Unit, stream_documents
 from glassformer.data.examples import Document
-from glassformer.data.report import Report
+from glassformer.data.report import ReadReport
 from glassformer.data.rows import Format
 from glassformer.data.shards import Shards, home_of, identity_of, tokenise_to_shards
 from glassformer.data.source import resolve
@@ -22,7 +22,7 @@ from glassformer.files import read_json, write_json
 from glassformer.text.tokenizer import Tokenizer
 
 Part = Literal["all", "but the last", "last"]
-Told = Callable[[int, int], None]  # bytes of text read, bytes there are on disk
+OnProgress = Callable[[int, int], None]  # bytes of text read, bytes there are on disk
 LARGE = 256 << 20  # bytes on disk from which files are streamed
 HELD_OUT = 1_000_000  # characters at the end of a stream that are kept for dev, or a tenth of a small one
 REPORT = "report.json"
@@ -59,21 +59,21 @@ class Corpus:
     def __iter__(self) -> Iterator[Document]:
         return self.documents()
 
-    def documents(self, told: Told | None = None, report: Report | None = None) -> Iterator[Document]:
+    def documents(self, on_progress: OnProgress | None = None, report: ReadReport | None = None) -> Iterator[Document]:
         """The documents one by one; `report` is complete when the last has come."""
         stream = stream_documents(
             self.sources, self.columns, unit=self.unit, file_format=self.file_format, report=report
         )
-        if told is not None:
-            stream = counted(stream, self.size, told)
+        if on_progress is not None:
+            stream = counted(stream, self.size, on_progress)
         if self.part != "all":
             stream = Tail(stream, self.held).last() if self.part == "last" else iter(Tail(stream, self.held))
         return islice(stream, self.limit)
 
-    def lines(self, most: int, told: Told | None = None) -> Iterator[str]:
+    def lines(self, most: int, on_progress: OnProgress | None = None) -> Iterator[str]:
         """Lines from all over it, about so many bytes of them at most."""
         step = max(1, -(-self.size // most))
-        return islice((line for one in self.documents(told) for line in one.text.split("\n")), 0, None, step)
+        return islice((line for one in self.documents(on_progress) for line in one.text.split("\n")), 0, None, step)
 
     def split(self) -> tuple["Corpus", "Corpus"]:
         """All but the last part, and this last part, which may begin inside a document."""
@@ -90,11 +90,13 @@ class Corpus:
         """The folder of its shards."""
         return home_of(shards_folder(), tokenizer, identity=self.identity(), end_token_id=end_token_id)
 
-    def to_shards(self, tokenizer: Tokenizer, end_token_id: int | None, told: Told | None = None) -> Shards:
+    def to_shards(
+        self, tokenizer: Tokenizer, end_token_id: int | None, on_progress: OnProgress | None = None
+    ) -> Shards:
         """Tokenise it, or what is left of it after a stop; what was done before is only opened."""
-        report = Report()
+        report = ReadReport()
         shards = tokenise_to_shards(
-            self.documents(told, report),
+            self.documents(on_progress, report),
             tokenizer,
             shards_folder(),
             identity=self.identity(),
@@ -129,9 +131,9 @@ class Tail:
                 yield held.popleft()
         if total > self._size:  # the end begins inside a document
             first = held.popleft()
-            cut = total - self._size
-            held.appendleft(replace(first, text=first.text[cut:]))
-            yield replace(first, text=first.text[:cut])
+            border = total - self._size
+            held.appendleft(replace(first, text=first.text[border:]))
+            yield replace(first, text=first.text[:border])
 
     def last(self) -> Iterator[Document]:
         """Read to the end, and give what was held back."""
@@ -139,12 +141,12 @@ class Tail:
         yield from self._held
 
 
-def counted(documents: Iterable[Document], total: int, told: Told) -> Iterator[Document]:
+def counted(documents: Iterable[Document], total: int, on_progress: OnProgress) -> Iterator[Document]:
     """The same documents, with word of how much has been read."""
     done = 0
     for one in documents:
         done += len(one.text.encode())
-        told(done, total)
+        on_progress(done, total)
         yield one
 
 

@@ -9,7 +9,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from glassformer.data.report import Place, Report
+from glassformer.data.report import Place, ReadReport
 from glassformer.data.source import Line
 
 Record = tuple[int, list[str]]  # the number of its first line, and its fields
@@ -26,7 +26,7 @@ def tsv_records(lines: Iterable[Line]) -> Iterator[Record]:
         yield number, text.rstrip("\r\n").split("\t")
 
 
-def csv_records(lines: Iterator[Line], delimiter: str, *, file: str, report: Report) -> Iterator[Record]:
+def csv_records(lines: Iterator[Line], delimiter: str, *, file: str, report: ReadReport) -> Iterator[Record]:
     """Fields between delimiters, over several lines where a quoted cell has several."""
     csv.field_size_limit(sys.maxsize)  # a cell may be long; the module's own limit is 128 kB
     feed = Feed(lines)

@@ -11,10 +11,10 @@ from typing import Any, Literal, get_args
 
 from glassformer.data.examples import Document
 from glassformer.data.labels import as_class
-from glassformer.data.report import Place, Read, Report
+from glassformer.data.report import Place, Read, ReadReport
 from glassformer.data.roles import Columns, are_numbers, asked, check_roles, find, missing, names_given
-from glassformer.data.rows import EXTENSIONS, Format, Reading, Table, open_table
-from glassformer.data.source import LONGEST_TEXT, Line, Source, Sources, checked_lines, resolve
+from glassformer.data.rows import EXTENSIONS, DataTable, Format, TableOptions, open_table
+from glassformer.data.source import LONGEST_TEXT, DataSource, Line, Sources, checked_lines, resolve
 
 Unit = Literal["file", "article", "block", "line"]
 LONGEST = 1 << 23  # characters of a document; a longer one comes in pieces, so that half a GB is enough to tokenise it
@@ -30,7 +30,7 @@ def read_documents(
     file_format: Format | None = None,
 ) -> Read[Document]:
     """All documents at once."""
-    report = Report()
+    report = ReadReport()
     examples = list(stream_documents(sources, columns, unit=unit, file_format=file_format, report=report))
     return Read(examples, report)
 
@@ -41,20 +41,22 @@ def stream_documents(
     *,
     unit: Unit = "file",
     file_format: Format | None = None,
-    report: Report | None = None,
+    report: ReadReport | None = None,
 ) -> Iterator[Document]:
     """Documents one by one, for more text than memory; `report` is complete when the last has come."""
     if unit not in get_args(Unit):
         raise ValueError(f"unit={unit!r} is not known: use one of {', '.join(get_args(Unit))}")
     named = check_roles(columns, ("text", "label"))
-    reading = Reading(file_format=file_format, known=names_given(named) | set(NAMES), by_position=are_numbers(named))
-    account = Report() if report is None else report
+    reading = TableOptions(
+        file_format=file_format, known=names_given(named) | set(NAMES), by_position=are_numbers(named)
+    )
+    account = ReadReport() if report is None else report
     found = resolve(sources, labels=True, folder="txt")
     return documents(found, named, unit, reading, account)
 
 
 def documents(
-    sources: list[Source], named: Mapping[str, str], unit: Unit, reading: Reading, report: Report
+    sources: list[DataSource], named: Mapping[str, str], unit: Unit, reading: TableOptions, report: ReadReport
 ) -> Iterator[Document]:
     """The documents of all sources; an error where there are none."""
     count = 0
@@ -72,7 +74,7 @@ def documents(
 
 
 def row_documents(
-    source: Source, named: Mapping[str, str], reading: Reading, report: Report
+    source: DataSource, named: Mapping[str, str], reading: TableOptions, report: ReadReport
 ) -> Iterator[tuple[Place, str, str | None]]:
     """The documents of a table, and their labels where the user names a column of them."""
     table = open_table(source, report, reading)
@@ -85,7 +87,7 @@ def row_documents(
         yield place, running_text(cells.get(text_in)), as_class(cells.get(label_in)) if label_in else None
 
 
-def only_column(table: Table) -> str | None:
+def only_column(table: DataTable) -> str | None:
     return table.columns[0] if len(table.columns) == 1 else None
 
 
@@ -96,7 +98,7 @@ def running_text(cell: Any) -> str:
     return cell if isinstance(cell, str) else ""
 
 
-def text_documents(source: Source, unit: Unit, report: Report) -> Iterator[tuple[Place, str, str | None]]:
+def text_documents(source: DataSource, unit: Unit, report: ReadReport) -> Iterator[tuple[Place, str, str | None]]:
     """The documents of a text file."""
     report.take(source.name, f"a document is: {unit}")
     for number, text in UNITS[unit](source.lines(report), source.name):

@@ -24,7 +24,7 @@ class Tagged:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SquadAnswer:
     """A span of the context: context[start : start + len(text)] == text."""
 
     text: str
@@ -32,13 +32,13 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SquadExample:
     """A question about a context; no answers where it has none (SQuAD 2) or where they are to be predicted."""
 
     id: str
     question: str
     context: str
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[SquadAnswer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

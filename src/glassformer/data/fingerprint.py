@@ -9,6 +9,8 @@ import numpy as np
 
 from glassformer.data.shards import Shards
 
+RENAMED = {"num_truncated": "cut"}  # fields by earlier names, so that checkpoints of earlier versions still fit
+
 
 def fingerprint(value: Any) -> str:
     """Of plain values, arrays, lists, and objects made of these; whatever task encoded them.
@@ -43,6 +45,6 @@ def parts(value: Any) -> Iterator[bytes | memoryview]:
             for one in value:
                 yield from parts(one)
         case _ if is_dataclass(value):
-            yield from parts({one.name: getattr(value, one.name) for one in fields(value)})
+            yield from parts({RENAMED.get(one.name, one.name): getattr(value, one.name) for one in fields(value)})
         case _:
             yield from parts(vars(value))

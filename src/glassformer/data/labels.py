@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from glassformer.data.examples import Label, Labelled
-from glassformer.data.rows import Table, json_value
+from glassformer.data.rows import DataTable, json_value
 from glassformer.files import shown
 
 Kind = Literal["classes", "multi-label", "regression"]
@@ -21,7 +21,7 @@ ITEM = re.compile(  # of a list in Python's spelling: in quotes of either kind, 
 FLAGS = {"0": False, "0.0": False, "False": False, "false": False, "1": True, "1.0": True, "True": True, "true": True}
 
 
-def label_reader(table: Table, columns: Sequence[str], kind: Kind) -> tuple[Reader, str]:
+def label_reader(table: DataTable, columns: Sequence[str], kind: Kind) -> tuple[Reader, str]:
     """What reads the label of a row, and what it reads, in words."""
     if (label := table.source.label) is not None:
         fixed = fixed_label(label, kind)

@@ -199,7 +199,7 @@ def pairs_of(
         else:
             second = from_another(documents, number, wanted - len(first), chance)
             stop = middle
-        yield Pair(*cut(first, second, limit, chance), follows)
+        yield Pair(*truncate_pair(first, second, limit, chance), follows)
 
 
 def from_another(documents: Sequence[Sequence[Ids]], number: int, wanted: int, chance: Random) -> Ids:
@@ -213,7 +213,7 @@ def from_another(documents: Sequence[Sequence[Ids]], number: int, wanted: int, c
     return np.concatenate(other[start:stop])
 
 
-def cut(first: Ids, second: Ids, limit: int, chance: Random) -> tuple[Ids, Ids]:
+def truncate_pair(first: Ids, second: Ids, limit: int, chance: Random) -> tuple[Ids, Ids]:
     """Both texts, shortened to `limit` tokens: always the longer one, by a token from its front or its back."""
     spans = [[0, len(first)], [0, len(second)]]
     for _ in range(len(first) + len(second) - limit):

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import Any
 
 from glassformer.data.examples import Parallel
-from glassformer.data.report import Place, Read, Report
+from glassformer.data.report import Place, Read, ReadReport
 from glassformer.data.roles import (
     LANGUAGES,
     SOURCES,
@@ -24,8 +24,8 @@ from glassformer.data.roles import (
     missing,
     names_given,
 )
-from glassformer.data.rows import EXTENSIONS, Format, Reading, Table, json_format, open_table, sniff
-from glassformer.data.source import Line, Source, Sources, checked_lines, peeked, resolve
+from glassformer.data.rows import EXTENSIONS, DataTable, Format, TableOptions, json_format, open_table, sniff
+from glassformer.data.source import DataSource, Line, Sources, checked_lines, peeked, resolve
 
 KNOWN = frozenset([*SOURCES, *TARGETS])
 Pair = tuple[Place, Any, Any]  # where it stands, and the two cells: texts, or None, or what is no text
@@ -42,14 +42,14 @@ def read_parallel(
     """Pairs of a text and its translation; without `require_target` a translation may be missing."""
     named = check_roles(columns, ("source", "target"))
     by_position = are_numbers(named)
-    reading = Reading(
+    reading = TableOptions(
         file_format=file_format,
         header=header,
         known=KNOWN | names_given(named),
         known_together=LANGUAGES,
         by_position=by_position,
     )
-    report = Report()
+    report = ReadReport()
     examples: list[Parallel] = []
     for pair in pairs(resolve(sources), named, reading, report, required=require_target):
         example = checked(pair, report, required=require_target)
@@ -59,7 +59,7 @@ def read_parallel(
 
 
 def pairs(
-    sources: list[Source], named: Mapping[str, str], reading: Reading, report: Report, *, required: bool
+    sources: list[DataSource], named: Mapping[str, str], reading: TableOptions, report: ReadReport, *, required: bool
 ) -> Iterator[Pair]:
     """Every pair of cells in the sources."""
     opened = [(source, lines_if_plain(source, reading, report)) for source in sources]
@@ -75,7 +75,7 @@ def pairs(
         yield from table_pairs(open_table(source, report, reading, lines), named, report, required=required)
 
 
-def lines_if_plain(source: Source, reading: Reading, report: Report) -> tuple[Iterator[Line] | None, bool]:
+def lines_if_plain(source: DataSource, reading: TableOptions, report: ReadReport) -> tuple[Iterator[Line] | None, bool]:
     """The lines of a file, unless it is a table by its name, and whether they are texts and no table."""
     if source.hub or source.extension in EXTENSIONS or reading.file_format not in (None, "text"):
         return None, False
@@ -85,7 +85,7 @@ def lines_if_plain(source: Source, reading: Reading, report: Report) -> tuple[It
 
 
 def side_by_side(
-    first: tuple[Source, Iterator[Line]], second: tuple[Source, Iterator[Line]], report: Report
+    first: tuple[DataSource, Iterator[Line]], second: tuple[DataSource, Iterator[Line]], report: ReadReport
 ) -> Iterator[Pair]:
     """The lines of two files with the same number; an error where one has more than the other."""
     (source, source_lines), (target, target_lines) = first, second
@@ -105,7 +105,7 @@ def side_by_side(
         yield Place(name, one[0]), one[1].rstrip("\r\n"), other[1].rstrip("\r\n")
 
 
-def table_pairs(table: Table, named: Mapping[str, str], report: Report, *, required: bool) -> Iterator[Pair]:
+def table_pairs(table: DataTable, named: Mapping[str, str], report: ReadReport, *, required: bool) -> Iterator[Pair]:
     """The two cells of each row of a table."""
     inner = find(table, ["translation"])
     if inner is not None and isinstance(table.sample[0].get(inner), dict):
@@ -127,7 +127,7 @@ def table_pairs(table: Table, named: Mapping[str, str], report: Report, *, requi
         yield place, cells.get(source), cells.get(target) if target else None
 
 
-def taken_apart(table: Table, column: str) -> Table:
+def taken_apart(table: DataTable, column: str) -> DataTable:
     """A table of what is in the dictionaries of one column."""
 
     def inside(cells: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def taken_apart(table: Table, column: str) -> Table:
     return replace(table, columns=list(sample[0]), sample=sample, rows=rows)
 
 
-def checked(pair: Pair, report: Report, *, required: bool) -> Parallel | None:
+def checked(pair: Pair, report: ReadReport, *, required: bool) -> Parallel | None:
     """An example of a pair; None, and counted, where a side is missing."""
     place, source, target = pair
     if not isinstance(source, str) or (required and not isinstance(target, str)):

@@ -27,7 +27,7 @@ class Tally:
 
 
 @dataclass
-class Report:
+class ReadReport:
     """The account of a reading: the rows of each file are the examples it gave and the rows skipped."""
 
     rows: dict[str, int] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Read(Generic[E]):
     """What a reader gives: the examples, and how it came by them."""
 
     examples: list[E]
-    report: Report
+    report: ReadReport
 
 
 def named(files: Iterable[str], most: int = 3) -> str:

@@ -5,7 +5,7 @@ from itertools import islice
 from shlex import quote
 
 from glassformer.data.delimited import is_number
-from glassformer.data.rows import EXTENSIONS, Table
+from glassformer.data.rows import EXTENSIONS, DataTable
 
 Columns = Mapping[str, str | int]
 """A role to its column, by name or by number from 0; a label may have several, as in "toxic+obscene"."""
@@ -63,30 +63,30 @@ def names_given(columns: Mapping[str, str]) -> frozenset[str]:
     return frozenset(name for name in names if not name.isdecimal())
 
 
-def by_name(table: Table, but: Collection[str]) -> dict[str, str]:
+def by_name(table: DataTable, but: Collection[str]) -> dict[str, str]:
     """The columns that are not taken already by their names in lower case, the first of those with the same."""
     taken = frozenset(but)
     return {column.casefold(): column for column in reversed(table.columns) if column not in taken}
 
 
-def find(table: Table, names: Iterable[str], *, but: Collection[str] = ()) -> str | None:
+def find(table: DataTable, names: Iterable[str], *, but: Collection[str] = ()) -> str | None:
     """The first of these names that a column has, whatever its case, of columns that are not taken already."""
     there = by_name(table, but)
     return next((there[name] for name in names if name in there), None)
 
 
-def find_pair(table: Table, *, but: Collection[str] = ()) -> tuple[str, str] | None:
+def find_pair(table: DataTable, *, but: Collection[str] = ()) -> tuple[str, str] | None:
     """Two columns whose names go together."""
     there = by_name(table, but)
     return next(((there[one], there[other]) for one, other in PAIRS if one in there and other in there), None)
 
 
-def asked(table: Table, columns: Mapping[str, str], role: str) -> str | None:
+def asked(table: DataTable, columns: Mapping[str, str], role: str) -> str | None:
     """The column that the user names for a role; None where none is named."""
     return column_of(table, columns[role], role) if role in columns else None
 
 
-def column_of(table: Table, wanted: str, role: str) -> str:
+def column_of(table: DataTable, wanted: str, role: str) -> str:
     """A column by its name, or else by its number."""
     if wanted in table.columns:
         return wanted
@@ -95,7 +95,7 @@ def column_of(table: Table, wanted: str, role: str) -> str:
     raise ValueError(f"{table.source.name} has no column {wanted!r}: give --columns {role}=NAME, {listed(table)}")
 
 
-def missing(table: Table, role: str, *, hint: str = "") -> ValueError:
+def missing(table: DataTable, role: str, *, hint: str = "") -> ValueError:
     """The error for a column that is needed and was not found; without a header the first row shows what there is."""
     message = f"{table.source.name}: no column is known to be the {role}: give --columns {role}=NAME, {listed(table)}"
     if not table.headed:
@@ -104,18 +104,18 @@ def missing(table: Table, role: str, *, hint: str = "") -> ValueError:
     return ValueError((message if len(message) < 400 else message[:400] + "…") + hint)
 
 
-def listed(table: Table) -> str:
+def listed(table: DataTable) -> str:
     """The names of the columns, the first of many."""
     more = f" and {len(table.columns) - NAMED} more" if len(table.columns) > NAMED else ""
     return f"one of {', '.join(map(repr, table.columns[:NAMED]))}{more}"
 
 
-def longest(table: Table) -> str:
+def longest(table: DataTable) -> str:
     """The column with the longest cells."""
     return max(table.columns, key=lambda column: sum(len(str(row.get(column))) for row in table.sample))
 
 
-def could_be_label(table: Table, column: str, *, score: bool) -> bool:
+def could_be_label(table: DataTable, column: str, *, score: bool) -> bool:
     """Whether the cells of a column look like labels: numbers for scores, else values that come again."""
     cells = [str(row.get(column)).strip() for row in table.sample]
     if score:
@@ -123,7 +123,7 @@ def could_be_label(table: Table, column: str, *, score: bool) -> bool:
     return all(cells) and len(set(cells)) <= max(10, len(cells) // 2)
 
 
-def suggestion(table: Table, text: str | None = None, pair: str | None = None, *, score: bool) -> str:
+def suggestion(table: DataTable, text: str | None = None, pair: str | None = None, *, score: bool) -> str:
     """What the columns of a file might be, as far as they are not known, to be offered and not taken."""
     if len(table.columns) > MOST_GUESSED:
         return ""
@@ -141,7 +141,7 @@ def suggestion(table: Table, text: str | None = None, pair: str | None = None, *
     return (f"; perhaps {' '.join(offered)}" if offered else "") + denied
 
 
-def like(table: Table, text: str, *, but: str | None) -> str | None:
+def like(table: DataTable, text: str, *, but: str | None) -> str | None:
     """A column with cells of several words, nearly as long as those of a text; None where there is none."""
 
     def size(column: str) -> int:

@@ -22,8 +22,8 @@ from glassformer.data.delimited import (
     tsv_records,
     usual_width,
 )
-from glassformer.data.report import Place, Report
-from glassformer.data.source import LONGEST_TEXT, Line, Source, check_length, peeked, row_size
+from glassformer.data.report import Place, ReadReport
+from glassformer.data.source import LONGEST_TEXT, DataSource, Line, check_length, peeked, row_size
 
 Format = Literal["csv", "tsv", "jsonl", "json", "parquet", "text", "first-word"]
 Row = tuple[Place, Cells]
@@ -43,7 +43,7 @@ ARRAYS = ("data", "rows", "examples")  # what an object calls the array of its r
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class TableOptions:
     """How a table is to be read, where the user or the reader knows better than the file's looks."""
 
     file_format: Format | None = None  # "first-word": plain lines, the first word of each is its label
@@ -58,10 +58,10 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Table:
+class DataTable:
     """A file's columns, its first rows to judge them by, and all its rows, which can be gone through once."""
 
-    source: Source
+    source: DataSource
     columns: list[str]
     headed: bool
     sample: list[Cells]
@@ -69,7 +69,9 @@ class Table:
     names_in_doubt: tuple[str, ...] = ()  # the first row of a table without a header, where it might yet be one
 
 
-def open_table(source: Source, report: Report, reading: Reading, lines: Iterator[Line] | None = None) -> Table:
+def open_table(
+    source: DataSource, report: ReadReport, reading: TableOptions, lines: Iterator[Line] | None = None
+) -> DataTable:
     """The table in a file, or in lines already taken from it; an error where no row of it can be used."""
     report.rows.setdefault(source.name, 0)
     if source.hub:
@@ -91,7 +93,7 @@ def checked_rows(rows: Iterator[Row]) -> Iterator[Row]:
         yield place, cells
 
 
-def table_of_lines(source: Source, report: Report, reading: Reading, lines: Iterator[Line]) -> Table:
+def table_of_lines(source: DataSource, report: ReadReport, reading: TableOptions, lines: Iterator[Line]) -> DataTable:
     """The table in a text, by the format asked for, else the name's, else that of the first lines."""
     sample, lines = peeked(lines)
     texts = [text.rstrip("\r\n") for _, text in sample]
@@ -109,14 +111,14 @@ def table_of_lines(source: Source, report: Report, reading: Reading, lines: Iter
 class Opened:
     """A text file about to be read: its first lines, and all its lines."""
 
-    source: Source
-    report: Report
-    reading: Reading
+    source: DataSource
+    report: ReadReport
+    reading: TableOptions
     texts: Sequence[str]
     lines: Iterator[Line]
 
 
-def table_of(source: Source, report: Report, columns: Sequence[str], cells: Iterator[Cells]) -> Table:
+def table_of(source: DataSource, report: ReadReport, columns: Sequence[str], cells: Iterator[Cells]) -> DataTable:
     """A table of rows that are numbered as they come."""
 
     def numbered() -> Iterator[Row]:
@@ -125,7 +127,7 @@ def table_of(source: Source, report: Report, columns: Sequence[str], cells: Iter
             yield Place(source.name, number, "row"), row
 
     sample, rows = peeked(numbered())
-    return Table(source, list(columns), True, [row for _, row in sample], rows)
+    return DataTable(source, list(columns), True, [row for _, row in sample], rows)
 
 
 def json_format(texts: Sequence[str], extension: str) -> Format | None:
@@ -177,7 +179,7 @@ def sniff(texts: Sequence[str], known: Collection[str]) -> Format:
     return "csv" if named and regularity(filled, delimiter) > 0.5 else "text"
 
 
-def read_delimited(opened: Opened, *, quotes: bool) -> Table:
+def read_delimited(opened: Opened, *, quotes: bool) -> DataTable:
     """The table of a csv or tsv, with or without a header."""
     source, report, reading = opened.source, opened.report, opened.reading
     if quotes:
@@ -203,7 +205,7 @@ def read_delimited(opened: Opened, *, quotes: bool) -> Table:
     rows = fitting(records, names, opened, longer=reading.by_position and not headed)
     sample, rows = peeked(rows)
     doubt = tuple(cell.strip() for cell in filled[0]) if doubtful else ()
-    return Table(source, names, headed, [cells for _, cells in sample], rows, doubt)
+    return DataTable(source, names, headed, [cells for _, cells in sample], rows, doubt)
 
 
 def without_header(records: Iterator[Record]) -> Iterator[Record]:
@@ -229,7 +231,7 @@ def fitting(records: Iterator[Record], names: Sequence[str], opened: Opened, *, 
             report.skip("a wrong number of fields", place)
 
 
-def read_jsonl(opened: Opened) -> Table:
+def read_jsonl(opened: Opened) -> DataTable:
     """The table of a file with a JSON object on each line."""
     report, file = opened.report, opened.source.name
 
@@ -249,10 +251,10 @@ def read_jsonl(opened: Opened) -> Table:
 
     sample, every = peeked(rows())
     columns = list(dict.fromkeys(chain.from_iterable(cells for _, cells in sample)))
-    return Table(opened.source, columns, True, [cells for _, cells in sample], every)
+    return DataTable(opened.source, columns, True, [cells for _, cells in sample], every)
 
 
-def parse_json(source: Source, text: str) -> Any:
+def parse_json(source: DataSource, text: str) -> Any:
     """The value of a whole JSON file."""
     try:
         return json_value(text)
@@ -260,7 +262,7 @@ def parse_json(source: Source, text: str) -> Any:
         raise ValueError(f"{source.name} is not valid JSON ({error}): mend it or write it again") from None
 
 
-def read_json_array(opened: Opened) -> Table:
+def read_json_array(opened: Opened) -> DataTable:
     """The table of one JSON array of objects, which may be inside an object; another object is a single row."""
     value = parse_json(opened.source, "".join(text for _, text in opened.lines))
     if isinstance(value, dict):
@@ -274,7 +276,7 @@ def read_json_array(opened: Opened) -> Table:
     return table_of(opened.source, opened.report, columns, iter(objects))
 
 
-def read_plain(opened: Opened, *, label_first: bool) -> Table:
+def read_plain(opened: Opened, *, label_first: bool) -> DataTable:
     """The table of plain lines: each is a text, or a label and a text."""
     report, file = opened.report, opened.source.name
 
@@ -287,10 +289,10 @@ def read_plain(opened: Opened, *, label_first: bool) -> Table:
 
     sample, every = peeked(rows())
     columns = ["label", "text"] if label_first else ["text"]
-    return Table(opened.source, columns, True, [cells for _, cells in sample], every)
+    return DataTable(opened.source, columns, True, [cells for _, cells in sample], every)
 
 
-READERS: Mapping[Format, Callable[[Opened], Table]] = {
+READERS: Mapping[Format, Callable[[Opened], DataTable]] = {
     "csv": lambda opened: read_delimited(opened, quotes=True),
     "tsv": lambda opened: read_delimited(opened, quotes=False),
     "jsonl": read_jsonl,

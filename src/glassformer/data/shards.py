@@ -130,18 +130,18 @@ def tokenise_to_shards(
     for broken_off in home.glob(".*.partial"):
         broken_off.unlink()
     dtype = np.uint16 if max(tokenizer.get_vocab().values(), default=0) < 1 << 16 else np.uint32
-    stream = Stream(documents, tokenizer, progress or (lambda _bytes, _tokens: None))
+    stream = DocumentStream(documents, tokenizer, progress or (lambda _bytes, _tokens: None))
     shards: list[Shard] = []
     while (shard := finished(home, len(shards))) is not None:
         stream.skip(shard, home)
         shards.append(shard)
     end = np.array([] if end_token_id is None else [end_token_id], dtype)
-    draft = Draft(dtype)
+    draft = ShardWriter(dtype)
     for text, ids in stream.rows():
         draft.add(text, ids, end)
         if draft.tokens >= shard_tokens:
             shards.append(draft.write(home, len(shards)))
-            draft = Draft(dtype)
+            draft = ShardWriter(dtype)
     if draft.ends:
         shards.append(draft.write(home, len(shards)))
     write_json(home / INDEX, {"dtype": np.dtype(dtype).name, "shards": [asdict(shard) for shard in shards]})
@@ -193,7 +193,7 @@ def digest(content: bytes) -> str:
     return blake2b(content, digest_size=8).hexdigest()
 
 
-class Stream:
+class DocumentStream:
     """Documents that are passed over, or tokenised in batches; each is taken from the source once."""
 
     def __init__(self, documents: Iterable[Document], tokenizer: Tokenizer, progress: Progress) -> None:
@@ -251,7 +251,7 @@ class TextHash:
         return self._hash.hexdigest()
 
 
-class Draft:
+class ShardWriter:
     """A shard in the making."""
 
     def __init__(self, dtype: type[np.unsignedinteger[Any]]) -> None:

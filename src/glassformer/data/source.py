@@ -24,7 +24,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
-from glassformer.data.report import Place, Report
+from glassformer.data.report import Place, ReadReport
 
 T = TypeVar("T")
 Sources = str | Path | Sequence[str | Path]
@@ -56,7 +56,7 @@ class HubName(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class DataSource:
     """One thing to read, with the name that reports give it; neither path nor hub name means standard input."""
 
     name: str
@@ -72,7 +72,7 @@ class Source:
             name = name.removesuffix(suffix)
         return Path(name).suffix.removeprefix(".")
 
-    def lines(self, report: Report) -> Iterator[Line]:
+    def lines(self, report: ReadReport) -> Iterator[Line]:
         """The lines of the text, each with its number and its end; an empty file is an error."""
         number = 0
         for number, raw in enumerate(self._raw_lines(report), 1):
@@ -97,7 +97,7 @@ class Source:
             with self.path.open("rb") as file:
                 yield uncompressed(file, self.name)
 
-    def _raw_lines(self, report: Report) -> Iterator[bytes | str]:
+    def _raw_lines(self, report: ReadReport) -> Iterator[bytes | str]:
         """Lines as bytes, without the mark of UTF-8; as text where the file is marked as UTF-16."""
         if self.hub or self.extension in ARCHIVES:
             raise ValueError(f"{self.name} is not a text file: give the text files that are in it")
@@ -121,7 +121,7 @@ class Source:
             reason = getattr(error, "strerror", None) or error
             raise ValueError(f"{self.name} cannot be read ({reason}): is it whole?") from None
 
-    def _decoded(self, raw: bytes, number: int, report: Report) -> str:
+    def _decoded(self, raw: bytes, number: int, report: ReadReport) -> str:
         try:
             return raw.decode("utf-8")
         except UnicodeDecodeError:
@@ -200,12 +200,12 @@ def extra(module: str, needed_by: str) -> Any:
         raise ValueError(f"{needed_by} needs {module}: pip install 'glassformer[data]'") from None
 
 
-def resolve(sources: Sources, *, labels: bool = False, folder: str | None = None) -> list[Source]:
+def resolve(sources: Sources, *, labels: bool = False, folder: str | None = None) -> list[DataSource]:
     """The things to read, in order; `labels` allows LABEL=name, a folder stands for its files that end in `folder`."""
     given = [sources] if isinstance(sources, (str, Path)) else list(sources)
     if not given:
         raise ValueError("no file was given: name at least one, or - for standard input")
-    found: list[Source] = []
+    found: list[DataSource] = []
     for name in map(str, given):
         label, equals, rest = name.partition("=")
         if labels and equals and label and "/" not in label and not Path(name).exists():
@@ -215,22 +215,22 @@ def resolve(sources: Sources, *, labels: bool = False, folder: str | None = None
     return found
 
 
-def resolve_name(name: str, folder: str | None) -> list[Source]:
+def resolve_name(name: str, folder: str | None) -> list[DataSource]:
     """What one name stands for; globs in alphabetical order."""
     if name == "-":
-        return [Source("stdin")]
+        return [DataSource("stdin")]
     if name.startswith("hub:"):
-        return [Source(name, hub=hub_name(name))]
+        return [DataSource(name, hub=hub_name(name))]
     path = Path(name).expanduser()
     if path.is_dir() and folder is None:
         raise ValueError(f"{name} is a folder: name its files, for instance '{name.rstrip('/')}/*.csv'")
     if path.exists() and not path.is_dir():
-        return [Source(name, path)]
+        return [DataSource(name, path)]
     pattern = f"{glob.escape(str(path))}/**" if path.is_dir() else str(path)
     matches = list(islice(glob.iglob(pattern, recursive=True), MOST_FILES + 1))
     if len(matches) > MOST_FILES:
         raise ValueError(f"{name!r} stands for more than {MOST_FILES:,} files: name those to read")
-    found = [Source(match, Path(match)) for match in sorted(matches) if Path(match).is_file()]
+    found = [DataSource(match, Path(match)) for match in sorted(matches) if Path(match).is_file()]
     if path.is_dir():
         found = [source for source in found if source.extension == folder]
     if not found:

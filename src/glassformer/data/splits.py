@@ -16,7 +16,7 @@ E = TypeVar("E")
 Labels = Callable[[E], Collection[str]]  # those of an example
 
 
-class Splits(NamedTuple, Generic[E]):
+class HashSplits(NamedTuple, Generic[E]):
     """Examples by split, each in the order they came in."""
 
     train: list[E]
@@ -24,7 +24,9 @@ class Splits(NamedTuple, Generic[E]):
     test: list[E]
 
 
-def split_by_hash(examples: Sequence[E], key: Callable[[E], str], *, dev: float = 0.1, test: float = 0.0) -> Splits[E]:
+def split_by_hash(
+    examples: Sequence[E], key: Callable[[E], str], *, dev: float = 0.1, test: float = 0.0
+) -> HashSplits[E]:
     """Shares of about `dev` and `test`, and the rest; examples with equal keys stay together.
 
     The same example is in the same split however many others there are, with one exception: in a set so small that
@@ -34,7 +36,7 @@ def split_by_hash(examples: Sequence[E], key: Callable[[E], str], *, dev: float 
         raise ValueError(f"dev={dev} and test={test}: give shares from 0 on that leave some examples to train with")
     places = {text: place_of(text) for text in {plain(key(example)) for example in examples}}
     low, high = borders(sorted(places.values()), dev, test) if places else (0.0, 0.0)
-    splits: Splits[E] = Splits([], [], [])
+    splits: HashSplits[E] = HashSplits([], [], [])
     for example in examples:
         place = places[plain(key(example))]
         side = splits.test if place < low else splits.dev if place < high else splits.train
@@ -43,7 +45,7 @@ def split_by_hash(examples: Sequence[E], key: Callable[[E], str], *, dev: float 
     return splits
 
 
-class Kept(NamedTuple, Generic[E]):
+class RebalancedSplits(NamedTuple, Generic[E]):
     """Two sides of a split, and the labels for which a text has changed sides."""
 
     train: list[E]
@@ -51,7 +53,7 @@ class Kept(NamedTuple, Generic[E]):
     labels: list[str]
 
 
-def keep_labels(train: list[E], dev: list[E], key: Callable[[E], str], labels_in: Labels[E]) -> Kept[E]:
+def keep_labels(train: list[E], dev: list[E], key: Callable[[E], str], labels_in: Labels[E]) -> RebalancedSplits[E]:
     """Have every label in training: where all texts of one are held out, the one nearest to the border changes sides.
 
     Examples with equal keys stay together. Nothing changes where training has all labels.
@@ -72,7 +74,7 @@ def keep_labels(train: list[E], dev: list[E], key: Callable[[E], str], labels_in
     sides: tuple[list[E], list[E]] = [], []
     for one in dev:
         sides[plain(key(one)) in moved].append(one)
-    return Kept([*train, *sides[True]], sides[False], sorted(texts))
+    return RebalancedSplits([*train, *sides[True]], sides[False], sorted(texts))
 
 
 def draw(examples: Sequence[E], count: int, labels_in: Labels[E]) -> list[E]:

@@ -8,11 +8,11 @@ as version 2 has it.
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Required, TypedDict
 
-from glassformer.data.examples import Answer, Asked
-from glassformer.data.report import Place, Read, Report
+from glassformer.data.examples import SquadAnswer, SquadExample
+from glassformer.data.report import Place, Read, ReadReport
 from glassformer.data.roles import Columns, are_numbers, asked, check_roles, find, missing, names_given
-from glassformer.data.rows import EXTENSIONS, Reading, Table, json_format, open_table, parse_json
-from glassformer.data.source import Source, Sources, peeked, resolve
+from glassformer.data.rows import EXTENSIONS, DataTable, TableOptions, json_format, open_table, parse_json
+from glassformer.data.source import DataSource, Sources, peeked, resolve
 from glassformer.files import conform
 
 
@@ -32,7 +32,7 @@ class Article(TypedDict):
 ROLES = ("question", "context", "answers")
 
 
-class Question(NamedTuple):
+class SquadQuestion(NamedTuple):
     """A question as it is written; `answers` is None where the file does not speak of any."""
 
     place: Place
@@ -41,14 +41,14 @@ class Question(NamedTuple):
     answers: Any
 
 
-def read_asked(sources: Sources, columns: Columns | None = None, *, require_target: bool = True) -> Read[Asked]:
+def read_asked(sources: Sources, columns: Columns | None = None, *, require_target: bool = True) -> Read[SquadExample]:
     """Questions with their contexts and answers; without `require_target`, questions of any kind are kept.
 
     `columns` are those of tables; SQuAD's json calls things by names of its own.
     """
     named = check_roles(columns, ROLES)
-    report = Report()
-    examples: list[Asked] = []
+    report = ReadReport()
+    examples: list[SquadExample] = []
     for source in resolve(sources):
         report.rows.setdefault(source.name, 0)
         found = [checked(question, report, required=require_target) for question in questions(source, named, report)]
@@ -59,12 +59,12 @@ def read_asked(sources: Sources, columns: Columns | None = None, *, require_targ
     return report.finished(examples)
 
 
-def questions(source: Source, named: Mapping[str, str], report: Report) -> Iterator[Question]:
+def questions(source: DataSource, named: Mapping[str, str], report: ReadReport) -> Iterator[SquadQuestion]:
     """Every question of a source."""
     extension = EXTENSIONS.get(source.extension)
     if source.hub or extension in ("parquet", "csv", "tsv"):
         known = frozenset(ROLES) | names_given(named)
-        reading = Reading(known=known, by_position=are_numbers(named))
+        reading = TableOptions(known=known, by_position=are_numbers(named))
         return row_questions(open_table(source, report, reading), named)
     sample, lines = peeked(source.lines(report))
     found = json_format([text for _, text in sample], extension or "json")
@@ -74,7 +74,7 @@ def questions(source: Source, named: Mapping[str, str], report: Report) -> Itera
         if isinstance(value, dict) and is_squad(value.get("data")):
             return squad_questions(source, value["data"], report)
         lines = iter(text)
-    return row_questions(open_table(source, report, Reading(file_format=found), lines), named)
+    return row_questions(open_table(source, report, TableOptions(file_format=found), lines), named)
 
 
 def is_squad(articles: Any) -> bool:
@@ -82,7 +82,7 @@ def is_squad(articles: Any) -> bool:
     return isinstance(articles, list) and all(isinstance(one, dict) and "paragraphs" in one for one in articles)
 
 
-def squad_questions(source: Source, articles: list[Article], report: Report) -> Iterator[Question]:
+def squad_questions(source: DataSource, articles: list[Article], report: ReadReport) -> Iterator[SquadQuestion]:
     """The questions of SQuAD's nested form."""
     conform(articles, list[Article], source.name, "data")
     paragraphs = (paragraph for article in articles for paragraph in article["paragraphs"])
@@ -90,10 +90,10 @@ def squad_questions(source: Source, articles: list[Article], report: Report) -> 
     for number, (context, one) in enumerate(pairs, 1):
         report.count(source.name)
         answers = [] if one.get("is_impossible") else listed(one.get("answers"))
-        yield Question(Place(source.name, number, "question"), one, context, answers)
+        yield SquadQuestion(Place(source.name, number, "question"), one, context, answers)
 
 
-def row_questions(table: Table, named: Mapping[str, str]) -> Iterator[Question]:
+def row_questions(table: DataTable, named: Mapping[str, str]) -> Iterator[SquadQuestion]:
     """The questions of rows, whose answers are lists of texts and of starts, or one text."""
     columns = {role: asked(table, named, role) or find(table, [role]) for role in ROLES}
     for role in ("question", "context"):
@@ -102,7 +102,7 @@ def row_questions(table: Table, named: Mapping[str, str]) -> Iterator[Question]:
     for place, row in table.rows:
         cells = {role: row.get(column) for role, column in columns.items() if column is not None}
         answers = [] if row.get("is_impossible") else listed(cells.get("answers"))
-        yield Question(place, {**row, **cells}, cells["context"], answers)
+        yield SquadQuestion(place, {**row, **cells}, cells["context"], answers)
 
 
 def listed(answers: Any) -> list[Any] | None:
@@ -117,7 +117,7 @@ def listed(answers: Any) -> list[Any] | None:
     return answers if answers is None or isinstance(answers, list) else [answers]
 
 
-def checked(question: Question, report: Report, *, required: bool) -> Asked | None:
+def checked(question: SquadQuestion, report: ReadReport, *, required: bool) -> SquadExample | None:
     """A question with the answers that hold; None, and counted, where it cannot be used."""
     place, fields, context = question.place, question.fields, question.context
     text = fields.get("question")
@@ -135,19 +135,19 @@ def checked(question: Question, report: Report, *, required: bool) -> Asked | No
         return None
     if len(found) < len(answers):
         report.note("an answer that is not in the context: left out", place)
-    return Asked(str(fields.get("id") or f"{place.file}:{place.number}"), text, context, found)
+    return SquadExample(str(fields.get("id") or f"{place.file}:{place.number}"), text, context, found)
 
 
-def holding(answer: Any, context: str, place: Place, report: Report) -> Answer | None:
+def holding(answer: Any, context: str, place: Place, report: ReadReport) -> SquadAnswer | None:
     """An answer that is in the context where it says, or that can only be meant elsewhere in it."""
     text, start = (answer.get("text"), answer.get("answer_start")) if isinstance(answer, dict) else (None, None)
     if not isinstance(text, str) or not text:
         return None
     if isinstance(start, int) and start >= 0 and context.startswith(text, start):
-        return Answer(text, start)
+        return SquadAnswer(text, start)
     first = context.find(text)
     if first < 0 or context.find(text, first + 1) >= 0:
         return None
     if start is not None:
         report.note("an answer that begins elsewhere in its context: put right", place)
-    return Answer(text, first)
+    return SquadAnswer(text, first)

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from glassformer.data.examples import Labelled
 from glassformer.data.labels import FLAGS, Kind, label_reader
-from glassformer.data.report import Read, Report
+from glassformer.data.report import Read, ReadReport
 from glassformer.data.roles import (
     LABELS,
     PAIRS,
@@ -30,7 +30,7 @@ from glassformer.data.roles import (
     names_given,
     suggestion,
 )
-from glassformer.data.rows import Format, Reading, Table, open_table
+from glassformer.data.rows import DataTable, Format, TableOptions, open_table
 from glassformer.data.source import Sources, resolve
 
 KNOWN = frozenset([*TEXTS, *LABELS, *SCORES, *(name for pair in PAIRS for name in pair)])
@@ -54,10 +54,10 @@ def read_labelled(
     if kind not in get_args(Kind):
         raise ValueError(f"kind={kind!r} is not known: use one of {', '.join(get_args(Kind))}")
     named = check_roles(columns, ("text", "pair", "label"))
-    reading = Reading(
+    reading = TableOptions(
         file_format=file_format, header=header, known=KNOWN | names_given(named), by_position=are_numbers(named)
     )
-    report = Report()
+    report = ReadReport()
     examples: list[Labelled] = []
     for source in resolve(sources, labels=True):
         table = open_table(source, report, reading)
@@ -66,7 +66,7 @@ def read_labelled(
 
 
 def labelled_rows(
-    table: Table, named: Mapping[str, str], kind: Kind, report: Report, *, required: bool
+    table: DataTable, named: Mapping[str, str], kind: Kind, report: ReadReport, *, required: bool
 ) -> list[Labelled]:
     """The examples of one table."""
     text, pair, labels = choose(table, named, kind, required=required)
@@ -98,7 +98,7 @@ def as_text(cell: Any) -> str | None:
 
 
 def choose(
-    table: Table, named: Mapping[str, str], kind: Kind, *, required: bool
+    table: DataTable, named: Mapping[str, str], kind: Kind, *, required: bool
 ) -> tuple[str, str | None, Sequence[str]]:
     """The columns of the text, its pair and its labels: as the user says, by name, or by looks."""
     labels = label_columns(table, named, kind)
@@ -123,7 +123,7 @@ def choose(
     return text, pair, labels
 
 
-def refuse_doubt(table: Table, *, text: str, label: str) -> None:
+def refuse_doubt(table: DataTable, *, text: str, label: str) -> None:
     """Ask the user, rather than learn from a header or lose a row."""
     if table.names_in_doubt:
         names = dict(zip(table.columns, table.names_in_doubt, strict=True))
@@ -133,7 +133,7 @@ def refuse_doubt(table: Table, *, text: str, label: str) -> None:
         )
 
 
-def text_columns(table: Table, named: Mapping[str, str], labels: Sequence[str]) -> tuple[str | None, str | None]:
+def text_columns(table: DataTable, named: Mapping[str, str], labels: Sequence[str]) -> tuple[str | None, str | None]:
     """The columns of the text and of its pair, None where there is none."""
     text, pair = asked(table, named, "text"), asked(table, named, "pair")
     if text is None and pair is None and (found := find_pair(table, but=labels)):
@@ -145,7 +145,7 @@ def text_columns(table: Table, named: Mapping[str, str], labels: Sequence[str]) 
     return left[0] if text is None and len(left) == 1 else text, pair
 
 
-def label_columns(table: Table, named: Mapping[str, str], kind: Kind) -> list[str]:
+def label_columns(table: DataTable, named: Mapping[str, str], kind: Kind) -> list[str]:
     """The columns of the label that the user names, or the one that is called so."""
     if table.source.label is not None:
         return []
@@ -159,7 +159,7 @@ def label_columns(table: Table, named: Mapping[str, str], kind: Kind) -> list[st
     return [] if found is None else [found]
 
 
-def flag_columns(table: Table, text: str, pair: str | None) -> list[str]:
+def flag_columns(table: DataTable, text: str, pair: str | None) -> list[str]:
     """The columns in which every cell is 0 or 1, if there are several."""
     flags = [
         column

@@ -13,7 +13,7 @@ from glassformer.models.contract import GenerativeModel, Stepper, as_generative
 
 from .beams import beams
 from .contrastive import contrastive
-from .job import Found, Job
+from .job import Job, SearchResult
 from .likelihood import likelihood
 from .needs import check_needs
 from .prompts import prompt_of, request_of
@@ -89,7 +89,7 @@ def _job(
     return Job.of(prompt, request, decode)
 
 
-def _search(model: GenerativeModel[Any], job: Job) -> Found:
+def _search(model: GenerativeModel[Any], job: Job) -> SearchResult:
     decoder = prepared(model, len(job.prompt.written) * job.settings.num_beams)
     if job.settings.num_beams > 1:
         return beams(decoder, job)
@@ -109,7 +109,7 @@ def _steps(model: Stepper[Any], job: Job) -> Iterator[Token]:
             return tokens(model, job)
 
 
-def _together(model: Stepper[Any], job: Job) -> Found:
+def _together(model: Stepper[Any], job: Job) -> SearchResult:
     """Texts that are guessed at advance by different numbers of tokens, so they are written one after another."""
     written, new = job.prompt.written, []
     for row in range(len(written)):
@@ -118,10 +118,10 @@ def _together(model: Stepper[Any], job: Job) -> Found:
     width, fill = max(ids.shape[1] for ids in new), partial(pad, value=job.settings.padding)
     lengths = torch.tensor([ids.shape[1] for ids in new], device=written.device)
     behind = torch.cat([fill(ids, (0, width - ids.shape[1])) for ids in new])
-    return Found(torch.cat([written, behind], dim=1), lengths)
+    return SearchResult(torch.cat([written, behind], dim=1), lengths)
 
 
-def _explained(model: GenerativeModel[Any], job: Job, found: Found, texts: list[str] | None) -> Generated:
+def _explained(model: GenerativeModel[Any], job: Job, found: SearchResult, texts: list[str] | None) -> Generated:
     """Everything about the texts found, by reading them once more."""
     prompt = job.prompt.repeated(len(found.sequences) // len(job.prompt.written))
     new = found.sequences[:, prompt.written.shape[1] :]

@@ -17,16 +17,16 @@ from glassformer.engine.search_step import SearchStep, step_eager, step_search
 from glassformer.models.contract import Stepper
 
 from .constraints import Phrases
-from .job import Found, Job, check
+from .job import Job, SearchResult, check
 from .pick import Filters, draw
-from .settings import Settings
+from .settings import GenerationSettings
 from .top import log_softmax, top
 
 Step = Callable[[Stepper[S], Tensor, S, SearchStep], tuple[Any, S]]
 NEVER = -1.0e9  # a score no text can have
 
 
-def beams(model: Stepper[S], job: Job) -> Found:
+def beams(model: Stepper[S], job: Job) -> SearchResult:
     """The best texts by score over lengthᵖ; a prompt is read once, whatever K is."""
     steps = beam_steps(model, job)
     while True:
@@ -36,7 +36,7 @@ def beams(model: Stepper[S], job: Job) -> Found:
             return end.value  # type: ignore[no-any-return]
 
 
-def beam_steps(model: Stepper[S], job: Job, *, trace: bool = False) -> "Generator[list[Group], None, Found]":
+def beam_steps(model: Stepper[S], job: Job, *, trace: bool = False) -> "Generator[list[Group], None, SearchResult]":
     """The search itself: the groups after every step, and the texts found as what the generator returns.
 
     With `trace` the groups also hold what else was offered at each step.
@@ -111,7 +111,7 @@ class BeamCarry:
         return BeamCarry(groups, number, number.float(), job.prompt.written[each, -1:], rows, over)
 
     @staticmethod
-    def of(groups: "list[Group]", number: Tensor, highest: Tensor, settings: Settings) -> "BeamCarry":
+    def of(groups: "list[Group]", number: Tensor, highest: Tensor, settings: GenerationSettings) -> "BeamCarry":
         parents = torch.cat([group.live.parents + place * group.width for place, group in enumerate(groups)], dim=1)
         rows = parents + torch.arange(len(parents), device=parents.device)[:, None] * settings.num_beams
         new = torch.cat([group.live.tokens for group in groups], dim=1)
@@ -130,7 +130,7 @@ class BeamCarry:
 class BeamUpdate:
     """One more token for every beam: what a step of the search makes of the scores. Equal ones do the same."""
 
-    settings: Settings
+    settings: GenerationSettings
     start: int  # where new tokens begin
     max_new_tokens: int
     trace: bool  # whether the offers of each step are kept
@@ -295,7 +295,7 @@ class Group:
             best, place = self.phrases.spread(self.live.progress, total.masked_fill(idle, -math.inf), wanted)
         return place // size, place % size, best
 
-    def count_into(self, taken: Tensor, settings: Settings) -> Tensor:
+    def count_into(self, taken: Tensor, settings: GenerationSettings) -> Tensor:
         """The tokens just taken, added up, for the texts that this group still works on."""
         works = (~self.done.final(settings))[:, None].expand_as(self.live.scores)
         return taken.scatter_add(1, self.live.tokens, works.to(taken.dtype))
@@ -337,7 +337,7 @@ class Done:
     def rows(self, texts: Tensor) -> "Done":
         return Done(*(getattr(self, field.name)[texts] for field in fields(self)))
 
-    def take(self, offered: Beams, over: Tensor, whole: Tensor, number: Tensor, settings: Settings) -> "Done":
+    def take(self, offered: Beams, over: Tensor, whole: Tensor, number: Tensor, settings: GenerationSettings) -> "Done":
         """Let in the texts that have just ended, if they are among the K best offers and better than what is here.
 
         A text is `whole` if nothing it must contain is missing; only whole ones count.
@@ -356,7 +356,7 @@ class Done:
             self.open,
         )
 
-    def judge(self, live: Beams, number: Tensor, max_new_tokens: int, settings: Settings) -> "Done":
+    def judge(self, live: Beams, number: Tensor, max_new_tokens: int, settings: GenerationSettings) -> "Done":
         """Close the prompts whose live beams cannot do better than the worst ended text."""
         reach = (
             max_new_tokens if settings.early_stopping == "never" and settings.length_penalty > 0 else number.double()
@@ -365,11 +365,11 @@ class Done:
         worst = torch.where(self.ended, self.scores.min(1, keepdim=True).values, NEVER)
         return replace(self, open=self.open & (hope > worst).any(1, keepdim=True))
 
-    def final(self, settings: Settings) -> Tensor:
+    def final(self, settings: GenerationSettings) -> Tensor:
         """(B,): whether nothing better can come for a prompt."""
         return ~self.open[:, 0] | (self.ended.all(1) & (settings.early_stopping is True))
 
-    def found(self, number: int, written: Tensor) -> Found:
+    def found(self, number: int, written: Tensor) -> SearchResult:
         """The best `number` of each after what was written before, cut to the longest."""
         start, lengths, ended = written.shape[1], self.lengths[:, :number], self.ended[:, :number]
         if not bool(ended.all()):
@@ -379,4 +379,4 @@ class Done:
             )
         new = self.ids[:, :number, start : start + int(lengths.max())].flatten(0, 1)
         sequences = torch.cat([written.repeat_interleave(number, dim=0), new], dim=1)
-        return Found(sequences, lengths.flatten().clone(), self.scores[:, :number].flatten().clone())
+        return SearchResult(sequences, lengths.flatten().clone(), self.scores[:, :number].flatten().clone())

@@ -16,7 +16,7 @@ from glassformer.blocks.state import S
 from glassformer.models.contract import Stepper
 
 from . import pick
-from .settings import Settings
+from .settings import GenerationSettings
 from .stop import Stop
 from .token_masks import hide
 
@@ -61,13 +61,13 @@ class Job:
     """One prompt batch, the request, and what follows from both."""
 
     prompt: Prompt
-    settings: Settings
+    settings: GenerationSettings
     filters: pick.Filters
     stop: Stop
     generator: torch.Generator
 
     @staticmethod
-    def of(prompt: Prompt, settings: Settings, decode: Callable[[list[int]], str] | None = None) -> "Job":
+    def of(prompt: Prompt, settings: GenerationSettings, decode: Callable[[list[int]], str] | None = None) -> "Job":
         device, length = prompt.written.device, prompt.written.shape[1]
         ends = torch.tensor(settings.ends, dtype=torch.long, device=device)
         deadline = float("inf") if settings.max_time is None else time.monotonic() + settings.max_time
@@ -108,7 +108,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The texts found, best first for each prompt."""
 
     sequences: Tensor  # (B·R, P + N), filled up with padding
@@ -121,7 +121,7 @@ class Found:
         return self.sequences[row, start : start + int(self.lengths[row])].tolist()
 
 
-def filters_of(prompt: Prompt, settings: Settings) -> pick.Filters:
+def filters_of(prompt: Prompt, settings: GenerationSettings) -> pick.Filters:
     """How scores are changed before a token is taken by them."""
     length = prompt.written.shape[1]
     source = None if prompt.start_ids is None else hide(prompt.input_ids, prompt.attention_mask)

@@ -17,7 +17,7 @@ ROWS_AT_ONCE = 8  # the scores of all words at all places are large
 
 
 @dataclass(frozen=True)
-class Likelihood:
+class SequenceLikelihood:
     """Log-probabilities under the model itself, before any filter."""
 
     logprobs: Tensor  # (R, N), 0 behind the end
@@ -25,7 +25,9 @@ class Likelihood:
     top_logprobs: Tensor  # (R, N, k)
 
 
-def likelihood(model: Stepper[S], prompt: Prompt, new: Tensor, lengths: Tensor, alternatives: int = 0) -> Likelihood:
+def likelihood(
+    model: Stepper[S], prompt: Prompt, new: Tensor, lengths: Tensor, alternatives: int = 0
+) -> SequenceLikelihood:
     """Read new tokens (R, N) of these lengths behind their prompts, all at once."""
     parts = []
     for start in range(0, len(new), ROWS_AT_ONCE):
@@ -39,4 +41,4 @@ def likelihood(model: Stepper[S], prompt: Prompt, new: Tensor, lengths: Tensor, 
         parts.append((own, *logs.topk(min(alternatives, logs.shape[-1]))))
     own, values, ids = (torch.cat(part) for part in zip(*parts, strict=True))
     behind = torch.arange(new.shape[1], device=new.device) >= lengths[:, None]
-    return Likelihood(own.masked_fill(behind, 0.0), ids, values)
+    return SequenceLikelihood(own.masked_fill(behind, 0.0), ids, values)

@@ -9,7 +9,7 @@ from glassformer.blocks.memory import check_memory
 from glassformer.models.contract import GenerativeModel
 
 from .job import Prompt, filters_of
-from .settings import Settings
+from .settings import GenerationSettings
 
 PLAIN, CHANGED, KNOWN = 16, 40, 40  # bytes a score: taken as it is, filtered or drawn by, kept with its word and sorted
 ID, PAIR = 8, 12  # bytes: of an id, and of two ways to go on that are compared
@@ -19,7 +19,7 @@ AT_ONCE = 8  # texts that are read again together, to be explained
 SOON = 4096  # new tokens: room beyond them is not taken before they are written, which may never be
 
 
-def check_needs(model: GenerativeModel[Any], prompt: Prompt, settings: Settings) -> None:
+def check_needs(model: GenerativeModel[Any], prompt: Prompt, settings: GenerationSettings) -> None:
     """Refuse a search that cannot fit, by all that it will take, and name the numbers that made it so large."""
     texts, tokens = prompt.input_ids.shape
     parts = [f"{texts} prompts"] if texts > 1 else []
@@ -36,7 +36,7 @@ def check_needs(model: GenerativeModel[Any], prompt: Prompt, settings: Settings)
     check_memory(search_bytes(model, prompt, settings), prompt.input_ids.device, what)
 
 
-def search_bytes(model: GenerativeModel[Any], prompt: Prompt, settings: Settings) -> int:
+def search_bytes(model: GenerativeModel[Any], prompt: Prompt, settings: GenerationSettings) -> int:
     """About what a search takes at its largest, generously; the model's weights are there already."""
     size, changed = model.config.target_vocab_size, bool(filters_of(prompt, settings).each)
     (texts, source), begun = prompt.input_ids.shape, prompt.written.shape[1]
@@ -63,7 +63,7 @@ def search_bytes(model: GenerativeModel[Any], prompt: Prompt, settings: Settings
     return needed
 
 
-def _rows(settings: Settings, size: int) -> int:
+def _rows(settings: GenerationSettings, size: int) -> int:
     """How many rows of a batch each text has."""
     if settings.num_beams > 1:
         return settings.num_beams
@@ -72,7 +72,7 @@ def _rows(settings: Settings, size: int) -> int:
     return settings.num_return_sequences
 
 
-def _beam_bytes(settings: Settings, size: int, length: int, *, changed: bool) -> int:
+def _beam_bytes(settings: GenerationSettings, size: int, length: int, *, changed: bool) -> int:
     """For one text: the ways to go on, what stands in each of them, and how they are compared."""
     ways = settings.num_beams * min(size, max(2, 1 + len(settings.ends)))
     known = size if changed or settings.strategy != "beam" else min(size, ways)

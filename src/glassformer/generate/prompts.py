@@ -13,30 +13,30 @@ from torch import Tensor
 from glassformer.models.contract import GenerativeModel, Model, generation_config
 
 from .job import Prompt
-from .settings import Settings
+from .settings import GenerationSettings
 from .strategies import DEFAULT_NEW
 
 LOG = logging.getLogger("glassformer")
 LONGEST_PROMPT = 10_000_000  # characters: more takes minutes and gigabytes to tokenise, and fits into no model
 
 
-def request_of(model: GenerativeModel[Any], given: dict[str, Any]) -> Settings:
+def request_of(model: GenerativeModel[Any], given: dict[str, Any]) -> GenerationSettings:
     """The request with the model's own defaults."""
-    config = {name: getattr(model.config, name, None) for name in Settings.__dataclass_fields__}
+    config = {name: getattr(model.config, name, None) for name in GenerationSettings.__dataclass_fields__}
     size = model.config.target_vocab_size
     for name, value in config.items():  # many a small model has kept the special ids of a large one, or says -1
         if name.endswith("_token_id") and isinstance(value, int) and not 0 <= value < size:
             config[name] = None
     stated = generation_config(model)
     stated.update({name: None for name, value in stated.items() if name.endswith("_token_id") and value == -1})
-    request = Settings.of(given, stated, config)
+    request = GenerationSettings.of(given, stated, config)
     _check_draft(model, request.assistant_model)
     return request
 
 
 def prompt_of(
-    model: Model, tokenizer: Any | None, prompts: Any, mask: Tensor | None, request: Settings
-) -> tuple[Prompt, Settings]:
+    model: Model, tokenizer: Any | None, prompts: Any, mask: Tensor | None, request: GenerationSettings
+) -> tuple[Prompt, GenerationSettings]:
     """The prompt on the model's device, and the request with a length that fits."""
     limit, size = model.config.max_positions, model.config.target_vocab_size
     device = next(model.parameters()).device
@@ -72,7 +72,7 @@ def left_padded(ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _encoded(
-    tokenizer: Any, texts: Sequence[str], request: Settings, *, source_limit: int | None, seq2seq: bool
+    tokenizer: Any, texts: Sequence[str], request: GenerationSettings, *, source_limit: int | None, seq2seq: bool
 ) -> tuple[Tensor, Tensor]:
     """Ids and mask, padded on the left; an empty prompt begins with the model's first token."""
     if (longest := max(map(len, texts), default=0)) > LONGEST_PROMPT:
@@ -88,7 +88,7 @@ def _encoded(
     return ids, torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
 
 
-def _prompt_room(request: Settings, limit: int | None) -> int | None:
+def _prompt_room(request: GenerationSettings, limit: int | None) -> int | None:
     """How long a prompt may be, beside the tokens that are to follow it."""
     if limit is None:
         return None
@@ -97,7 +97,7 @@ def _prompt_room(request: Settings, limit: int | None) -> int | None:
 
 
 def _cut(
-    ids: Tensor, mask: Tensor | None, most: int | None, request: Settings, *, last: bool
+    ids: Tensor, mask: Tensor | None, most: int | None, request: GenerationSettings, *, last: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Where truncation is asked for, only as many columns as fit, and a word about it."""
     if most is None or ids.shape[1] <= most or most < 1 or not request.truncation:
@@ -110,7 +110,7 @@ def _cut(
     return ids[:, part], None if mask is None else mask[:, part]
 
 
-def _within(request: Settings, prompt: int, limit: int | None) -> Settings:
+def _within(request: GenerationSettings, prompt: int, limit: int | None) -> GenerationSettings:
     """Where no length was asked for, as much as fits into the model's positions, at most 50 tokens."""
     if limit is None:
         return request

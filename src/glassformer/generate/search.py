@@ -14,7 +14,7 @@ from glassformer.blocks.state import S
 from glassformer.engine.search_step import SearchStep, step_search
 from glassformer.models.contract import Stepper
 
-from .job import Found, Job, check
+from .job import Job, SearchResult, check
 from .stop import Stop
 
 Token = tuple[Tensor, Tensor]
@@ -168,8 +168,8 @@ class GreedyUpdate:
         return GreedyCarry(token, running, highest, (token * running)[:, None])
 
 
-def collect(steps: Iterator[Token], prompt: Tensor) -> Found:
+def collect(steps: Iterator[Token], prompt: Tensor) -> SearchResult:
     """All tokens of a search behind their prompts (B, P)."""
     new, going = zip(*steps, strict=True)
     lengths = 1 + torch.stack(going)[:-1].sum(0)  # a text has one token more than it went on after
-    return Found(torch.cat([prompt, torch.stack(new, dim=1)[:, : int(lengths.max())]], dim=1), lengths)
+    return SearchResult(torch.cat([prompt, torch.stack(new, dim=1)[:, : int(lengths.max())]], dim=1), lengths)

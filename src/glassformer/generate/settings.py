@@ -21,7 +21,7 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cuto
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class GenerationSettings:
     """One request. None means off, or as the model says."""
 
     max_new_tokens: Some | None = None

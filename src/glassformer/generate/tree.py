@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 
 from .beams import NEVER, Group, beam_steps
-from .job import Found, Job
+from .job import Job, SearchResult
 from .needs import check_needs
 from .prompts import prompt_of, request_of
 
@@ -55,7 +55,7 @@ def beam_tree(model: Any, tokenizer: Any, prompt: str, **settings: Any) -> Tree:
             return tree
 
 
-def growing(model: Any, job: Job) -> Generator[list[Node], None, Found]:
+def growing(model: Any, job: Job) -> Generator[list[Node], None, SearchResult]:
     """The steps of a tree as they are taken, and the texts found as what the generator returns."""
     if job.settings.num_beams < 2 or job.settings.num_beam_groups > 1 or len(job.prompt.written) > 1:
         raise ValueError("a tree is of several beams in one group: give num_beams=4, or any number above 1")

@@ -22,7 +22,7 @@ from . import fetch
 from .folder import CONFIG, GENERATION, SAFETENSORS, is_of_a_model, read_config, settings_of
 from .registry import ARCHITECTURES, architecture_for, check_head, check_known, head_for, skeleton
 from .tensors import WeightFiles, short
-from .weights import Entry, check_same, plan_load, tensors_of, their_tensors
+from .weights import WeightEntry, check_same, plan_load, tensors_of, their_tensors
 
 log = logging.getLogger("glassformer")
 FROM_CONFIG = "from config"  # a head no architecture has
@@ -188,7 +188,12 @@ def usable(device: torch.device | str | None) -> torch.device:
 
 
 def _fill(
-    model: nn.Module, reads: Sequence[Entry], files: WeightFiles, *, dtype: torch.dtype | None, device: torch.device
+    model: nn.Module,
+    reads: Sequence[WeightEntry],
+    files: WeightFiles,
+    *,
+    dtype: torch.dtype | None,
+    device: torch.device,
 ) -> None:
     """Put the file's tensors in the place of the model's, tied copies in all of their places."""
     places = _places(model)

@@ -17,7 +17,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Entry:
+class WeightEntry:
     """One tensor of theirs, and the tensors of ours it holds one after another."""
 
     theirs: str
@@ -43,7 +43,7 @@ class Entry:
 
 
 @dataclass
-class Report:
+class LoadReport:
     """What a load did: our tensors that were read, ours that are new, theirs that are of no use here."""
 
     loaded: list[str] = field(default_factory=list)
@@ -60,11 +60,11 @@ class Report:
 
 
 @dataclass
-class Plan:
+class LoadPlan:
     """Which entries to read, in file names, and what will be reported."""
 
-    reads: list[Entry]
-    report: Report
+    reads: list[WeightEntry]
+    report: LoadReport
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
@@ -78,11 +78,11 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
     return {name.replace("_orig_mod.", ""): tensor for name, tensor in named if name not in transient}
 
 
-def entries(rows: Iterable[Row] | None, ours: Iterable[str]) -> list[Entry]:
+def entries(rows: Iterable[Row] | None, ours: Iterable[str]) -> list[WeightEntry]:
     """The table written out for a model whose tensors have these names."""
     names = list(ours)
     if rows is None:
-        return [Entry(name, (name,)) for name in names]
+        return [WeightEntry(name, (name,)) for name in names]
     found = []
     for theirs, target, *op in rows:
         if target is None:
@@ -92,7 +92,7 @@ def entries(rows: Iterable[Row] | None, ours: Iterable[str]) -> list[Entry]:
             if match := _pattern(targets[0]).fullmatch(name):
                 number, suffix = match.groupdict(default="").get("number", ""), match["suffix"] or ""
                 ours_here = tuple(each.replace("*", number) + suffix for each in targets)
-                found.append(Entry(theirs.replace("*", number) + suffix, ours_here, *op))
+                found.append(WeightEntry(theirs.replace("*", number) + suffix, ours_here, *op))
     return found
 
 
@@ -103,7 +103,7 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 def plan_load(
     architecture: Architecture, model: nn.Module, head: str | None, file: Mapping[str, Shape], *, fresh_head: bool
-) -> Plan:
+) -> LoadPlan:
     """Match the tensors of a file with those of a model on the meta device; all that is wrong is said at once."""
     ours = tensors_of(model)
     same = {name: id(tensor) for name, tensor in ours.items()}  # tied names have one identity
@@ -119,7 +119,7 @@ def plan_load(
             continue  # a tied copy
         wanted = entry.shape([tuple(ours[target].shape) for target in entry.ours])
         if file[name] == wanted:
-            reads.append(Entry(name, entry.ours, entry.op))
+            reads.append(WeightEntry(name, entry.ours, entry.op))
             filled |= {same[target] for target in entry.ours}
         elif not (fresh_head and _is_fresh(entry.ours[0])):
             text = f"{name}: {list(file[name])} in the file, {list(wanted)} by config.json"
@@ -133,7 +133,7 @@ def plan_load(
     _raise_all(missing=missing, unknown=unknown, misshaped=list(dict.fromkeys(misshaped.values())))
     dropped = [name for name in known if _dropped(architecture, _canonical(name, architecture.prefix))]
     unused = [name for name in known if name not in dropped]
-    return Plan(reads, Report([name for entry in reads for name in entry.ours], new, unused))
+    return LoadPlan(reads, LoadReport([name for entry in reads for name in entry.ours], new, unused))
 
 
 def check_same(model: nn.Module, built: nn.Module) -> None:

@@ -3,7 +3,7 @@
 B batch, T tokens, D embedding width. Tokens are changed at their vectors, before positions are added.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .laws import is_encoder_decoder
+from glassformer.models.contract import as_model
+
 from .record import modules_of, record
 
 Method = Literal["gradient_x_input", "integrated_gradients", "occlusion"]
-Score = Callable[[Any], Tensor]
+Score = Callable[[Any], Tensor]  # of a model's outputs, whose fields are its own
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Attribution:
 
 def attribute(
     model: nn.Module,
-    inputs: Mapping[str, Any],
+    inputs: Mapping[str, Tensor],
     score: Score | None = None,
     *,
     method: Method = "integrated_gradients",
@@ -65,9 +66,9 @@ def attribute(
 class Embedded:
     """A model as a function of its token vectors (B, T, D)."""
 
-    def __init__(self, model: nn.Module, inputs: Mapping[str, Any], score: Score) -> None:
+    def __init__(self, model: nn.Module, inputs: Mapping[str, Tensor], score: Score) -> None:
         self.model, self.inputs, self.judge = model, inputs, score
-        self.name = "encoder.embeddings.token" if is_encoder_decoder(model) else "embeddings.token"
+        self.name = "encoder.embeddings.token" if as_model(model).config.is_encoder_decoder else "embeddings.token"
         with torch.no_grad(), record(model, self.name) as seen:
             self.score = self._judged(model(**inputs))
         self.vectors = seen[self.name].detach()
@@ -87,9 +88,9 @@ class Embedded:
         """Every vector that of one token, or zero."""
         if token is None:
             return torch.zeros_like(self.vectors)
-        table: Any = modules_of(self.model)[self.name]
-        vector: Tensor = table.weight[token].detach()
-        return vector.expand_as(self.vectors)
+        table = modules_of(self.model)[self.name]
+        assert isinstance(table, nn.Embedding)
+        return table.weight[token].detach().expand_as(self.vectors)
 
     def _judged(self, outputs: Any) -> Tensor:
         found = self.judge(outputs)
@@ -110,7 +111,7 @@ def _mean_gradient(run: Embedded, start: Tensor, steps: int) -> Tensor:
 
 @torch.no_grad()
 def _occluded(run: Embedded, start: Tensor, before: Tensor) -> Attribution:
-    """What is lost when one token after another is put out."""
+    """What is lost when one token after another is occluded."""
     lost = []
     for place in range(run.vectors.shape[1]):
         without = run.vectors.clone()
@@ -120,18 +121,19 @@ def _occluded(run: Embedded, start: Tensor, before: Tensor) -> Attribution:
 
 
 @torch.no_grad()
-def _likeliest(model: nn.Module, inputs: Mapping[str, Any]) -> Score:
+def _likeliest(model: nn.Module, inputs: Mapping[str, Tensor]) -> Score:
     """The logit of what the model says, which stays the same logit when tokens change."""
+    writes = as_model(model).config.is_encoder_decoder
 
-    def last(outputs: Any) -> Tensor:
+    def last(outputs: Sequence[Tensor]) -> Tensor:
         found = outputs[0]
         if found.dim() < 3:
-            return found  # type: ignore[no-any-return]
-        keep = inputs.get("decoder_attention_mask" if is_encoder_decoder(model) else "attention_mask")
+            return found
+        keep = inputs.get("decoder_attention_mask" if writes else "attention_mask")
         ends = torch.full((len(found),), found.shape[1] - 1, device=found.device)
         if keep is not None:
             ends = (keep.to(found.device) * torch.arange(1, found.shape[1] + 1, device=found.device)).argmax(1)
-        return found[torch.arange(len(found)), ends]  # type: ignore[no-any-return]
+        return found[torch.arange(len(found)), ends]
 
     chosen = last(model(**inputs)).argmax(-1)
     return lambda outputs: last(outputs).gather(1, chosen[:, None])[:, 0]

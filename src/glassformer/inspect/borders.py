@@ -17,13 +17,13 @@ from glassformer.blocks.transformer import Layer
 
 
 @dataclass
-class Entry:
+class BlockCall:
     """One call of a block: what entered it, and what came out."""
 
     block: nn.Module
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    fired: Counter[str] = field(default_factory=Counter)  # how often each module inside was heard so far
+    fired: Counter[str] = field(default_factory=Counter)  # how often each module inside was called so far
     output: Any = None
 
 
@@ -31,7 +31,7 @@ class Entry:
 class Later:
     """A value that is not kept: the `number`th that module `name` gave in one call of its block."""
 
-    entry: Entry
+    entry: BlockCall
     name: str  # within the block; empty for the block itself
     number: int
 
@@ -56,9 +56,9 @@ class Later:
 class Borders:
     """Watches the modules to be recorded and the blocks that they lie in."""
 
-    def __init__(self, modules: Mapping[str, nn.Module], listened: Sequence[str], hooks: ExitStack) -> None:
-        self.homes = {name: _home(name, modules) for name in listened}
-        self.current: dict[str, Entry] = {}
+    def __init__(self, modules: Mapping[str, nn.Module], recorded: Sequence[str], hooks: ExitStack) -> None:
+        self.homes = {name: _home(name, modules) for name in recorded}
+        self.current: dict[str, BlockCall] = {}
         for name in dict.fromkeys([*self.homes, *self.homes.values()]):
             block = modules[name]
             hooks.callback(block.register_forward_pre_hook(self._enter(name), with_kwargs=True).remove)
@@ -82,12 +82,12 @@ class Borders:
 
     def _enter(self, home: str) -> Callable[..., None]:
         def hook(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            self.current[home] = Entry(block, *tree_map_only(Tensor, Tensor.detach, (args, kwargs)))
+            self.current[home] = BlockCall(block, *tree_map_only(Tensor, Tensor.detach, (args, kwargs)))
 
         return hook
 
     def _leave(self, home: str) -> Callable[..., None]:
-        def hook(_block: nn.Module, _args: Any, output: Any) -> None:
+        def hook(_block: nn.Module, _args: object, output: Any) -> None:
             self.current[home].output = output
 
         return hook

@@ -3,7 +3,7 @@
 B batch, T length, H heads, K head width. Each gives {module name: function}; join several with `|`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ def head(attention: str, number: int, to: To = "zero", *, keep: Tensor | None = 
     return heads({attention: [number]}, to, keep=keep)
 
 
-def heads(chosen: dict[str, Sequence[int]], to: To = "zero", *, keep: Tensor | None = None) -> Edits:
+def heads(chosen: Mapping[str, Sequence[int]], to: To = "zero", *, keep: Tensor | None = None) -> Edits:
     """Several heads of several layers: heads({"layers.3.attention": [0, 5]})."""
     return {f"{name}.context": _at((..., list(numbers), slice(None)), to, keep) for name, numbers in chosen.items()}
 

@@ -6,14 +6,13 @@ B batch, T target length, S source length, K head width.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .laws import error
 from .recompute import Recomputed, recompute
-from .steps import Step, at
+from .steps import RecomputeStep, at
 
 Cell = tuple[int, int]
 
@@ -32,7 +31,7 @@ class Explanation:
     error: float | None
 
 
-def explain(model: nn.Module, inputs: Mapping[str, Any], step: str, *, cell: Cell | None = None) -> Explanation:
+def explain(model: nn.Module, inputs: Mapping[str, Tensor], step: str, *, cell: Cell | None = None) -> Explanation:
     """The operands, formula, value and error of one step, e.g. "layers.3.feed_forward.up".
 
     `cell` asks for one number of it. The name of a head, "layers.3.attention.head.5", explains one cell of its
@@ -99,7 +98,7 @@ def _of_alignment(found: Recomputed, name: str, cell: Cell) -> Explanation:
     return _weight(f"{name}[{row},{column}]", scored, operands, names, pattern[column], seen[column])
 
 
-def _kept(step: Step) -> Tensor:
+def _kept(step: RecomputeStep) -> Tensor:
     assert step.seen is not None
     return step.seen
 
@@ -115,7 +114,7 @@ def _shares(scores: Tensor, mask: Tensor, column: int) -> dict[str, Tensor]:
 
 
 def _weight(
-    name: str, scored: Step, operands: dict[str, Tensor], names: dict[str, str], value: Tensor, seen: Tensor
+    name: str, scored: RecomputeStep, operands: dict[str, Tensor], names: dict[str, str], value: Tensor, seen: Tensor
 ) -> Explanation:
     place = name[name.rindex("[") + 1 : -1]
     row = place.split(",")[0]
@@ -154,14 +153,15 @@ def _number(found: Recomputed, name: str, cell: Cell) -> Explanation:
     return Explanation(title, step.formula.text, step.formula.latex, operands, names, value, seen, wrong)
 
 
-def _made_from(found: Recomputed, step: Step, place: Cell) -> tuple[dict[str, Tensor], dict[str, str]]:
+def _made_from(found: Recomputed, step: RecomputeStep, place: Cell) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The operands of one number, and what those are called that are a part of the step's own."""
     assert step.formula.number is not None
     given = [at(found.scratch, name) for name in step.operands.values()]
     operands = step.formula.number(place, *given)
     names = {}
     for symbol, value in operands.items():
-        base, index = re.fullmatch(r"(.*?)((?:\[\d+\])?)", symbol).groups()  # type: ignore[union-attr]
+        base = re.sub(r"\[\d+\]$", "", symbol)
+        index = symbol.removeprefix(base)
         if base in step.operands:
             whole = at(found.scratch, step.operands[base])
             rows = whole.dim() == 3 and value.dim() < 2 and not (index and value.dim() == 1)

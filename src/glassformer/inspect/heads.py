@@ -14,8 +14,8 @@ Loss = Callable[[], float]
 
 
 @dataclass(frozen=True)
-class Head:
-    """One head, and how much the loss rises when it is put out."""
+class HeadImportance:
+    """One head, and how much the loss rises when it is ablated."""
 
     attention: str  # layers.3.attention
     number: int
@@ -23,8 +23,8 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Cut:
-    """The loss after the `heads` least important heads are put out together."""
+class PruningPoint:
+    """The loss when the `heads` least important heads are ablated together."""
 
     heads: int
     loss: float
@@ -40,40 +40,43 @@ def attentions_of(model: nn.Module) -> dict[str, MultiHeadAttention]:
 
 
 def importance(
-    model: nn.Module, loss: Loss, told: Callable[[int, int], None] | None = None
-) -> tuple[float, list[Head]]:
-    """The loss as it is, and every head by what it would cost to lose it, the cheapest first."""
+    model: nn.Module, loss: Loss, on_progress: Callable[[int, int], None] | None = None
+) -> tuple[float, list[HeadImportance]]:
+    """The loss as it is, and every head by what it would cost to lose it, the cheapest first.
+
+    `on_progress` is given how many heads are done, and of how many.
+    """
     every = [(name, number) for name, part in attentions_of(model).items() for number in range(part.heads)]
     base, found = loss(), []
     for done, (name, number) in enumerate(every, 1):
         with record(model, edit=without({name: [number]})):
-            found.append(Head(name, number, loss() - base))
-        if told is not None:
-            told(done, len(every))
+            found.append(HeadImportance(name, number, loss() - base))
+        if on_progress is not None:
+            on_progress(done, len(every))
     return base, sorted(found, key=lambda head: head.delta)
 
 
 def pruning(
     model: nn.Module,
     loss: Loss,
-    ranked: Sequence[Head],
-    told: Callable[[int, int], None] | None = None,
+    ranked: Sequence[HeadImportance],
+    on_progress: Callable[[int, int], None] | None = None,
     *,
     points: int = 8,
-) -> list[Cut]:
-    """The loss with more and more heads put out, in the order they are ranked; about `points` measurements."""
-    parts, cuts = attentions_of(model), list[Cut]()
+) -> list[PruningPoint]:
+    """The loss with more and more heads ablated, in the order they are ranked; about `points` measurements."""
+    parts, curve = attentions_of(model), list[PruningPoint]()
     counts = sorted({round(len(ranked) * share / points) for share in range(points + 1)})
     for count in counts:
         gone: dict[str, list[int]] = {}
         for head in ranked[:count]:
             gone.setdefault(head.attention, []).append(head.number)
         size = sum(len(numbers) * _parameters(parts[name]) for name, numbers in gone.items())
-        with record(model, edit=without(gone)):  # type: ignore[arg-type]
-            cuts.append(Cut(count, loss(), size))
-        if told is not None:
-            told(len(cuts), len(counts))
-    return cuts
+        with record(model, edit=without(gone)):
+            curve.append(PruningPoint(count, loss(), size))
+        if on_progress is not None:
+            on_progress(len(curve), len(counts))
+    return curve
 
 
 def _parameters(part: MultiHeadAttention) -> int:

@@ -1,17 +1,17 @@
 """The laws, as checks on any model and a few token sequences; each gives its largest error.
 
-They know no architecture: only forward's arguments, `start` and `step` where a model has them, and module names.
+They know no architecture: only forward's arguments, the model contract, and module names.
 An error is the largest absolute difference, taken relative to the largest value where that exceeds one.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from glassformer.blocks.point import StepPoint
+from glassformer.models.contract import as_generative, as_model, can_generate
 
 from .record import record
 
@@ -28,14 +28,14 @@ class Law:
 
 
 def padding_is_invisible(model: nn.Module, sequences: Sequences) -> float:
-    """Alone, padded right, padded left; packed while nobody listens, padded while someone does."""
+    """Alone, padded right, padded left; packed while there is no hook, padded while there is one."""
     alone = [run(model, *pad([sequence], model)) for sequence in sequences]
     worst = 0.0
     for side in ("right", "left"):
         ids, mask = pad(sequences, model, side=side, extra=1)
         with record(model, "*"):
-            listened = run(model, ids, mask)
-        for outputs in (run(model, ids, mask), listened):
+            recorded = run(model, ids, mask)
+        for outputs in (run(model, ids, mask), recorded):
             for row, one in enumerate(alone):
                 for name, value in one.items():
                     other = outputs[name][row]
@@ -52,7 +52,7 @@ def later_changes_nothing_earlier(model: nn.Module, sequences: Sequences) -> flo
         source, target = _source_and_target(model, sequence)
         changed = target.clone()
         cut = target.shape[1] // 2
-        changed[:, cut:] = (changed[:, cut:] + 1) % _target_vocabulary(model)
+        changed[:, cut:] = (changed[:, cut:] + 1) % as_model(model).config.target_vocab_size
         before, after = (_decoded(model, source, ids)[:, :cut] for ids in (target, changed))
         worst = max(worst, error(after, before))
     return worst
@@ -76,34 +76,36 @@ def cache_equals_no_cache(model: nn.Module, sequences: Sequences) -> float:
 
 
 def readable_equals_fused(model: nn.Module, sequences: Sequences) -> float:
-    """Listening to every attention pattern makes the textbook equation run."""
-    return _listening(model, sequences, "*attention.pattern")
+    """A hook on every attention pattern makes the textbook equation run."""
+    return _recording_error(model, sequences, "*attention.pattern")
 
 
 def stepwise_equals_fused(model: nn.Module, sequences: Sequences) -> float:
-    """Listening to the hidden state of every step makes the hand-written time loop run."""
-    return _listening(model, sequences, [name for name, part in model.named_modules() if isinstance(part, StepPoint)])
+    """A hook on the hidden state of every step makes the hand-written time loop run."""
+    return _recording_error(
+        model, sequences, [name for name, part in model.named_modules() if isinstance(part, StepPoint)]
+    )
 
 
 def looking_changes_nothing(model: nn.Module, sequences: Sequences) -> float:
     """Recording everything leaves outputs as they were, and no hook behind."""
-    worst = _listening(model, sequences, "*")
+    worst = _recording_error(model, sequences, "*")
     hooked = [name for name, part in model.named_modules() if part._forward_hooks or part._forward_pre_hooks]
     return float("inf") if hooked else worst
 
 
-def _listening(model: nn.Module, sequences: Sequences, patterns: str | list[str]) -> float:
+def _recording_error(model: nn.Module, sequences: Sequences, patterns: str | list[str]) -> float:
     ids, mask = pad(sequences, model)
     plain = run(model, ids, mask)
     with record(model, patterns):
-        listened = run(model, ids, mask)
-    return max(error(listened[name], plain[name]) for name in plain)
+        recorded = run(model, ids, mask)
+    return max(error(recorded[name], plain[name]) for name in plain)
 
 
 LAWS = (
     Law("padding is invisible", lambda _: True, padding_is_invisible),
-    Law("causal", lambda model: _generates(model), later_changes_nothing_earlier),
-    Law("cache = no cache", lambda model: _generates(model), cache_equals_no_cache),
+    Law("causal", lambda model: can_generate(as_model(model)), later_changes_nothing_earlier),
+    Law("cache = no cache", lambda model: can_generate(as_model(model)), cache_equals_no_cache),
     Law("fused = readable", lambda model: _has(model, "attention.pattern"), readable_equals_fused),
     Law("stepwise = fused", lambda model: _has(model, "hidden"), stepwise_equals_fused),
     Law("looking changes nothing", lambda _: True, looking_changes_nothing),
@@ -124,7 +126,7 @@ def run(model: nn.Module, ids: Tensor, mask: Tensor | None = None, target: Tenso
 def pad(sequences: Sequences, model: nn.Module, *, side: str = "right", extra: int = 0) -> tuple[Tensor, Tensor]:
     """Ids and mask, (B, S) each."""
     width = max(map(len, sequences)) + extra
-    ids = torch.full((len(sequences), width), getattr(model.config, "pad_token_id", None) or 0)
+    ids = torch.full((len(sequences), width), as_model(model).config.pad_token_id or 0)
     mask = torch.zeros_like(ids)
     for row, sequence in enumerate(sequences):
         part = slice(0, len(sequence)) if side == "right" else slice(width - len(sequence), width)
@@ -134,14 +136,14 @@ def pad(sequences: Sequences, model: nn.Module, *, side: str = "right", extra: i
 
 
 def is_encoder_decoder(model: nn.Module) -> bool:
-    return bool(getattr(model.config, "is_encoder_decoder", False))
+    return as_model(model).config.is_encoder_decoder
 
 
 def some_target(model: nn.Module, batch: int, length: int = 7) -> Tensor:
     """(B, T) target tokens, the same in every row."""
-    start = getattr(model.config, "decoder_start_token_id", None) or 0
-    ids = [start, *(5 * number + 3 for number in range(1, length))]
-    return torch.tensor([[token % _target_vocabulary(model) for token in ids]]).repeat(batch, 1)
+    start = as_model(model).config.to_hf().get("decoder_start_token_id")
+    ids = [start or 0, *(5 * number + 3 for number in range(1, length))]
+    return torch.tensor([[token % as_model(model).config.target_vocab_size for token in ids]]).repeat(batch, 1)
 
 
 def error(one: Tensor, other: Tensor) -> float:
@@ -150,11 +152,6 @@ def error(one: Tensor, other: Tensor) -> float:
     difference = (one.double() - other.double()).abs().max()
     worst = float(difference / max(1.0, float(other.double().abs().max())))
     return worst if worst == worst else float("inf")  # NaN is a breach, not a pass
-
-
-def _target_vocabulary(model: nn.Module) -> int:
-    config: Any = model.config
-    return int(getattr(config, "decoder_vocab_size", None) or config.vocab_size)
 
 
 def _source_and_target(model: nn.Module, sequence: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -168,19 +165,15 @@ def _decoded(model: nn.Module, source: Tensor, target: Tensor) -> Tensor:
     return outputs["logits"]
 
 
-def _stepped(model: Any, source: Tensor, mask: Tensor | None, target: Tensor, chunk: int) -> Tensor:
-    device = next(model.parameters()).device
+def _stepped(model: nn.Module, source: Tensor, mask: Tensor | None, target: Tensor, chunk: int) -> Tensor:
+    device, stepper = next(model.parameters()).device, as_generative(model)
     with torch.inference_mode():
-        state = model.start(source.to(device), None if mask is None else mask.to(device), length=target.shape[1])
+        state = stepper.start(source.to(device), None if mask is None else mask.to(device), length=target.shape[1])
         logits = []
         for ids in target.to(device).split(chunk, dim=1):
-            part, state = model.step(ids, state)
+            part, state = stepper.step(ids, state)
             logits.append(part.cpu())
     return torch.cat(logits, dim=1)
-
-
-def _generates(model: nn.Module) -> bool:
-    return hasattr(model, "step") and str(getattr(model, "head_name", None)).endswith("generation")
 
 
 def _has(model: nn.Module, ending: str) -> bool:

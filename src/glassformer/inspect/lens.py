@@ -5,15 +5,13 @@ B batch, T places asked, L layers, D model width, V vocabulary.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from glassformer.models.contract import can_generate
+from glassformer.models.contract import as_model, can_generate, has_summary, scores_words
 
 from .edits import patch
-from .laws import is_encoder_decoder
 from .record import modules_of, record
 
 
@@ -48,7 +46,7 @@ class Layers:
         return Lens(self.names, torch.stack([self.says(name) for name in self.names]), self.places)
 
 
-def logit_lens(model: nn.Module, inputs: Mapping[str, Any], *, mask_id: int | None = None) -> Lens:
+def logit_lens(model: nn.Module, inputs: Mapping[str, Tensor], *, mask_id: int | None = None) -> Lens:
     """The output layer on what every layer gives (nostalgebraist 2020), after the final norm where there is one.
 
     A masked language model is asked at its masks alone: `mask_id` is their id. In an encoder-decoder it is the
@@ -58,23 +56,24 @@ def logit_lens(model: nn.Module, inputs: Mapping[str, Any], *, mask_id: int | No
 
 
 @torch.no_grad()
-def logit_layers(model: nn.Module, inputs: Mapping[str, Any], *, mask_id: int | None = None) -> Layers:
+def logit_layers(model: nn.Module, inputs: Mapping[str, Tensor], *, mask_id: int | None = None) -> Layers:
     """The logit lens, layer by layer."""
-    side = "decoder." if is_encoder_decoder(model) else ""
-    speak, last = _speaker(model, side)
+    side = "decoder." if as_model(model).config.is_encoder_decoder else ""
+    logits, norm = _output_layer(model, side)
     names = [f"{side}embeddings", *_layers(model, f"{side}layers")]
     with record(model, names) as seen:
         model(**inputs)
     ids = inputs["decoder_input_ids" if side else "input_ids"]
-    places = _places(ids, inputs.get("attention_mask"), mask_id, masked=not hasattr(model, "step"))
+    places = _places(ids, inputs.get("attention_mask"), mask_id, masked=not can_generate(as_model(model)))
     index = places[..., None].expand(-1, -1, seen[names[0]].shape[-1])
-    return Layers(names, places, torch.no_grad()(lambda name: speak(last(seen[name].gather(1, index)))))
+    return Layers(names, places, torch.no_grad()(lambda name: logits(norm(seen[name].gather(1, index)))))
 
 
 @torch.no_grad()
-def head_layers(model: Any, inputs: Mapping[str, Any]) -> Layers:
+def head_layers(model: nn.Module, inputs: Mapping[str, Tensor]) -> Layers:
     """The model's own head on what every layer gives: a classifier's classes, a tagger's tags, an answer's two ends."""
-    if not _layers(model, "layers") or not hasattr(model, "summary") or model.head is None:
+    head, encoder = modules_of(model).get("head"), as_model(model)
+    if not _layers(model, "layers") or not has_summary(encoder) or head is None:
         raise ValueError("a head lens needs an encoder with a head; use logit_lens for a model that writes")
     names = ["embeddings", *_layers(model, "layers")]
     with record(model, names) as seen:
@@ -82,14 +81,14 @@ def head_layers(model: Any, inputs: Mapping[str, Any]) -> Layers:
 
     @torch.no_grad()
     def says(name: str) -> Tensor:
-        return scores(model.head(seen[name], model.summary(seen[name], inputs.get("attention_mask"))))
+        return scores(head(seen[name], encoder.summary(seen[name], inputs.get("attention_mask"))))
 
     return Layers(names, torch.arange(last.shape[1]).expand(last.shape[:2]), says)
 
 
 @torch.no_grad()
 def prefix_lens(
-    model: nn.Module, inputs: Mapping[str, Any], lengths: Sequence[int] | None = None, *, rows: int = 64
+    model: nn.Module, inputs: Mapping[str, Tensor], lengths: Sequence[int] | None = None, *, rows: int = 64
 ) -> Tensor:
     """(T, C): what a classifier says of every beginning of one text, or of some, `rows` of them at a time."""
     (ids,) = inputs["input_ids"]
@@ -107,15 +106,15 @@ def scores(outputs: Sequence[Tensor]) -> Tensor:
     return first if first.dim() == 3 else torch.stack([one for one in outputs if one.dim() == 2], dim=1)
 
 
-def decoder_lens(model: nn.Module, inputs: Mapping[str, Any]) -> Lens:
+def decoder_lens(model: nn.Module, inputs: Mapping[str, Tensor]) -> Lens:
     """The decoder reads what each layer of the encoder gives, in place of the last one (Langedijk et al. 2023)."""
     return decoder_layers(model, inputs).together()
 
 
 @torch.no_grad()
-def decoder_layers(model: nn.Module, inputs: Mapping[str, Any]) -> Layers:
+def decoder_layers(model: nn.Module, inputs: Mapping[str, Tensor]) -> Layers:
     """The decoder lens, layer by layer: each is a run of its own."""
-    if not is_encoder_decoder(model) or not _layers(model, "encoder.layers"):
+    if not as_model(model).config.is_encoder_decoder or not _layers(model, "encoder.layers"):
         raise ValueError("a decoder lens needs a Transformer with encoder and decoder; use logit_lens for this model")
     names = ["encoder.embeddings", *_layers(model, "encoder.layers")]
     with record(model, names) as seen:
@@ -124,27 +123,28 @@ def decoder_layers(model: nn.Module, inputs: Mapping[str, Any]) -> Layers:
     @torch.no_grad()
     def says(name: str) -> Tensor:
         with record(model, edit=patch(seen, name, at="encoder.layers")):
-            return model(**inputs).logits  # type: ignore[no-any-return]
+            logits: Tensor = model(**inputs).logits
+        return logits
 
     targets = inputs["decoder_input_ids"]
     return Layers(names, torch.arange(targets.shape[1]).expand_as(targets), says)
 
 
 def _layers(model: nn.Module, stack: str) -> list[str]:
-    part: Any = modules_of(model).get(stack, ())
-    return [f"{stack}.{number}" for number in range(len(part))]
+    part = modules_of(model).get(stack)
+    return [f"{stack}.{number}" for number in range(len(part))] if isinstance(part, nn.ModuleList) else []
 
 
-def _speaker(model: Any, side: str) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
-    """The output layer, and the norm before it."""
-    if not _layers(model, f"{side}layers") or getattr(model, "head", None) is None:
+def _output_layer(module: nn.Module, side: str) -> tuple[Callable[[Tensor], Tensor], nn.Module]:
+    """Hidden states to scores of words, and the norm before it; models without either are refused."""
+    model, parts = as_model(module), modules_of(module)
+    if not _layers(module, f"{side}layers") or "head" not in parts:
         raise ValueError(
             "a lens needs a Transformer with an output layer over words; load one for text generation or fill-mask"
         )
-    if not can_generate(model) and model.head_name != "fill-mask":
+    if not scores_words(model):
         raise ValueError(f"the head {model.head_name!r} says no words; load the model with head='fill-mask'")
-    part = model.decoder if side else model
-    return model.logits, getattr(part, "final_norm", None) or nn.Identity()
+    return model.logits, parts.get(f"{side}final_norm", nn.Identity())
 
 
 def _places(ids: Tensor, keep: Tensor | None, mask_id: int | None, *, masked: bool) -> Tensor:

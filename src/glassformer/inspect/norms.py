@@ -5,7 +5,6 @@ B batch, T tokens, S keys, L layers, H heads, F neurons.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +16,7 @@ EDGE = 0.05  # how near to its end a value is called saturated
 
 
 @dataclass(frozen=True)
-class Norms:
+class ResidualNorms:
     """One stack of layers, for every token of every text."""
 
     stack: str  # "layers", "encoder.layers" or "decoder.layers"
@@ -30,7 +29,7 @@ class Norms:
 
 
 @torch.no_grad()
-def residual_norms(model: nn.Module, inputs: Mapping[str, Any]) -> list[Norms]:
+def residual_norms(model: nn.Module, inputs: Mapping[str, Tensor]) -> list[ResidualNorms]:
     """Every stack of a Transformer; an RNN has none. For texts of one length: padding would be counted."""
     with record(model, needed(model)) as seen:
         model(**inputs)
@@ -45,25 +44,27 @@ def needed(model: nn.Module) -> list[str]:
     return [*inside, *(name for listed in stacks.values() for name in listed)]
 
 
-def norms_of(model: nn.Module, seen: Mapping[str, Tensor]) -> list[Norms]:
+def norms_of(model: nn.Module, seen: Mapping[str, Tensor]) -> list[ResidualNorms]:
     """Of what has been recorded already."""
     return [_norms(stack, names, seen) for stack, names in _stacks(model)]
 
 
 def _stacks(model: nn.Module) -> Iterator[tuple[str, list[str]]]:
     """Each stack of Transformer layers, with the names whose values pass from layer to layer."""
-    modules: Any = modules_of(model)
+    modules = modules_of(model)
     for side in ("", "encoder.", "decoder."):
         if f"{side}layers.0.attention" in modules:
             stack = f"{side}layers"
-            yield stack, [f"{side}embeddings", *(f"{stack}.{number}" for number in range(len(modules[stack])))]
+            layers = modules[stack]
+            assert isinstance(layers, nn.ModuleList)
+            yield stack, [f"{side}embeddings", *(f"{stack}.{number}" for number in range(len(layers)))]
 
 
-def _norms(stack: str, names: list[str], seen: Mapping[str, Tensor]) -> Norms:
+def _norms(stack: str, names: list[str], seen: Mapping[str, Tensor]) -> ResidualNorms:
     layers = names[1:]
     parts = [part for part in PARTS if f"{layers[0]}.{part}" in seen]
     heads = [_evenness(seen[f"{layer}.attention.pattern"]) for layer in layers]
-    return Norms(
+    return ResidualNorms(
         stack,
         names,
         stream=torch.stack([_length(seen[name]) for name in names]),

@@ -4,25 +4,26 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.engine.linear import Int8Linear
 
+from .calls import capture_calls
 from .laws import error
-from .record import modules_of
-from .steps import Step, Values, Walk, evaluate, listen, listen_to, unused
-from .walk_loss import LABELS
-from .walk_model import walk_attention, walk_model
+from .record import current, modules_of
+from .steps import RecomputeStep, Values, evaluate, unused
+from .walk import Walk
+from .walks.loss import LABELS
+from .walks.models import walk_model, walk_one_attention
 
 TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
-class Row:
+class RecomputedRow:
     """One step, judged. `error` is that of the chain from the ids on; `own_error` is this step's alone."""
 
     name: str
@@ -42,11 +43,12 @@ class Recomputed:
     alone: Values
     unused: list[str]  # weights that no step was made from
 
-    def rows(self, tolerance: float = TOLERANCE) -> list[Row]:
+    def rows(self, tolerance: float = TOLERANCE) -> list[RecomputedRow]:
         return [self._row(step, tolerance) for step in self.walk.steps]
 
-    def step(self, name: str) -> Step:
+    def step(self, name: str) -> RecomputeStep:
         """A step by name; the name of a block stands for its last step."""
+        name = current(name)
         for step in reversed(self.walk.steps):
             if step.name == name or step.name.startswith(f"{name}."):
                 return step
@@ -56,22 +58,22 @@ class Recomputed:
     def names(self) -> list[str]:
         return [step.name for step in self.walk.steps]
 
-    def _row(self, step: Step, tolerance: float) -> Row:
+    def _row(self, step: RecomputeStep, tolerance: float) -> RecomputedRow:
         value = self.scratch[step.name]
         if step.seen is None:
-            return Row(step.name, tuple(value.shape), step.formula.text, None, None, "-")
+            return RecomputedRow(step.name, tuple(value.shape), step.formula.text, None, None, "-")
         whole, own = (error(step.seen, values[step.name]) for values in (self.scratch, self.alone))
         if own > tolerance:
             verdict = "BREACH"
         else:
             verdict = "holds" if whole <= tolerance else "carried on"  # from a breach before it
-        return Row(step.name, tuple(value.shape), step.formula.text, whole, own, verdict)
+        return RecomputedRow(step.name, tuple(value.shape), step.formula.text, whole, own, verdict)
 
 
 def recompute(
-    model: nn.Module, inputs: Mapping[str, Any], *, on_progress: Callable[[], None] | None = None
+    model: nn.Module, inputs: Mapping[str, Tensor], *, on_progress: Callable[[], None] | None = None
 ) -> Recomputed:
-    """Run a model, listened to and not, and recompute what it did; `labels` among the inputs give a loss.
+    """Run a model, with hooks and without, and recompute what it did; `labels` among the inputs give a loss.
 
     `on_progress` is called before every step, and may raise to end the work.
     """
@@ -79,13 +81,12 @@ def recompute(
     asked = {name: value for name, value in inputs.items() if name not in LABELS}
     with torch.no_grad():
         outputs = model(**asked)._asdict()
-    calls, _ = listen(model, asked)
-    walk = walk_model(model, inputs, calls, outputs)
-    return Recomputed(walk, *evaluate(walk, on_progress), list(unused(walk, model)))
+    walk = walk_model(model, inputs, capture_calls(model, asked), outputs)
+    return Recomputed(walk, *evaluate(walk.steps, walk.given, on_progress), list(unused(walk.steps, model)))
 
 
 def recompute_attention(
-    model: nn.Module, inputs: Mapping[str, Any], name: str, *, on_progress: Callable[[], None] | None = None
+    model: nn.Module, inputs: Mapping[str, Tensor], name: str, *, on_progress: Callable[[], None] | None = None
 ) -> Recomputed:
     """One attention alone, e.g. "layers.3.attention", with all its heads, from what entered it in the model.
 
@@ -96,8 +97,8 @@ def recompute_attention(
     if not isinstance(parts.get(name), MultiHeadAttention):
         known = [each for each, part in parts.items() if isinstance(part, MultiHeadAttention)]
         raise ValueError(f"there is no attention {name!r}; near it: {', '.join(near(name, known)) or 'none'}")
-    walk = walk_attention(model, inputs, listen_to(model, inputs, name), name)
-    return Recomputed(walk, *evaluate(walk, on_progress), unused=[])
+    walk = walk_one_attention(model, inputs, capture_calls(model, inputs, name), name)
+    return Recomputed(walk, *evaluate(walk.steps, walk.given, on_progress), unused=[])
 
 
 def _require_textbook(model: nn.Module) -> None:
@@ -111,9 +112,9 @@ def near(name: str, names: Sequence[str]) -> list[str]:
     return get_close_matches(name, names, n=5, cutoff=0.3) or list(names[:5])
 
 
-def folded(rows: Sequence[Row], *, keep_heads: bool = False) -> list[Row]:
+def folded(rows: Sequence[RecomputedRow], *, keep_heads: bool = False) -> list[RecomputedRow]:
     """One row for all heads and all time steps of a kind, with the largest error and the worst verdict."""
-    groups: dict[str, list[Row]] = {}
+    groups: dict[str, list[RecomputedRow]] = {}
     for row in rows:
         groups.setdefault(kind(row.name, keep_heads=keep_heads), []).append(row)
     return [_worst(name, group) for name, group in groups.items()]
@@ -124,7 +125,7 @@ def kind(name: str, *, keep_heads: bool = False) -> str:
     return re.sub(rf"\.({'step' if keep_heads else 'head|step'})\.\d+", r".\1.*", name)
 
 
-def _worst(name: str, group: Sequence[Row]) -> Row:
+def _worst(name: str, group: Sequence[RecomputedRow]) -> RecomputedRow:
     ranks = ("-", "holds", "carried on", "BREACH")
     worst = max(group, key=lambda row: (ranks.index(row.verdict), row.error or 0.0))
     return replace(worst, name=name)

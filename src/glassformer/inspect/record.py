@@ -1,5 +1,6 @@
 """Record and edit what flows through a model, by module name, with hooks that never outlive the block."""
 
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -7,7 +8,6 @@ from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -141,13 +141,13 @@ def record(
         if "torch._dynamo" in sys.modules:  # else nothing can have been compiled, and importing it takes a second
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.callback(model.register_forward_pre_hook(lambda *_: seen._clear()).remove)
-        listened = [name for name in modules if any(fnmatchcase(name, pattern) for pattern in wanted)]
-        borders = Borders(modules, listened if budget is not None else [], stack)
+        recorded = [name for name in modules if any(fnmatchcase(name, pattern) for pattern in wanted)]
+        borders = Borders(modules, recorded if budget is not None else [], stack)
         for name, part in modules.items():
             for pattern, change in edits.items():
                 if fnmatchcase(name, pattern):
                     stack.callback(part.register_forward_hook(_editing(name, change)).remove)
-        for name in listened:
+        for name in recorded:
             hook = _keeping(name, seen, borders.later(name))
             stack.callback(modules[name].register_forward_hook(hook).remove)
         yield seen
@@ -162,9 +162,9 @@ def modules_of(model: nn.Module) -> dict[str, nn.Module]:
 
 def current(name: str) -> str:
     """A name or pattern as it is now; one of before is taken for one more version, with a warning."""
-    if not name.endswith("attention.mixed"):
+    now = re.sub(r"(attention(\.head\.\d+)?)\.mixed$", r"\1.context", name)
+    if now == name:
         return name
-    now = f"{name.removesuffix('mixed')}context"
     warnings.warn(f"{name} is called {now} now", DeprecationWarning, stacklevel=3)
     return now
 
@@ -184,16 +184,16 @@ def _require_matches(names: list[str], patterns: list[str]) -> None:
             )
 
 
-def _keeping(name: str, seen: Seen, again: Callable[[], Later] | None) -> Callable[[nn.Module, Any, Any], None]:
-    def hook(module: nn.Module, _: Any, output: Any) -> None:
+def _keeping(name: str, seen: Seen, again: Callable[[], Later] | None) -> Callable[[nn.Module, object, object], None]:
+    def hook(module: nn.Module, _: object, output: object) -> None:
         if isinstance(output, Tensor):  # a block that returns several values has its parts recorded instead
             seen._keep(name, module, output, again)
 
     return hook
 
 
-def _editing(name: str, change: Edit) -> Callable[[nn.Module, Any, Any], Tensor]:
-    def hook(_module: nn.Module, _: Any, output: Any) -> Tensor:
+def _editing(name: str, change: Edit) -> Callable[[nn.Module, object, object], Tensor]:
+    def hook(_module: nn.Module, _: object, output: object) -> Tensor:
         if not isinstance(output, Tensor):
             raise ValueError(f"{name} gives several values and cannot be edited; edit a part of it")
         edited = change(output)

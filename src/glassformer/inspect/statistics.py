@@ -5,14 +5,14 @@ B batch, T length, S source length, H heads.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from glassformer.models.contract import as_model
+
 from .heads import attentions_of
-from .laws import is_encoder_decoder
 from .record import record
 
 
@@ -31,16 +31,17 @@ class Statistics:
     induction: float | None = None  # on what followed the same token before; None unless a model reads left to right
 
 
-def attention_statistics(model: nn.Module, inputs: Mapping[str, Any], *, seed: int = 0) -> list[Statistics]:
+def attention_statistics(model: nn.Module, inputs: Mapping[str, Tensor], *, seed: int = 0) -> list[Statistics]:
     """Every head of every layer: entropy, distance, and how much of a previous-, next-, first-token or sink head it is.
 
-    Induction heads are told on a text of their own: random tokens, and the same tokens again (Olsson et al. 2022).
+    Induction is measured on a text of its own: random tokens, and the same tokens again (Olsson et al. 2022).
     """
     parts = attentions_of(model)
     patterns = [f"{name}.pattern" for name in parts]
     with torch.no_grad(), record(model, patterns) as seen:
         model(**inputs)
-    induced = _induction(model, inputs, seed) if hasattr(model, "step") and not is_encoder_decoder(model) else {}
+    reads_back = as_model(model).is_causal and not as_model(model).config.is_encoder_decoder
+    induced = _induction(model, inputs, seed) if reads_back else {}
     found = []
     for name in parts:
         queries, keys = _sides(name, inputs)
@@ -51,7 +52,7 @@ def attention_statistics(model: nn.Module, inputs: Mapping[str, Any], *, seed: i
     return found
 
 
-def _sides(name: str, inputs: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+def _sides(name: str, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Which queries and which keys of an attention are real tokens, (B, T) and (B, S)."""
 
     def real(mask: str, ids: str) -> Tensor:
@@ -97,11 +98,10 @@ def measured(pattern: Tensor, queries: Tensor, keys: Tensor, *, across: bool) ->
 
 
 @torch.no_grad()
-def _induction(model: nn.Module, inputs: Mapping[str, Any], seed: int) -> dict[tuple[str, int], float]:
+def _induction(model: nn.Module, inputs: Mapping[str, Tensor], seed: int) -> dict[tuple[str, int], float]:
     """The weight that the second copy of a random text puts on what came next in the first."""
-    config: Any = model.config
-    room = getattr(config, "n_positions", None) or getattr(config, "max_position_embeddings", None) or 128
-    half = min(25, room // 2)
+    config = as_model(model).config
+    half = min(25, (config.max_positions or 128) // 2)
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(config.vocab_size, (4, half), generator=generator).to(inputs["input_ids"].device)
     with record(model, "*attention.pattern") as seen:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from glassformer.data.batches import Budget, in_order
 from glassformer.data.examples import Parallel
 from glassformer.inspect.crossing import crossing
+from glassformer.tasks.batch import device_of
 from glassformer.tasks.encoded import quiet
-from glassformer.tasks.task import device_of
 from glassformer.tasks.translation import Translation
 from glassformer.text.backend import RustBackend
 from glassformer.text.marian import MarianBackend
@@ -49,7 +49,7 @@ class Aligned:
         return [Link(place, found, float(self.weights[place, found])) for place, found in enumerate(best)]
 
 
-class Words(NamedTuple):
+class TokenWords(NamedTuple):
     """The words of a text, and which of them each of its tokens belongs to, -1 for none."""
 
     words: list[str]
@@ -86,12 +86,12 @@ def _aligned(task: Translation, source: str, target: str, looks: NDArray[np.floa
     return Aligned(read.words, written.words, lookers.T @ looks @ looked_at)
 
 
-def _spread(words: Words) -> NDArray[np.float64]:
+def _spread(words: TokenWords) -> NDArray[np.float64]:
     """(tokens, words): 1 where a token belongs to a word."""
     return np.equal(words.owners[:, None], np.arange(len(words.words))).astype(np.float64)
 
 
-def words_of(tokenizer: Tokenizer, text: str, *, target: bool) -> Words:
+def words_of(tokenizer: Tokenizer, text: str, *, target: bool) -> TokenWords:
     """The words that a tokenizer parts a text into before it cuts them up, or what stands between spaces."""
     if isinstance(tokenizer.backend, MarianBackend):
         parts, begins = _marian_parts(tokenizer.backend, text, target)
@@ -102,7 +102,7 @@ def words_of(tokenizer: Tokenizer, text: str, *, target: bool) -> Words:
         joined[group] = joined.get(group, "") + part
     words = {group: word.strip() for group, word in joined.items() if word.strip()}
     numbers = {group: number for number, group in enumerate(words)}
-    return Words(list(words.values()), np.array([numbers.get(group, -1) for group in groups], np.int64))
+    return TokenWords(list(words.values()), np.array([numbers.get(group, -1) for group in groups], np.int64))
 
 
 def _marian_parts(backend: MarianBackend, text: str, target: bool) -> tuple[list[str], list[bool]]:

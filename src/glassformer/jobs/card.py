@@ -5,12 +5,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
-from glassformer.tasks.metrics import Interval
-from glassformer.tasks.task import Metrics, Task, remark
+from glassformer.tasks.metrics import Interval, ScoreSheet
+from glassformer.tasks.task import AnyTask, remark
 from glassformer.train.loop import Outcome, Progress
 from glassformer.train.plan import Plan
 from glassformer.view.curves import panels_of, svg
@@ -18,7 +17,7 @@ from glassformer.view.labels import escaped
 
 from .data import Splits
 from .recipe import Recipe
-from .run_folder import CARD_MARK
+from .run_folder import CARD_HEADER
 
 
 def curves(metrics: Path) -> str:
@@ -39,9 +38,9 @@ def curves(metrics: Path) -> str:
 def card(
     recipe: Recipe,
     plan: Plan,
-    task: Task[Any, Any],
+    task: AnyTask,
     model: nn.Module,
-    sheets: Mapping[str, Metrics],
+    sheets: Mapping[str, ScoreSheet],
     outcome: Outcome,
     splits: Splits,
 ) -> str:
@@ -55,7 +54,7 @@ def card(
         f"A model for **{task.name}** with {size:,} parameters, from {_text(origin)}.\n",
         "## Scores\n\n" + "\n\n".join(_scores(name, sheet) for name, sheet in sheets.items()) + "\n",
         "## Data\n\n"
-        + "\n".join(f"- {_text(line)}" for line in splits.told or ["made up by the built-in micro-world"])
+        + "\n".join(f"- {_text(line)}" for line in splits.messages or ["made up by the built-in micro-world"])
         + "\n",
         f"## Training\n\n{at.step:,} steps, {at.examples:,} examples, {at.tokens:,} tokens, {at.padding:,} of padding; "
         f"{at.seconds / 60:.1f} minutes, {100 * at.waited / max(1e-9, at.seconds):.0f} % of them waiting for data. "
@@ -91,17 +90,17 @@ def _settings(plan: Plan) -> str:
     return f"Settings: {shown}."
 
 
-def _header(recipe: Recipe, task: Task[Any, Any]) -> str:
+def _header(recipe: Recipe, task: AnyTask) -> str:
     base = f"base_model: {json.dumps(recipe.model)}\n" if recipe.model else ""
-    return f"{CARD_MARK}pipeline_tag: {task.name}\n{base}---\n"
+    return f"{CARD_HEADER}pipeline_tag: {task.name}\n{base}---\n"
 
 
-def _scores(split: str, sheet: Metrics) -> str:
+def _scores(split: str, sheet: ScoreSheet) -> str:
     values, intervals = sheet.compute(), sheet.intervals()
     lines = [f"**{split}**", "", "| metric | score | 95 % interval |", "|---|---:|---|"]
     lines += [f"| {name} | {value:.4f} | {_span(intervals.get(name))} |" for name, value in values.items()]
-    if signatures := getattr(sheet, "signatures", None):
-        lines += ["", *(f"`{name}: {text}`  " for name, text in signatures().items())]
+    if signatures := sheet.signatures():
+        lines += ["", *(f"`{name}: {text}`  " for name, text in signatures.items())]
     if report := sheet.report():
         if (mind := remark(report)) is not None:
             lines += ["", f"Mind: {_text(mind)}."]

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from glassformer.data.corpus import Corpus, account_of
-from glassformer.data.report import Read, Report
+from glassformer.data.report import Read, ReadReport
 from glassformer.data.shards import Shards, is_complete
 from glassformer.data.splits import draw, keep_labels
 from glassformer.tasks.running_text import RunningTextTask
-from glassformer.tasks.task import Task
+from glassformer.tasks.task import AnyTask
 from glassformer.text.train import MOST_BYTES
 from glassformer.train.processes import Processes
 
@@ -29,11 +29,14 @@ class Splits:
     train: Any
     dev: Any
     test: Any
-    told: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     accounts: dict[str, Any] = field(default_factory=dict)
 
+    def by_name(self) -> dict[str, Any]:
+        return {"train": self.train, "dev": self.dev, "test": self.test}
 
-def read_splits(recipe: Recipe, task: type[Task[Any, Any]]) -> Splits:
+
+def read_splits(recipe: Recipe, task: type[AnyTask]) -> Splits:
     """Train, dev and test; where no dev is given, a part of the data that is chosen by a hash."""
     splits = Splits([], [], [])
     splits.train = _read(recipe.data, "train", recipe, task, splits)
@@ -43,13 +46,13 @@ def read_splits(recipe: Recipe, task: type[Task[Any, Any]]) -> Splits:
         splits.dev = _read(recipe.data, "dev", recipe, task, splits)
     elif isinstance(splits.train, Corpus):
         splits.train, splits.dev = splits.train.split()
-        splits.told.append(f"no dev data given: the last {splits.dev.held:,} characters of the text are held out")
+        splits.messages.append(f"no dev data given: the last {splits.dev.held:,} characters of the text are held out")
     else:
         splits.train, splits.dev, rare = keep_labels(*task.split(splits.train), task.key, task.labels_in)
-        splits.told.append(f"no dev data given: {len(splits.dev)} examples are held out of the training data")
+        splits.messages.append(f"no dev data given: {len(splits.dev)} examples are held out of the training data")
         if rare:
             names = ", ".join(map(repr, rare[:8])) + (", …" if len(rare) > 8 else "")
-            splits.told.append(f"too rare to be held out, so in training: {names}")
+            splits.messages.append(f"too rare to be held out, so in training: {names}")
     if recipe.test:
         splits.test = _read(recipe.test, "test", recipe, task, splits)
     if isinstance(splits.train, Corpus):
@@ -59,7 +62,7 @@ def read_splits(recipe: Recipe, task: type[Task[Any, Any]]) -> Splits:
     return splits
 
 
-def _read(sources: Sequence[str], split: str, recipe: Recipe, task: type[Task[Any, Any]], splits: Splits) -> Any:
+def _read(sources: Sequence[str], split: str, recipe: Recipe, task: type[AnyTask], splits: Splits) -> Any:
     if is_built_in(sources):
         return built_in_examples(sources[0], split, task, limit=recipe.limit)
     files, columns = expanded(sources), recipe.columns or None
@@ -67,31 +70,31 @@ def _read(sources: Sequence[str], split: str, recipe: Recipe, task: type[Task[An
         return corpus
     with shown(f"reading {split}"):
         read = task.read(files, columns=columns, **reading(task, recipe.options))
-    splits.told += [f"{split}: {line}" for line in read.report.lines()]
+    splits.messages += [f"{split}: {line}" for line in read.report.lines()]
     splits.accounts[split] = read.report.as_dict()
     return read.examples
 
 
-def examples_with_labels(task: type[Task[Any, Any]], splits: Splits) -> list[Any]:
+def examples_with_labels(task: type[AnyTask], splits: Splits) -> list[Any]:
     """What the labels of a task are learnt from; streams have none."""
     sides = (splits.train, splits.dev, splits.test) if task.labels_of_all else (splits.train,)
     return [one for side in sides if not isinstance(side, Corpus) for one in side]
 
 
-def texts_of(task: type[Task[Any, Any]], examples: Any) -> Iterator[str]:
+def texts_of(task: type[AnyTask], examples: Any) -> Iterator[str]:
     """What a vocabulary is learnt from; of a text larger than memory, lines from all over it."""
     return examples.lines(MOST_BYTES) if isinstance(examples, Corpus) else task.texts(examples)
 
 
-def tokenise(splits: Splits, task: Task[Any, Any], processes: Processes) -> None:
+def tokenise(splits: Splits, task: AnyTask, processes: Processes) -> None:
     """Put shards in the place of streams; one process makes them for all."""
-    for name in ("train", "dev", "test"):
-        if isinstance(corpus := getattr(splits, name), Corpus):
+    for name, corpus in splits.by_name().items():
+        if isinstance(corpus, Corpus):
             assert isinstance(task, RunningTextTask)
             shards = _shards(corpus, task, processes, what=f"tokenising {name}")
             account = account_of(shards)
-            splits.told += [f"{name}: {line}" for line in account.lines]
-            splits.told.append(f"{name}: {len(shards):,} tokens in shards, in {shards.folder}")
+            splits.messages += [f"{name}: {line}" for line in account.lines]
+            splits.messages.append(f"{name}: {len(shards):,} tokens in shards, in {shards.folder}")
             splits.accounts[name] = account.facts
             setattr(splits, name, shards)
 
@@ -100,21 +103,21 @@ def _shards(corpus: Corpus, task: RunningTextTask[Any], processes: Processes, *,
     def make(still_at_it: Callable[[], None]) -> None:
         with shown(what) as show:
 
-            def told(done: int, total: int) -> None:
+            def on_progress(done: int, total: int) -> None:
                 show(done, total)
                 still_at_it()
 
-            corpus.to_shards(task.tokenizer, task.end, told)
+            corpus.to_shards(task.tokenizer, task.end, on_progress)
 
-    processes.first_works(make)
-    home = processes.gathered(corpus.home(task.tokenizer, task.end))[0]  # the first's, wherever others see the files
+    processes.run_on_main(make)
+    home = processes.all_gather(corpus.home(task.tokenizer, task.end))[0]  # the first's, wherever others see the files
     if not is_complete(home):
         raise ValueError(f"there is no {home} here: set GLASSFORMER_CACHE to a folder that all machines share")
     return Shards(home, verify=False)  # which the first has done
 
 
 def read_examples(
-    task: type[Task[Any, Any]],
+    task: type[AnyTask],
     sources: Sequence[str],
     *,
     split: str,
@@ -124,11 +127,11 @@ def read_examples(
     """One split by itself."""
     if is_built_in(sources):
         examples = built_in_examples(sources[0], split, task)
-        return Read(examples, Report(rows={sources[0]: len(examples)}))
+        return Read(examples, ReadReport(rows={sources[0]: len(examples)}))
     return task.read(expanded(sources), columns=columns, **reading(task, options))
 
 
-def reading(task: type[Task[Any, Any]], options: Mapping[str, Any]) -> dict[str, Any]:
+def reading(task: type[AnyTask], options: Mapping[str, Any]) -> dict[str, Any]:
     """Of a recipe's options, those that concern reading."""
     known = set(inspect.signature(task.read).parameters) - {"sources", "columns"}
     return {name: value for name, value in options.items() if name in known}

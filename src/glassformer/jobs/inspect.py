@@ -6,7 +6,6 @@ B = 1 text, H heads, T target length, S source length, W units.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,8 +15,10 @@ from torch import Tensor, nn
 from glassformer.blocks.point import Point
 from glassformer.inspect.record import Seen, modules_of, record
 from glassformer.inspect.statistics import measured
-from glassformer.view.board import Board, Source, Tokens
-from glassformer.view.colours import GATE, SHARE, Scale, signed
+from glassformer.models.contract import as_model
+from glassformer.text.tokenizer import Tokenizer
+from glassformer.view.board import AxisTokens, Board, BoardSource
+from glassformer.view.colours import GATE, SHARE, ColourScale, signed
 from glassformer.view.inspection import Inspection
 
 from .reading import reading
@@ -37,7 +38,7 @@ GATES = ("input", "forget", "output", "reset", "update")  # between 0 and 1
 
 def inspect(
     model: nn.Module,
-    tokenizer: Any | None,
+    tokenizer: Tokenizer | None,
     text: str | Sequence[int],
     pair: str | None = None,
     *,
@@ -56,7 +57,7 @@ def inspect(
     return Inspection(title=title, caption=_caption(model, asked.tokens), boards=boards(seen, asked.tokens))
 
 
-def boards(seen: Mapping[str, Tensor], tokens: dict[str, Tokens]) -> list[Board]:
+def boards(seen: Mapping[str, Tensor], tokens: dict[str, AxisTokens]) -> list[Board]:
     """Every attention pattern and every state among recorded values, in the grids they are looked at in."""
     return [*_attentions(seen, tokens), *_alignments(seen, tokens), *_states(seen, tokens)]
 
@@ -86,7 +87,7 @@ def _shown(name: str) -> bool:
     return name == ALIGNMENT or any(kind.fullmatch(name) for kind in (LAYER, STATE))
 
 
-def _attentions(seen: Mapping[str, Tensor], tokens: dict[str, Tokens]) -> list[Board]:
+def _attentions(seen: Mapping[str, Tensor], tokens: dict[str, AxisTokens]) -> list[Board]:
     found: dict[tuple[str, str], list[str]] = {}
     for name in seen:
         if match := LAYER.fullmatch(name):
@@ -97,19 +98,19 @@ def _attentions(seen: Mapping[str, Tensor], tokens: dict[str, Tokens]) -> list[B
             names = found[kind]
             patterns = torch.cat([seen[name] for name in names])  # (layers, H, T, S)
             heads = range(patterns.shape[1])
-            sources = [Source(name, (0, head)) for name in names for head in heads]
+            sources = [BoardSource(name, (0, head)) for name in names for head in heads]
             made.append(_board(part, patterns, tokens[down], tokens[across], sources))
     return made
 
 
-def _alignments(seen: Mapping[str, Tensor], tokens: dict[str, Tokens]) -> list[Board]:
+def _alignments(seen: Mapping[str, Tensor], tokens: dict[str, AxisTokens]) -> list[Board]:
     if ALIGNMENT not in seen:
         return []
     pattern = seen[ALIGNMENT][None]  # (1, 1, T, S)
-    return [_board("alignment", pattern, tokens["written"], tokens["read"], [Source(ALIGNMENT, (0,))])]
+    return [_board("alignment", pattern, tokens["written"], tokens["read"], [BoardSource(ALIGNMENT, (0,))])]
 
 
-def _board(part: str, patterns: Tensor, down: Tokens, across: Tokens, sources: list[Source]) -> Board:
+def _board(part: str, patterns: Tensor, down: AxisTokens, across: AxisTokens, sources: list[BoardSource]) -> Board:
     layers, heads = patterns.shape[:2]
     return Board(
         name=part,
@@ -133,7 +134,7 @@ def attention_statistics(patterns: Tensor, *, across: bool) -> dict[str, NDArray
     return {name: torch.stack([layer[name] for layer in found]).cpu().numpy() for name in found[0]}
 
 
-def _states(seen: Mapping[str, Tensor], tokens: dict[str, Tokens]) -> list[Board]:
+def _states(seen: Mapping[str, Tensor], tokens: dict[str, AxisTokens]) -> list[Board]:
     """One board for each recurrent network: layers and directions down, hidden state, cell and gates across."""
     found: dict[str, dict[str, dict[str, str]]] = {}
     for name in seen:
@@ -156,7 +157,7 @@ def _states(seen: Mapping[str, Tensor], tokens: dict[str, Tokens]) -> list[Board
                 rows=[row.split()[0] if one_way else row for row in rows],
                 columns=gates,
                 grid=("layer", "state"),
-                sources=[Source(row[gate], (0,)) for row in rows.values() for gate in gates],
+                sources=[BoardSource(row[gate], (0,)) for row in rows.values() for gate in gates],
                 statistics=_state_statistics(values.astype(np.float64)),
             )
         )
@@ -170,7 +171,7 @@ def _state_statistics(values: NDArray[np.float64]) -> dict[str, NDArray[np.float
     return {"mean size": np.abs(values).mean((-1, -2)), "change": np.abs(change).mean((-1, -2))}
 
 
-def _scale(gate: str, values: NDArray[np.float32]) -> Scale:
+def _scale(gate: str, values: NDArray[np.float32]) -> ColourScale:
     return GATE if gate in GATES else signed(values)
 
 
@@ -178,7 +179,7 @@ def _array(value: Tensor) -> NDArray[np.float32]:
     return value.float().cpu().numpy()
 
 
-def _caption(model: nn.Module, tokens: dict[str, Tokens]) -> str:
-    config: Any = model.config
+def _caption(model: nn.Module, tokens: dict[str, AxisTokens]) -> str:
+    read = as_model(model)
     counts = [f"{len(listed.ids)} tokens {what}" for what, listed in tokens.items() if what != "fed"]
-    return ", ".join([config.model_type, str(model.head_name or "no head"), *counts])
+    return ", ".join([read.config.model_type, str(read.head_name or "no head"), *counts])

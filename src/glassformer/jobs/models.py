@@ -17,7 +17,9 @@ from glassformer.hub.folder import read_config
 from glassformer.hub.load import load
 from glassformer.hub.registry import ARCHITECTURES, architecture_for, build, check_known, skeleton
 from glassformer.models.config import labels as read_labels
-from glassformer.tasks.task import Task
+from glassformer.models.contract import as_model, generation_config, set_generation_config
+from glassformer.tasks.spec import Spec
+from glassformer.tasks.task import AnyTask
 from glassformer.text.tokenizer import Tokenizer
 
 from .recipe import NONE, Recipe
@@ -25,19 +27,14 @@ from .recipe import NONE, Recipe
 log = logging.getLogger("glassformer")
 
 RNNS = ("rnn", "gru", "lstm")
-ENCODER = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 1024}
-SMALL: dict[str, dict[str, Any]] = {  # sizes of a fresh model that a laptop trains; `config` changes them
-    "bert": {**ENCODER, "max_position_embeddings": 512},
-    "roberta": {**ENCODER, "max_position_embeddings": 514},
-    "distilbert": {"dim": 256, "n_layers": 3, "n_heads": 4, "hidden_dim": 1024, "max_position_embeddings": 512},
-    "gpt2": {"n_embd": 256, "n_layer": 4, "n_head": 4, "n_positions": 512},
-    "glassformer-rnn": {"embedding_size": 256, "hidden_size": 256, "num_layers": 1, "dropout": 0.3},
-    "glassformer-seq2seq": {"embedding_size": 256, "hidden_size": 256, "dropout": 0.2, "bidirectional": True},
-    "glassformer-transformer": {"d_model": 256, "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.1}
-    | {"encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 1024, "decoder_ffn_dim": 1024},
-}
-ARCHS = (*RNNS, "seq2seq", "transformer", *(name for name in SMALL if "-" not in name))
 READS_BOTH_WAYS = ("text-classification", "token-classification")
+
+
+def archs() -> tuple[str, ...]:
+    """The everyday names of models that can be trained from nothing: those of before, and every model_type with small
+    sizes of its own that is not behind one of them."""
+    named = (name for name, one in ARCHITECTURES.items() if one.small and not name.startswith("glassformer-"))
+    return (*RNNS, "seq2seq", "transformer", *named)
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,13 +42,14 @@ def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: None if value == NONE else value for name, value in config.items()}
 
 
-def head_for(arch: str | None, task: type[Task[Any, Any]]) -> str | None:
+def head_for(arch: str | None, task: type[AnyTask]) -> str | None:
     """The head that a task asks for; a lesson can be put in several ways, and takes one that the kind of model has."""
     if not task.built_in:
         return task.head
-    if task.name == "parity" and (arch in RNNS or (arch in SMALL and "text-classification" in _heads(arch))):
+    if task.name == "parity" and (arch in RNNS or (arch in ARCHITECTURES and "text-classification" in _heads(arch))):
         return "text-classification"
-    return "text-generation" if arch == "gpt2" else "text2text-generation"
+    writes = arch in ARCHITECTURES and "text-generation" in _heads(arch)
+    return "text-generation" if writes else "text2text-generation"
 
 
 def model_type(arch: str, head: str | None) -> str:
@@ -63,19 +61,19 @@ def model_type(arch: str, head: str | None) -> str:
         return "glassformer-transformer" if writes else "gpt2" if head == "text-generation" else "bert"
     if arch == "seq2seq":
         return "glassformer-seq2seq"
-    if arch not in ARCHS:
-        raise ValueError(f"arch must be one of {', '.join(ARCHS)}, not {arch!r}")
+    if arch not in archs():
+        raise ValueError(f"arch must be one of {', '.join(archs())}, not {arch!r}")
     return arch
 
 
-def able(task: type[Task[Any, Any]]) -> dict[str, str]:
+def able(task: type[AnyTask]) -> dict[str, str]:
     """The kinds of model that can be trained afresh for a task, and the model_type that each is then."""
-    heads = {arch: head_for(arch, task) for arch in ARCHS}
+    heads = {arch: head_for(arch, task) for arch in archs()}
     kinds = {arch: model_type(arch, head) for arch, head in heads.items()}
     return {arch: kind for arch, kind in kinds.items() if heads[arch] in _heads(kind)}
 
 
-def check_arch(arch: str, task: type[Task[Any, Any]]) -> str | None:
+def check_arch(arch: str, task: type[AnyTask]) -> str | None:
     """Refuse a kind of model that cannot do a task; of a Transformer, say in a line which half of it is built."""
     kind, can = model_type(arch, head_for(arch, task)), able(task)
     if arch not in can:
@@ -85,7 +83,7 @@ def check_arch(arch: str, task: type[Task[Any, Any]]) -> str | None:
     return said if arch == "transformer" and half is not None else None
 
 
-def check_model(name: str | Path, task: type[Task[Any, Any]]) -> None:
+def check_model(name: str | Path, task: type[AnyTask]) -> None:
     """Refuse a folder whose kind of model cannot do a task, whatever is trained on top of it."""
     kind = read_config(config_folder(name)).get("model_type")
     if not task.built_in and task.head not in architecture_for(kind).heads:
@@ -93,7 +91,7 @@ def check_model(name: str | Path, task: type[Task[Any, Any]]) -> None:
         raise ValueError(f"{name} is a {kind}, which cannot do {task.name}; what can: {', '.join(can)}")
 
 
-def check_config(recipe: Recipe, task: type[Task[Any, Any]]) -> None:
+def check_config(recipe: Recipe, task: type[AnyTask]) -> None:
     """Refuse settings that the recipe's kind of model does not have, or values that they cannot have."""
     kind = (
         model_type(str(recipe.arch), recipe.options.get("head", head_for(recipe.arch, task)))
@@ -115,25 +113,47 @@ def _heads(kind: str) -> Collection[str | None]:
     return architecture_for(kind).heads
 
 
-def fresh(arch: str, task: Task[Any, Any], config: Mapping[str, Any]) -> nn.Module:
-    """A new model, as large as its vocabulary asks, with the labels of the task."""
-    kind, tokenizer = model_type(arch, task.head), task.tokenizer
+def model_for(
+    cls: type[AnyTask],
+    spec: Spec,
+    tokenizer: Tokenizer,
+    *,
+    name: str | None,
+    arch: str | None,
+    config: Mapping[str, Any],
+) -> nn.Module:
+    """The model of a run, from the folder or hub name, or a new one of this arch; `config` changes its settings."""
+    wanted = cls.model_settings(tokenizer, spec)
+    if name is not None:
+        model = loaded(name, spec.head, wanted, tokenizer, config)
+    else:
+        model = fresh(str(arch), spec.head, wanted, tokenizer, config)
+    if spec.generation:  # so that the folder generates as it was scored
+        made = as_model(model)
+        set_generation_config(made, {**generation_config(made), **spec.generation})
+    return model
+
+
+def fresh(
+    arch: str, head: str | None, wanted: Mapping[str, Any], tokenizer: Tokenizer, config: Mapping[str, Any]
+) -> nn.Module:
+    """A new model, as large as its vocabulary asks, with the settings that its task wants."""
+    kind = model_type(arch, head)
     known = architecture_for(kind).config.__dataclass_fields__
-    settings = {**SMALL[kind], "vocab_size": len(tokenizer)}
+    settings = {**architecture_for(kind).small, "vocab_size": len(tokenizer)}
     if arch in RNNS:
         settings["kind"] = arch
-    if task.head in READS_BOTH_WAYS and kind == "glassformer-rnn":
+    if head in READS_BOTH_WAYS and kind == "glassformer-rnn":
         settings["bidirectional"] = True
     for role in ("pad_token_id", "bos_token_id", "eos_token_id"):
         settings[role] = getattr(tokenizer, role)
-    wanted = dict(task.settings())
-    if labels := wanted.pop("labels", None):
-        settings["id2label"] = dict(enumerate(labels))
+    if "labels" in wanted:
+        settings["id2label"] = dict(enumerate(wanted["labels"]))
     settings |= {name: value for name, value in wanted.items() if name in known}
     settings |= _plain(config)
     settings = {name: value for name, value in settings.items() if name in known or name in config}
-    _check_memory(kind, task.head, settings)
-    return build(kind, task.head, **settings)
+    _check_memory(kind, head, settings)
+    return build(kind, head, **settings)
 
 
 def _check_memory(kind: str, head: str | None, settings: Mapping[str, Any]) -> None:
@@ -157,27 +177,33 @@ def labels_of(name: str, head: str | None) -> list[str] | None:
     return list(read_labels(raw).values())
 
 
-def loaded(name: str, task: Task[Any, Any], config: Mapping[str, Any]) -> nn.Module:
-    """A model from a folder or the hub, in float32. The labels it was trained for keep their order, if they are those
-    of the task; for others it is given a new head."""
-    wanted = dict(task.settings())
+def in_order_of(name: str, spec: Spec) -> Spec:
+    """The spec; the labels that a folder's model was trained for keep their order, if they are those of the spec."""
+    known = labels_of(name, spec.head) if spec.labels else None
+    return replace(spec, labels=tuple(known)) if known and set(known) == set(spec.labels) else spec
+
+
+def loaded(
+    name: str, head: str | None, wanted: Mapping[str, Any], tokenizer: Tokenizer, config: Mapping[str, Any]
+) -> nn.Module:
+    """A model from a folder or the hub, in float32; its head starts anew where it was trained for other labels."""
     labels = wanted.get("labels")
-    known = labels_of(name, task.head) if labels else None
-    if labels and known and set(known) == set(labels):
-        task.labels = labels = known  # type: ignore[attr-defined]
-    model: Any = load(name, head=task.head, labels=labels, dtype=torch.float32, config=_plain(config))
+    known = labels_of(name, head) if labels else None
+    changes = _plain(config)
+    kind = architecture_for(read_config(config_folder(name)).get("model_type"))
+    if "problem_type" in wanted and "problem_type" in kind.config.__dataclass_fields__:
+        changes["problem_type"] = wanted["problem_type"]
+    model: Any = load(name, head=head, labels=labels, dtype=torch.float32, config=changes)
     if labels and known and len(known) > 1 and known != labels:
         log.warning("%s was trained for other labels (%s); its head starts anew", name, ", ".join(known[:5]))
         for tensor in model.head.parameters():
             nn.init.zeros_(tensor) if tensor.dim() == 1 else nn.init.normal_(tensor, std=model.config.initializer_range)
-    if "problem_type" in wanted and hasattr(model.config, "problem_type"):
-        model.config = replace(model.config, problem_type=wanted["problem_type"])
-    return with_room_for(model, task.tokenizer)
+    return with_room_for(model, tokenizer)
 
 
 def check_fit(model: nn.Module, tokenizer: Tokenizer) -> None:
     """Refuse a tokenizer whose own tokens, not only those added to it, are more than the model knows."""
-    config: Any = model.config
+    config = as_model(model).config
     if tokenizer.vocab_size > config.vocab_size:
         raise ValueError(
             f"the tokenizer has {tokenizer.vocab_size} tokens and the model's embedding {config.vocab_size}; "
@@ -192,10 +218,11 @@ def with_room_for(model: nn.Module, tokenizer: Tokenizer) -> nn.Module:
     size = len(tokenizer)
     if size <= config.vocab_size:
         return model
-    head: Any = model.head_name
-    grown = architecture_for(config.model_type).build(replace(config, vocab_size=size), head)
+    grown = architecture_for(config.model_type).build(replace(config, vocab_size=size), as_model(model).head_name)
     state = grown.state_dict()
     with torch.no_grad():
         for name, old in model.state_dict().items():
             state[name][tuple(slice(length) for length in old.shape)] = old
+    if stated := generation_config(as_model(model)):
+        set_generation_config(as_model(grown), stated)
     return grown.eval()

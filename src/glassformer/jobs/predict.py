@@ -9,14 +9,16 @@ from typing import Any
 from torch import nn
 
 from glassformer.data.batches import Budget
-from glassformer.data.report import Read, Report
+from glassformer.data.report import Read, ReadReport
 from glassformer.data.rows import json_value
 from glassformer.data.source import check_length, checked_lines, resolve
 from glassformer.hub.fetch import config_folder
 from glassformer.hub.folder import read_config
 from glassformer.hub.load import load, load_tokenizer
 from glassformer.hub.registry import architecture_for, head_for
-from glassformer.tasks.task import Metrics, Task, evaluate
+from glassformer.models.contract import as_model
+from glassformer.tasks.metrics import ScoreSheet
+from glassformer.tasks.task import AnyTask, evaluate
 from glassformer.text.tokenizer import Tokenizer
 
 from .data import read_examples, reading
@@ -32,7 +34,7 @@ TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "conll")
 class Pipeline:
     """A model and its task: call it with a text, or with a list of them. `made` is the recipe it was trained by."""
 
-    def __init__(self, model: nn.Module, task: Task[Any, Any], made: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, model: nn.Module, task: AnyTask, made: Mapping[str, Any] | None = None) -> None:
         self.model, self.task, self.made = model, task, dict(made or {})
 
     def __call__(self, inputs: Any = None, **options: Any) -> Any:
@@ -41,8 +43,8 @@ class Pipeline:
             inputs = {name: options.pop(name) for name in ("question", "context")}
         self.task.check_predict(options)
         if isinstance(inputs, list):
-            return self.task.predict(self.model, inputs, **options)
-        (found,) = self.task.predict(self.model, [inputs], **options)
+            return self.task.predict(as_model(self.model), inputs, **options)
+        (found,) = self.task.predict(as_model(self.model), [inputs], **options)
         wrapped = self.task.one_in_a_list and isinstance(inputs, str) and isinstance(found, dict)
         return [found] if wrapped else found
 
@@ -64,12 +66,20 @@ class Pipeline:
         with shown("reading"):
             return read_examples(type(self.task), sources, split="test", columns=columns, options=options)
 
-    def score(self, examples: Sequence[Any], *, batch_tokens: int = 8192) -> Metrics:
+    def score(self, examples: Sequence[Any], *, batch_tokens: int = 8192) -> ScoreSheet:
         """The score sheet of some examples, with what intervals need."""
         budget = Budget(tokens=batch_tokens)
-        with shown("scoring") as told:
+        with shown("scoring") as on_progress:
             items = self.task.encode(examples)
-            return evaluate(self.model, self.task, items, budget=budget, keep_examples=True, final=True, told=told)
+            return evaluate(
+                as_model(self.model),
+                self.task,
+                items,
+                budget=budget,
+                keep_examples=True,
+                final=True,
+                on_progress=on_progress,
+            )
 
 
 def pipeline(
@@ -89,7 +99,7 @@ def pipeline(
     if isinstance(model, nn.Module):
         if tokenizer is None:
             raise ValueError("a pipeline over a model needs its tokenizer as well: pipeline(task, model, tokenizer)")
-        return Pipeline(model.eval(), cls.for_model(tokenizer, model, **taken(cls, options)))
+        return Pipeline(model.eval(), cls.for_model(tokenizer, as_model(model), **taken(cls, options)))
     if model is None:
         raise ValueError(f'there is no built-in model for {task} yet; name a folder: pipeline("{task}", "folder")')
     check_model(model, cls)
@@ -101,16 +111,16 @@ def pipeline(
     options = {**taken(cls, made), **cls.read_extras(config_folder(model)), **taken(cls, options)}
     tokenizer = tokenizer or load_tokenizer(model)
     check_fit(found, tokenizer)
-    return Pipeline(found, cls.for_model(tokenizer, found, **options), made)
+    return Pipeline(found, cls.for_model(tokenizer, as_model(found), **options), made)
 
 
-def _made(folder: Path, cls: type[Task[Any, Any]]) -> dict[str, Any]:
+def _made(folder: Path, cls: type[AnyTask]) -> dict[str, Any]:
     """The recipe of a run folder, if it is for this task; what was said there holds until something else is said."""
     values = read_made(folder / RECIPE) if (folder / RECIPE).is_file() else {}
     return values if values and task_class(values["task"]) is cls else {}
 
 
-def _head(cls: type[Task[Any, Any]], model: str | Path) -> str | None:
+def _head(cls: type[AnyTask], model: str | Path) -> str | None:
     """The head a task asks for; a lesson takes the one that is there."""
     return head_of(model) if cls.built_in else cls.head
 
@@ -137,7 +147,7 @@ def inputs_of(
     pipe: Pipeline,
     sources: Sequence[str],
     columns: Mapping[str, str] | None,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
     **options: Any,
 ) -> Iterator[Any]:
     """What is to be predicted, one for one: the rows of tables, with or without labels; the lines of anything else.
@@ -151,10 +161,10 @@ def inputs_of(
             report = read.report
             yield from map(_unanswered, read.examples)
         else:
-            report = Report()
+            report = ReadReport()
             yield from (as_input(text.rstrip("\r\n")) for _, text in checked_lines(source.lines(report), source.name))
         for line in report.lines()[1:]:
-            say(line)
+            log(line)
 
 
 def _unanswered(example: Any) -> Any:

@@ -15,7 +15,9 @@ from torch import nn
 from glassformer.data.batches import Indices, Schedule
 from glassformer.data.shards import Shards
 from glassformer.data.splits import overlap, repeats
-from glassformer.tasks.task import Task, device_of
+from glassformer.models.contract import as_model
+from glassformer.tasks.batch import Items, device_of
+from glassformer.tasks.task import AnyTask
 from glassformer.train.freeze import percent
 from glassformer.train.memory import estimate
 from glassformer.train.plan import Plan
@@ -35,7 +37,9 @@ class Preflight:
     warnings: list[str] = field(default_factory=list)
 
 
-def preflight(task: Task[Any, Any], model: nn.Module, plan: Plan, splits: Splits, *, train: Any, dev: Any) -> Preflight:
+def preflight(
+    task: AnyTask, model: nn.Module, plan: Plan, splits: Splits, *, train: Items, dev: Items | None
+) -> Preflight:
     """Look at the data and the plan as the loop will see them."""
     found = Preflight()
     _labels(found, splits)
@@ -47,8 +51,7 @@ def preflight(task: Task[Any, Any], model: nn.Module, plan: Plan, splits: Splits
 
 
 def _labels(found: Preflight, splits: Splits) -> None:
-    for name in ("train", "dev", "test"):
-        examples: Sequence[Any] = getattr(splits, name)
+    for name, examples in splits.by_name().items():
         if not examples:
             continue
         if isinstance(examples, Shards):
@@ -77,7 +80,7 @@ def _labels_of(example: Any) -> Sequence[str]:
     return [tag for tag in getattr(example, "tags", None) or () if tag.startswith("B-")]
 
 
-def _duplicates(found: Preflight, splits: Splits, task: Task[Any, Any]) -> None:
+def _duplicates(found: Preflight, splits: Splits, task: AnyTask) -> None:
     if any(isinstance(one, Shards) for one in (splits.train, splits.dev, splits.test)):
         found.lines.append("repeats and texts that are in two splits: not looked for in shards")
         return
@@ -86,25 +89,26 @@ def _duplicates(found: Preflight, splits: Splits, task: Task[Any, Any]) -> None:
         found.facts["train_repeats"] = again
         found.lines.append(f"repeats: {again} of the training examples have come before")
     for name in ("dev", "test"):
-        shared = overlap(train, [task.key(one) for one in getattr(splits, name)])
+        shared = overlap(train, [task.key(one) for one in splits.by_name()[name]])
         found.facts[f"{name}_seen_in_training"] = shared
         if shared:
             found.warnings.append(f"{shared} of the {name} examples are also in the training data: scores will flatter")
 
 
-def _lengths(found: Preflight, task: Task[Any, Any], train: Any, dev: Any) -> None:
-    kept, cut = int(train.lengths.sum()), int(train.cut)
+def _lengths(found: Preflight, task: AnyTask, train: Items, dev: Items | None) -> None:
+    kept, lost = int(train.lengths.sum()), train.num_truncated
     found.facts |= {"longest": int(train.lengths.max()), "mean_length": float(train.lengths.mean())}
-    found.facts |= {"train_tokens": kept, "train_tokens_cut": cut, "dev_tokens_cut": 0 if dev is None else int(dev.cut)}
+    found.facts |= {"train_tokens": kept, "train_tokens_cut": lost}
+    found.facts["dev_tokens_cut"] = 0 if dev is None else dev.num_truncated
     found.lines.append(
         f"lengths: {train.lengths.mean():.1f} tokens on average, {train.lengths.max()} at most; {kept:,} in all"
     )
-    if cut:
-        share = percent(cut / (kept + cut))
+    if lost:
+        share = percent(lost / (kept + lost))
         found.warnings.append(f"{share} of the training tokens are cut off by max_length={task.max_length}")
 
 
-def _padding(found: Preflight, train: Any, plan: Plan) -> None:
+def _padding(found: Preflight, train: Items, plan: Plan) -> None:
     """Real and padded places of the first epoch's batches, just as the loop will make them."""
     schedule = Schedule(train.lengths, plan.budget, seed=plan.seed)
     batches = schedule.epoch(0)
@@ -115,7 +119,7 @@ def _padding(found: Preflight, train: Any, plan: Plan) -> None:
     found.lines.append(f"batches: {len(batches)} an epoch, {steps} steps in all; {100 * share:.1f} % padding")
 
 
-def _memory(found: Preflight, model: nn.Module, plan: Plan, train: Any) -> None:
+def _memory(found: Preflight, model: nn.Module, plan: Plan, train: Items) -> None:
     """What the largest batch of the first epoch will take."""
     batches = Schedule(train.lengths, plan.budget, seed=plan.seed).epoch(0)
     length, rows = max(
@@ -142,9 +146,9 @@ class Overfit(NamedTuple):
 
 
 def overfit(
-    task: Task[Any, Any],
+    task: AnyTask,
     model: nn.Module,
-    items: Any,
+    items: Items,
     *,
     seed: int = 0,
     seconds: float = OVERFIT_SECONDS,
@@ -157,7 +161,7 @@ def overfit(
     losses: list[float] = []
     torch.manual_seed(seed)
     while True:
-        loss = task.loss(model, batch) / batch.count
+        loss = task.loss(as_model(model), batch) / batch.count
         losses.append(float(loss.detach()))
         steps = len(losses) - 1
         share = max(steps / OVERFIT_STEPS, (time.monotonic() - begun) / max(seconds, 1e-9))  # of steps, or of time

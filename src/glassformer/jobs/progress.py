@@ -8,17 +8,17 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from glassformer.train.loop import Line, Progress
+from glassformer.train.loop import MetricsLine, Progress
 from glassformer.train.processes import Processes
 
 SECONDS_BETWEEN_LINES = 10.0
 
 
-class Teller:
+class ConsoleListener:
     """Prints what a run comes to; on a terminal with a bar that moves."""
 
-    def __init__(self, say: Callable[[str], None], *, folder: Path, tensorboard: bool = False) -> None:
-        self.say, self.shown = say, 0.0
+    def __init__(self, log: Callable[[str], None], *, folder: Path, tensorboard: bool = False) -> None:
+        self.log, self.shown = log, 0.0
         self.total, self.begun_at, self.begun = 0, 0, time.perf_counter()
         self.first: tuple[int, float] | None = None  # tokens and seconds when the first step was over
         self.loss: float | None = None
@@ -30,7 +30,7 @@ class Teller:
         self.total, self.begun_at, self.begun = total, done, time.perf_counter()
         if sys.stderr.isatty():
             self.bar = _bar()
-            self.task = self.bar.add_task("training", total=total, completed=done, told="")
+            self.task = self.bar.add_task("training", total=total, completed=done, status="")
             self.bar.start()
 
     def stepped(self, progress: Progress) -> None:
@@ -38,31 +38,31 @@ class Teller:
             self.first = progress.tokens, progress.seconds
             return
         if self.bar is not None:
-            self.bar.update(self.task, completed=progress.step, told=self._told(progress))
+            self.bar.update(self.task, completed=progress.step, status=self._status(progress))
         elif time.perf_counter() - self.shown > SECONDS_BETWEEN_LINES or progress.step == self.total:
             self.shown = time.perf_counter()
-            self.say(f"step {progress.step} of {self.total}  {self._told(progress)}")
+            self.log(f"step {progress.step} of {self.total}  {self._status(progress)}")
 
     def scoring(self, done: int, total: int) -> None:
         """A batch of the dev split was scored."""
         if self.bar is not None:
-            self.bar.update(self.task, told=f"scoring: {done} of {total} batches")
+            self.bar.update(self.task, status=f"scoring: {done} of {total} batches")
         elif time.perf_counter() - self.shown > SECONDS_BETWEEN_LINES:
             self.shown = time.perf_counter()
-            self.say(f"scoring: {done} of {total} batches")
+            self.log(f"scoring: {done} of {total} batches")
 
-    def line(self, line: Line) -> None:
+    def line(self, line: MetricsLine) -> None:
         self.loss, self.rate = line.values.get("loss", self.loss), line.values.get("lr", self.rate)
         if self.board is not None:
             for name, value in line.values.items():
                 self.board.add_scalar(name, value, line.step)
         scores = {name: value for name, value in line.values.items() if name.startswith(("dev_", "averaged_"))}
         if scores:
-            (self.say if self.bar is None else self.bar.console.print)(
+            (self.log if self.bar is None else self.bar.console.print)(
                 f"step {line.step}: " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
             )
 
-    def _told(self, progress: Progress) -> str:
+    def _status(self, progress: Progress) -> str:
         """Loss, rate, speed, and how long it will still take."""
         seconds = time.perf_counter() - self.begun
         steps = progress.step - self.begun_at
@@ -82,11 +82,11 @@ class Teller:
 
 @contextmanager
 def shown(what: str, unit: str = "") -> Iterator[Callable[[int, int], None]]:
-    """Show that something goes on, which may be told how much of it is done, and of how much; `unit` shows how fast.
+    """Show that something goes on; what it yields takes how much is done, and of how much; `unit` shows how fast.
 
     On a terminal there is a bar; elsewhere a line comes every ten seconds. Only the first of several processes speaks.
     """
-    if not Processes().first:
+    if not Processes().is_main:
         yield _unheard
     elif sys.stderr.isatty():
         begun = time.perf_counter()
@@ -96,15 +96,15 @@ def shown(what: str, unit: str = "") -> Iterator[Callable[[int, int], None]]:
                 task, completed=done, total=max(done, total), speed=_speed(done, begun, unit)
             )
     else:
-        with _lines(what, unit) as told:
-            yield told
+        with _lines(what, unit) as on_progress:
+            yield on_progress
 
 
 @contextmanager
 def _lines(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
     begun, over, share, left = time.perf_counter(), Event(), "", ""
 
-    def told(done: int, total: int) -> None:
+    def on_progress(done: int, total: int) -> None:
         nonlocal share, left
         share = f" {min(1.0, done / max(1, total)):.0%} done,"
         share += f" {_speed(done, begun, unit)}," if unit else ""
@@ -117,7 +117,7 @@ def _lines(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
     speaker = Thread(target=speak, daemon=True)
     speaker.start()
     try:
-        yield told
+        yield on_progress
     finally:
         over.set()
         speaker.join()
@@ -136,8 +136,8 @@ def _unheard(_done: int, _total: int) -> None:
     pass
 
 
-class Silent:
-    """For processes that have nothing to say."""
+class NullListener:
+    """For processes that log nothing."""
 
     def begin(self, total: int, done: int) -> None: ...
 
@@ -145,7 +145,7 @@ class Silent:
 
     def scoring(self, done: int, total: int) -> None: ...
 
-    def line(self, line: Line) -> None: ...
+    def line(self, line: MetricsLine) -> None: ...
 
     def close(self) -> None: ...
 
@@ -156,7 +156,7 @@ def _bar() -> Any:
     from rich.progress import Progress as RichProgress
 
     return RichProgress(
-        BarColumn(20), MofNCompleteColumn(), TextColumn("{task.fields[told]}"), console=Console(stderr=True)
+        BarColumn(20), MofNCompleteColumn(), TextColumn("{task.fields[status]}"), console=Console(stderr=True)
     )
 
 

@@ -10,29 +10,30 @@ from torch import Tensor, nn
 from glassformer.generate.api import generate
 from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.models.contract import as_model
-from glassformer.view.board import Tokens
+from glassformer.text.tokenizer import Tokenizer
+from glassformer.view.board import AxisTokens
 
 EMPTY = "there is nothing to read: give a text that is not empty"
 
 
 @dataclass(frozen=True)
-class Reading:
+class TokenizedInputs:
     """What a model is asked, and its tokens: "read" and, in an encoder-decoder, "fed" and "written"."""
 
     inputs: dict[str, Tensor]
-    tokens: dict[str, Tokens]
+    tokens: dict[str, AxisTokens]
 
 
 def reading(
     model: nn.Module,
-    tokenizer: Any | None,
+    tokenizer: Tokenizer | None,
     text: str | Sequence[int],
     pair: str | None = None,
     *,
     target: str | Sequence[int] | None = None,
     check: Callable[[int], None] | None = None,
     **settings: Any,
-) -> Reading:
+) -> TokenizedInputs:
     """One text, or a pair; without a tokenizer, a list of ids.
 
     An encoder-decoder writes `target`, or else what it wants to itself, by `settings` of generation. `check` is told
@@ -53,11 +54,11 @@ def reading(
             check(written.shape[1] - 1)
         inputs["decoder_input_ids"] = written[:, :-1]
         tokens |= {"fed": _tokens(tokenizer, written[:, :-1]), "written": _tokens(tokenizer, written[:, 1:])}
-    return Reading(inputs, tokens)
+    return TokenizedInputs(inputs, tokens)
 
 
 def _read(
-    model: nn.Module, tokenizer: Any | None, text: str | Sequence[int], pair: str | None
+    model: nn.Module, tokenizer: Tokenizer | None, text: str | Sequence[int], pair: str | None
 ) -> tuple[dict[str, Tensor], list[int | None]]:
     """The inputs, and which text of a pair each token is from."""
     device = next(model.parameters()).device
@@ -76,9 +77,9 @@ def _read(
     return inputs, encoding.sequence_ids() if pair is not None else []
 
 
-def checked_ids(model: Any, ids: Sequence[int], device: torch.device, *, size: int | None = None) -> Tensor:
+def checked_ids(model: nn.Module, ids: Sequence[int], device: torch.device, *, size: int | None = None) -> Tensor:
     """(1, T) ids that the model knows."""
-    known = size or model.config.vocab_size
+    known = size or as_model(model).config.vocab_size
     if not len(ids):
         raise ValueError(EMPTY)
     if wrong := [token for token in ids if not 0 <= int(token) < known]:
@@ -87,8 +88,8 @@ def checked_ids(model: Any, ids: Sequence[int], device: torch.device, *, size: i
 
 
 def _written(
-    model: Any,
-    tokenizer: Any | None,
+    model: nn.Module,
+    tokenizer: Tokenizer | None,
     inputs: dict[str, Tensor],
     target: str | Sequence[int] | None,
     settings: dict[str, Any],
@@ -103,20 +104,21 @@ def _written(
     if (tokenizer is None) is isinstance(target, str):
         raise ValueError("give the target as a text where there is a tokenizer, and as ids where there is none")
     listed: Any = target if tokenizer is None else tokenizer(text_target=target)["input_ids"]
-    config = model.config
-    first = config.decoder_start_token_id if config.decoder_start_token_id is not None else config.bos_token_id
+    config = as_model(model).config
+    stated = config.to_hf().get("decoder_start_token_id")
+    first = config.bos_token_id if stated is None else stated
     if first is None:
         raise ValueError("the model's config has no decoder_start_token_id, so its decoder cannot begin; set one")
-    written = checked_ids(model, listed, ids.device, size=model.config.target_vocab_size)
+    written = checked_ids(model, listed, ids.device, size=config.target_vocab_size)
     return torch.cat([torch.tensor([[first]], device=ids.device), written], dim=1)
 
 
-def _tokens(tokenizer: Any | None, ids: Tensor, sides: Sequence[int | None] = ()) -> Tokens:
+def _tokens(tokenizer: Tokenizer | None, ids: Tensor, sides: Sequence[int | None] = ()) -> AxisTokens:
     listed = ids[0].tolist()
-    return Tokens(texts=[token_text(tokenizer, token) for token in listed], ids=listed, sides=list(sides))
+    return AxisTokens(texts=[token_text(tokenizer, token) for token in listed], ids=listed, sides=list(sides))
 
 
-def token_text(tokenizer: Any | None, token: int) -> str:
+def token_text(tokenizer: Tokenizer | None, token: int) -> str:
     """A token as a person reads it: its text, or its name where it is only a part of a character."""
     if tokenizer is None:
         return str(token)

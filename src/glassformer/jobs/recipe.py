@@ -25,6 +25,7 @@ EITHER = (("epochs", "steps"), ("batch_size", "batch_tokens"), ("model", "arch")
 PLAN = hints_of(Plan)
 NOT_FLAT = ("options", "plan", "origin")  # fields of a recipe that stand under other names in its file
 NOT_SETTINGS = {"self", "cls", "tokenizer", "sources", "columns", "options", "_", "require_target", "return"}
+NOT_SETTINGS |= {"special_ids", "form"}  # a model's, and of a lesson what it is learnt as
 
 
 @dataclass(frozen=True)

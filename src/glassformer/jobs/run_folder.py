@@ -24,8 +24,8 @@ CARD, CURVES, RESULT, METRICS, BOARD = "README.md", "curves.svg", "run.json", "m
 POOLING = (pooling.MODULES, pooling.LENGTH, pooling.PLACE)
 OWN = (RECIPE, CARD, CURVES, RESULT, METRICS, BOARD, checkpoint.FOLDER)
 WRITTEN = (*OWN, CONFIG, GENERATION, SAFETENSORS, *FILES, *POOLING)
-MARK = "# The recipe of a run, as glassformer wrote it down: to change something, change a copy.\n"
-CARD_MARK = "---\nlibrary_name: glassformer\n"
+RECIPE_HEADER = "# The recipe of a run, as glassformer wrote it down: to change something, change a copy.\n"
+CARD_HEADER = "---\nlibrary_name: glassformer\n"
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def claimed(folder: Path, recipe: Recipe, *, resume: bool, processes: Processes)
     """The folder made ready for a run, and nobody else's until its end; what speaks against it, in every process."""
     with ExitStack() as stack:
         refusal = None
-        if processes.first:
+        if processes.is_main:
             try:
                 stack.enter_context(_new_folders(folder))
                 stack.enter_context(locked(folder))
@@ -43,7 +43,7 @@ def claimed(folder: Path, recipe: Recipe, *, resume: bool, processes: Processes)
                 refusal = str(error)
             except OSError as error:
                 refusal = f"nothing can be written to {folder}: {error.strerror}"
-        if (refusal := processes.gathered(refusal)[0]) is not None:
+        if (refusal := processes.all_gather(refusal)[0]) is not None:
             raise ValueError(refusal)
         yield
 
@@ -117,12 +117,12 @@ def _prepare(folder: Path, recipe: Recipe, *, resume: bool) -> None:
     same = _is_said_by(text, recipe)
     if resume and text and not same:
         raise ValueError(f"{path} is another recipe than this one; resume with: {resume_command(folder)}")
-    for name in () if (resume and same) or text.startswith(MARK) else WRITTEN:
+    for name in () if (resume and same) or text.startswith(RECIPE_HEADER) else WRITTEN:
         if (folder / name).exists() and not (same and name == RECIPE):  # which may lie where its run is to be
             raise ValueError(f"{folder / name} was not written by a run, and would be lost: choose another --out")
     checkpoint.sweep(folder)
     if not same:
-        write_text(path, MARK + recipe.toml())
+        write_text(path, RECIPE_HEADER + recipe.toml())
 
 
 def _is_said_by(text: str, recipe: Recipe) -> bool:
@@ -136,7 +136,7 @@ def _is_said_by(text: str, recipe: Recipe) -> bool:
 def write_card(folder: Path, text: str) -> bool:
     """Write the model card, unless someone has put a README of his own in its place; whether it was written."""
     path = folder / CARD
-    if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(CARD_MARK):
+    if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(CARD_HEADER):
         return False
     write_text(path, text)
     return True

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
-from glassformer.tasks.task import Task
+from glassformer.tasks.task import AnyTask
 
 TASKS = {
     "text-classification": ("text_classification", "TextClassification"),
@@ -29,7 +29,7 @@ ALIASES = {
 }
 
 
-def task_class(name: str) -> type[Task[Any, Any]]:
+def task_class(name: str) -> type[AnyTask]:
     """The task of a name, Hugging Face's where it has one."""
     name = ALIASES.get(name, "translation" if name.startswith("translation_") else name)
     if name not in TASKS:
@@ -40,7 +40,7 @@ def task_class(name: str) -> type[Task[Any, Any]]:
     return getattr(import_module(f"glassformer.tasks.{file}"), cls)  # type: ignore[no-any-return]
 
 
-def taken(cls: type[Task[Any, Any]], options: Mapping[str, Any]) -> dict[str, Any]:
+def taken(cls: type[AnyTask], options: Mapping[str, Any]) -> dict[str, Any]:
     """Of some options, those of the task itself; the rest are its reader's."""
     known = inspect.signature(cls.__init__).parameters.keys() - {"tokenizer"}  # a recipe names the run's, not an option
     return {name: value for name, value in options.items() if name in known}

@@ -34,9 +34,9 @@ def tokenizer_for(
     size = vocab_size or SIZES[name]
     if processes is None:
         return _learnt(name, texts(), size, lowercase=lowercase)
-    if processes.first and checkpoint.newest(folder) is None:
+    if processes.is_main and checkpoint.newest(folder) is None:
         _learnt(name, texts(), size, lowercase=lowercase).save(folder)
-    processes.gathered(None)  # it is there
+    processes.all_gather(None)  # it is there
     return load_tokenizer(folder)
 
 

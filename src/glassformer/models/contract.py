@@ -13,6 +13,8 @@ from glassformer.blocks.cache import DecoderState
 from glassformer.blocks.decoder import DecoderParts
 from glassformer.blocks.state import S
 
+from .config import ProblemType as ProblemType
+
 
 class ModelConfig(Protocol):
     """A frozen dataclass of an architecture's settings, under Hugging Face's names."""
@@ -166,11 +168,30 @@ def as_generative(module: nn.Module) -> "GenerativeModel[Any]":
     return model
 
 
+def as_token_scorer(model: Model) -> ScoresTokens:
+    """A model with a head that scores each token, as its type; refused where it is bare."""
+    if model.head_name is None:
+        raise ValueError("a bare model scores no tokens; load it with a head")
+    return model  # type: ignore[return-value]
+
+
+def as_summariser(model: Model) -> Summarises:
+    """A model with one vector for a text, as its type; refused where it has none."""
+    if not hasattr(model, "summary"):
+        raise ValueError(f"a {model.config.model_type} has no vector for a whole text")
+    return model  # type: ignore[return-value]
+
+
 def as_model(module: nn.Module) -> Model:
     """A module that keeps the contract, as its type; refused where it does not."""
     if not hasattr(module, "config") or not hasattr(module, "head_name"):
         raise ValueError(f"a {type(module).__name__} is no model of gf.load or gf.build: it has no config")
     return module  # type: ignore[return-value]
+
+
+def as_module(model: Model) -> nn.Module:
+    """A model as the nn.Module that it is."""
+    return model  # type: ignore[return-value]
 
 
 GENERATES = ("text-generation", "text2text-generation")
@@ -184,6 +205,16 @@ def has_attention_decoder(model: Model) -> TypeGuard[AttentionDecoder]:
 def can_generate(model: Model) -> TypeGuard[GenerativeModel[Any]]:
     """Whether a model writes: whether it has one of the heads that do."""
     return model.head_name in GENERATES
+
+
+def scores_words(model: Model) -> TypeGuard[ScoresTokens]:
+    """Whether a model has a head that scores every word of its vocabulary at each token."""
+    return can_generate(model) or model.head_name == "fill-mask"
+
+
+def has_summary(model: Model) -> TypeGuard[Summarises]:
+    """Whether a model has one vector for a whole text, as encoders do."""
+    return hasattr(model, "summary")
 
 
 def generation_config(model: Model) -> dict[str, Any]:
@@ -201,7 +232,7 @@ def label_names(config: ModelConfig) -> list[str]:
     return [str(label) for label in getattr(config, "id2label", {}).values()]
 
 
-def problem_type(config: ModelConfig) -> str | None:
+def problem_type(config: ModelConfig) -> ProblemType | None:
     """What a text classifier's scores mean: single_label_classification, multi_label_classification, regression."""
-    found: str | None = getattr(config, "problem_type", None)
+    found: ProblemType | None = getattr(config, "problem_type", None)
     return found

@@ -4,22 +4,20 @@ B batch, T length, P prompt tokens to come, D embedding width, W width, N direct
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Any, NamedTuple, Self, get_args
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glassformer.blocks.embeddings import look_up
+from glassformer.blocks.embeddings import TokenEmbeddings
 from glassformer.blocks.masks import as_keep
-from glassformer.blocks.recurrent import Kind, Nonlinearity, Recurrent, RecurrentState
+from glassformer.blocks.recurrent import Kind, Nonlinearity, Pooling, Recurrent, RecurrentPooling, RecurrentState
 from glassformer.files.schema import Depth, NotNegative, Probability, Size, TokenId
 
 from . import config as hf
 from .architecture import Architecture, Head
 from .outputs import Hidden, Logits
 
-Pooling = Literal["last", "mean", "max"]
 HEADS = (None, "text-generation", "text-classification", "token-classification")
 
 
@@ -52,19 +50,6 @@ class RnnConfig(hf.BaseConfig):
         kinds = ("lstm", *get_args(Kind))
         only = {"kind": kinds, "nonlinearity": get_args(Nonlinearity), "pooling": get_args(Pooling)}
         return hf.read(cls, raw, only=only)
-
-
-class TokenEmbeddings(nn.Module):
-    """One vector a token, with dropout."""
-
-    def __init__(self, vocab_size: int, width: int, *, dropout: float, std: float) -> None:
-        super().__init__()
-        self.token = nn.Embedding(vocab_size, width)
-        self.dropout = nn.Dropout(dropout)
-        nn.init.normal_(self.token.weight, std=std)
-
-    def forward(self, input_ids: Tensor) -> Tensor:
-        return self.dropout(look_up(self.token, input_ids, "token"))  # type: ignore[no-any-return]  # (B, T, D)
 
 
 class RnnState(NamedTuple):
@@ -101,6 +86,8 @@ class Rnn(nn.Module):
             dropout=config.dropout,
             nonlinearity=config.nonlinearity,
         )
+        whole = head == "text-classification"
+        self.pooling = RecurrentPooling(config.pooling, self.recurrent.directions) if whole else None
         self.dropout = nn.Dropout(config.dropout)
         outputs = config.vocab_size if head == "text-generation" else len(config.id2label)
         self.head = nn.Linear(self.recurrent.output_width, outputs) if head else None
@@ -113,20 +100,9 @@ class Rnn(nn.Module):
         outputs, state = self._read(input_ids, keep)
         if self.head is None:
             return Hidden(outputs)
-        if self.head_name == "text-classification":
-            outputs = self._summary(outputs, state, keep)  # (B, W·N)
+        if self.pooling is not None:
+            outputs = self.pooling(outputs, state, keep)  # (B, W·N)
         return Logits(self.logits(self.dropout(outputs)))
-
-    def _summary(self, outputs: Tensor, state: RecurrentState, keep: Tensor | None) -> Tensor:
-        """One vector a text; outputs (B, T, W·N) are zero at padding."""
-        match self.config.pooling:
-            case "last":  # each direction's state after its last real token
-                return state.hidden[-self.recurrent.directions :].transpose(0, 1).flatten(1)
-            case "mean":
-                lengths = outputs.shape[1] if keep is None else keep.sum(1, keepdim=True).clamp(min=1)
-                return outputs.sum(1) / lengths
-            case "max":
-                return (outputs if keep is None else outputs.masked_fill(~keep[..., None], -torch.inf)).amax(1)
 
     def hidden(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """The last hidden states (B, T, W·N), zero at padding, after the dropout before the head."""

@@ -11,14 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.blocks.alignment import AlignmentName, alignment
+from glassformer.blocks.embeddings import TokenEmbeddings
 from glassformer.blocks.masks import as_keep
 from glassformer.blocks.recurrent import Kind, Recurrent, RecurrentState
 from glassformer.files.schema import Depth, NotNegative, Probability, Size, TokenId
 
 from . import config as hf
 from .architecture import Architecture, Head
-from .outputs import Seq2SeqLogits
-from .rnn import TokenEmbeddings, check_tied
+from .encoder_decoder import EncoderDecoder
+from .rnn import check_tied
 
 HEAD = "text2text-generation"
 
@@ -163,10 +164,10 @@ class RecurrentDecoder(nn.Module):
         return self.combine(torch.cat(steps, dim=1)).tanh(), state._replace(recurrent=recurrent)
 
 
-class Seq2Seq(nn.Module):
+class Seq2Seq(EncoderDecoder):
     """Encoder, bridge, decoder and output layer."""
 
-    is_causal = True
+    head: nn.Linear
 
     def __init__(self, config: Seq2SeqConfig, head: str | None = HEAD) -> None:
         super().__init__()
@@ -181,36 +182,10 @@ class Seq2Seq(nn.Module):
         self.head = nn.Linear(config.hidden_size, config.target_vocab_size)
         self._share()
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        decoder_input_ids: Tensor | None = None,
-        decoder_attention_mask: Tensor | None = None,
-    ) -> Seq2SeqLogits:
-        """Masks: 1 = keep. Logits (B, T, V) after each decoder token, given the true ones before it."""
-        hidden, memory = self._run(input_ids, attention_mask, decoder_input_ids, decoder_attention_mask)
-        return Seq2SeqLogits(self.logits(hidden), memory)
-
-    def hidden(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        decoder_input_ids: Tensor | None = None,
-        decoder_attention_mask: Tensor | None = None,
-    ) -> Tensor:
-        """The decoder's last hidden states (B, T, W), after the dropout before the head."""
-        return self._run(input_ids, attention_mask, decoder_input_ids, decoder_attention_mask)[0]
-
-    def _run(
-        self, input_ids: Tensor, attention_mask: Tensor | None, target: Tensor | None, target_mask: Tensor | None
+    def read_both(
+        self, input_ids: Tensor, attention_mask: Tensor | None, target: Tensor, target_mask: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """The decoder's (B, T, W) and the encoder's (B, S, E) last hidden states."""
-        if target is None:
-            raise ValueError(
-                "decoder_input_ids is missing: give the target shifted right, beginning with "
-                "decoder_start_token_id; to write without a target, use start and step, or generate"
-            )
+        """The decoder's last hidden states (B, T, W), after the dropout, and the encoder's (B, S, E)."""
         state = self.start(input_ids, attention_mask, length=target.shape[1])
         hidden, _ = self.decoder(target, state, as_keep(target_mask, target))
         return self.dropout(hidden), state.memory
@@ -232,9 +207,6 @@ class Seq2Seq(nn.Module):
     def hidden_step(self, ids: Tensor, state: Seq2SeqState) -> tuple[Tensor, Seq2SeqState]:
         hidden, state = self.decoder(ids, state, None)
         return self.dropout(hidden), state
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        return self.head(hidden)  # type: ignore[no-any-return]
 
     def state_bytes(self, rows: int, _length: int, source: tuple[int, int]) -> int:
         memory = self.encoder.recurrent.output_width + (

@@ -21,8 +21,8 @@ from glassformer.files.schema import Count, Depth, NotNegative, Positions, Proba
 
 from . import config as hf
 from .architecture import Architecture, Head
+from .encoder_decoder import EncoderDecoder
 from .init import initialise
-from .outputs import Seq2SeqHidden, Seq2SeqLogits
 
 BART = {"positions": "learned", "position_offset": 2, "norm_embedding": True}
 LARGE: dict[str, Any] = {
@@ -163,10 +163,8 @@ class DecoderSide(nn.Module):
         )
 
 
-class Transformer(nn.Module):
-    """Reads a source, writes a target."""
-
-    is_causal = True
+class Transformer(EncoderDecoder):
+    """Both sides of attention layers."""
 
     def __init__(self, config: TransformerConfig, head: str | None = "text2text-generation") -> None:
         super().__init__()
@@ -182,36 +180,10 @@ class Transformer(nn.Module):
         self.head = LMHead(target, tied=config.tie_word_embeddings) if head else None
         initialise(self, config.init_std)
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        decoder_input_ids: Tensor | None = None,
-        decoder_attention_mask: Tensor | None = None,
-    ) -> Seq2SeqLogits | Seq2SeqHidden:
-        """The scores of each next target token, given the source and the target so far."""
-        hidden, memory = self._run(input_ids, attention_mask, decoder_input_ids, decoder_attention_mask)
-        return Seq2SeqHidden(hidden, memory) if self.head is None else Seq2SeqLogits(self.head(hidden), memory)
-
-    def hidden(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        decoder_input_ids: Tensor | None = None,
-        decoder_attention_mask: Tensor | None = None,
-    ) -> Tensor:
-        """The decoder's last hidden states (B, T, D), zero at padding."""
-        return self._run(input_ids, attention_mask, decoder_input_ids, decoder_attention_mask)[0]
-
-    def _run(
-        self, input_ids: Tensor, attention_mask: Tensor | None, target: Tensor | None, target_mask: Tensor | None
+    def read_both(
+        self, input_ids: Tensor, attention_mask: Tensor | None, target: Tensor, target_mask: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """The decoder's (B, T, D) and the encoder's (B, S, D) last hidden states."""
-        if target is None:
-            raise ValueError(
-                "an encoder-decoder needs decoder_input_ids: the target so far, "
-                f"starting with decoder_start_token_id ({self.config.decoder_start_token_id})"
-            )
+        """The decoder's (B, T, D) and the encoder's (B, S, D) last hidden states, zero at padding."""
         keep = as_keep(attention_mask, input_ids, stay=True)
         memory = self.read(input_ids, keep)
         check_length(target.shape[1], self.config.max_positions)
@@ -246,10 +218,6 @@ class Transformer(nn.Module):
     @property
     def decoder_parts(self) -> DecoderParts:
         return DecoderParts(self.decoder.embeddings, list(self.decoder.layers), self.decoder.final_norm)
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        assert self.head is not None, "logits need the text2text-generation head"
-        return self.head(hidden)  # type: ignore[no-any-return]
 
     def state_bytes(self, rows: int, length: int, source: tuple[int, int]) -> int:
         config, like = self.config, self.encoder.embeddings.token.weight

@@ -209,7 +209,7 @@ def make(making: Path, place: Path, settings: Mapping[str, Any]) -> None:
         **{"eval_every": max(1, steps // 4), "save_every": steps, **settings},
         out=str(making),
         device="cpu",
-        say=lambda _: None,
+        log=lambda _: None,
     )
     if run.outcome.stopped:  # Ctrl-C in a terminal is heard here too
         raise ValueError("it was stopped")

@@ -14,9 +14,9 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from glassformer.generate.api import generate
+from glassformer.inspect.ablation import ablate, ablation_targets, python_of
 from glassformer.inspect.edits import Edits
 from glassformer.inspect.record import record
-from glassformer.inspect.switches import off, python_of, switches
 from glassformer.models.contract import as_model, can_generate
 
 from .answers import TraceAnswers, divergence
@@ -52,7 +52,7 @@ def router(studio: Studio) -> APIRouter:
 
     @routes.get("/traces/{trace_id}/editable")
     def editable(trace_id: str) -> list[dict[str, Any]]:
-        found = switches(studio.traces[trace_id].loaded.model)
+        found = ablation_targets(studio.traces[trace_id].loaded.model)
         return [{"name": one.name, "kind": one.kind, "size": one.size} for one in found]
 
     @routes.post("/traces/{trace_id}/edits")
@@ -75,7 +75,7 @@ def router(studio: Studio) -> APIRouter:
 def edited(trace: Trace, order: AblationRequest) -> dict[str, Any]:
     """Before and after: the scores at one place, how far every place moved, and the answer in the task's words."""
     answers = TraceAnswers(trace)
-    changes = off(trace.loaded.model, order.off, order.to, trace.reading.inputs, seen=trace.seen)
+    changes = ablate(trace.loaded.model, order.off, order.to, trace.reading.inputs, seen=trace.seen)
     before = answers.scores
     outputs = trace.keep("edited", run(trace, changes) if changes else trace.outputs)
     after = answers.scores_of(outputs)
@@ -189,16 +189,15 @@ def _room(trace: Trace) -> int:
 def every_head(studio: Studio, trace: Trace, to: Literal["zero", "mean"]) -> Iterator[dict[str, Any]]:
     """One pass for each head, and how far it moves the answer; it stops when nobody listens, or takes too long."""
     answers, start = TraceAnswers(trace), monotonic()
-    heads = [
-        f"{one.name}:{n}" for one in switches(trace.loaded.model) if one.kind == "head" for n in range(one.size or 0)
-    ]
+    targets = ablation_targets(trace.loaded.model)
+    heads = [f"{one.name}:{number}" for one in targets if one.kind == "head" for number in range(one.size or 0)]
     yield {"kind": "start", "total": len(heads)}
     before, places = answers.scores, answers.asked
     done = 0
     for done, name in enumerate(heads, 1):
         try:
             with studio.work() as deadline, trace.loaded.lock, deadline.watching(trace.loaded.model):
-                given = run(trace, off(trace.loaded.model, [name], to, trace.reading.inputs, seen=trace.seen))
+                given = run(trace, ablate(trace.loaded.model, [name], to, trace.reading.inputs, seen=trace.seen))
             after = answers.scores_of(given)
         except (Busy, Late) as error:  # the answer has begun, so that its status cannot say it
             yield {"kind": "problem", "status": 429 if isinstance(error, Busy) else 422, "detail": one_line(error)}

@@ -12,7 +12,7 @@ from glassformer.inspect.explain import Explanation, explained
 from glassformer.inspect.recompute import (
     TOLERANCE,
     Recomputed,
-    Row,
+    RecomputedRow,
     folded,
     kind,
     recompute,
@@ -109,7 +109,7 @@ def place(cell: str | None) -> tuple[int, int] | None:
     return int(found[1]), int(found[2])
 
 
-def judged(row: Row, count: int) -> dict[str, Any]:
+def judged(row: RecomputedRow, count: int) -> dict[str, Any]:
     """One line of the table; `count` steps are folded into it."""
     return {
         "name": row.name,

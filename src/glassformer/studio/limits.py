@@ -7,7 +7,7 @@ from time import monotonic
 
 from torch import nn
 
-from glassformer.generate.settings import Settings
+from glassformer.generate.settings import GenerationSettings
 
 LONGEST = 4096  # tokens of a text, read at once
 MOST = {"num_beams": 32, "num_return_sequences": 32, "max_new_tokens": 1024}
@@ -58,7 +58,7 @@ class Deadline:
                 hook.remove()
 
 
-def within(settings: Settings, prompt: int, *, asked: bool) -> Settings:
+def within(settings: GenerationSettings, prompt: int, *, asked: bool) -> GenerationSettings:
     """A request of generation as far as the studio goes along; room that nobody has `asked` for is cut to it."""
     for name in ("num_beams", "num_return_sequences"):
         if getattr(settings, name) > MOST[name]:

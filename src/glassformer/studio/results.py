@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from glassformer.files import conform
 from glassformer.files.schema import hints_of
-from glassformer.generate.settings import Settings
+from glassformer.generate.settings import GenerationSettings
 from glassformer.jobs.predict import Pipeline
 from glassformer.jobs.reading import EMPTY
 from glassformer.models.contract import as_model
@@ -40,7 +40,8 @@ OPTIONS: dict[type, tuple[str, ...]] = {  # what may be asked of each task
     SentenceSimilarity: (),
 }
 WRITES = {"strategy": str} | {
-    name: hints_of(Settings)[name] for name in ("max_new_tokens", "num_beams", "seed", "temperature", "top_k", "top_p")
+    name: hints_of(GenerationSettings)[name]
+    for name in ("max_new_tokens", "num_beams", "seed", "temperature", "top_k", "top_p")
 }
 
 

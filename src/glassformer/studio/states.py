@@ -4,7 +4,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from glassformer.inspect.norms import EDGE, Norms, needed, norms_of, residual_norms
+from glassformer.inspect.norms import EDGE, ResidualNorms, needed, norms_of, residual_norms
 from glassformer.inspect.saturation import Saturation, rules_of, saturation
 
 from .app_state import Studio
@@ -37,7 +37,7 @@ def states(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _stack(norms: Norms) -> dict[str, Any]:
+def _stack(norms: ResidualNorms) -> dict[str, Any]:
     return {
         "name": norms.stack,
         "side": "fed" if norms.stack.startswith("decoder") else "read",

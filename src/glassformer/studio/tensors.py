@@ -13,7 +13,7 @@ from fastapi import APIRouter, Query, Response
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glassformer.view.colours import Scale
+from glassformer.view.colours import ColourScale
 
 from .app_state import Missing, Studio
 from .safe import SafeJSONResponse
@@ -151,22 +151,24 @@ def less(values: NDArray[Any], others: NDArray[Any], name: str) -> NDArray[Any]:
     return found
 
 
-def scale_of(asked: str | None, values: NDArray[Any]) -> Scale:
+def scale_of(asked: str | None, values: NDArray[Any]) -> ColourScale:
     """The scale "low,high,root", or one as far as the values go, with zero in the middle if there are some below."""
     if asked is not None:
         try:
             low, high, root = (float(part) for part in asked.split(","))
-            return Scale(low, high, bool(root))
+            return ColourScale(low, high, bool(root))
         except ValueError:
             raise ValueError(f"scale is low,high,root, e.g. 0,1,1, not {asked!r}") from None
     values = values[np.isfinite(values)]
     low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0))
     reach = max(-low, high)
     low, high = (-reach, reach) if low < 0 else (0.0, reach)
-    return Scale(low, high if high > low else low + 1.0)
+    return ColourScale(low, high if high > low else low + 1.0)
 
 
-def pooled(trace: Trace, name: str, side: int, other: Trace | None = None) -> tuple[NDArray[np.uint8], list[Scale]]:
+def pooled(
+    trace: Trace, name: str, side: int, other: Trace | None = None
+) -> tuple[NDArray[np.uint8], list[ColourScale]]:
     """Every matrix of a board in at most side × side cells, (R, C, h, w): each the value furthest from zero.
 
     As colour steps of the scales of its C columns; differences are small, so theirs reach as far as the largest does.
@@ -184,14 +186,14 @@ def pooled(trace: Trace, name: str, side: int, other: Trace | None = None) -> tu
             values = less(values, piece(other, cell["tensor"], cell["slice"]), cell["tensor"])
         cells[place] = furthest(values, down, across)
     grid = cells.reshape(rows, columns, *cells.shape[1:])
-    scales = [Scale(*one) if other is None else around(grid[:, at]) for at, one in enumerate(entry["scales"])]
+    scales = [ColourScale(*one) if other is None else around(grid[:, at]) for at, one in enumerate(entry["scales"])]
     return np.stack([scale.steps(grid[:, at]) for at, scale in enumerate(scales)], axis=1), scales
 
 
-def around(values: NDArray[Any]) -> Scale:
+def around(values: NDArray[Any]) -> ColourScale:
     """A scale with zero in the middle that holds all values that are numbers."""
     reach = float(np.abs(values[np.isfinite(values)]).max(initial=0.0)) or 1.0
-    return Scale(-reach, reach)
+    return ColourScale(-reach, reach)
 
 
 def furthest(values: NDArray[Any], down: int, across: int) -> NDArray[Any]:

@@ -18,9 +18,9 @@ from glassformer.generate.prompts import request_of
 from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.inspect.record import record
 from glassformer.jobs.inspect import boards
-from glassformer.jobs.reading import Reading, reading
+from glassformer.jobs.reading import TokenizedInputs, reading
 from glassformer.models.contract import as_generative
-from glassformer.view.board import Board, Tokens
+from glassformer.view.board import Board
 
 from .app_state import Gone, Loaded, Missing, Studio
 from .limits import SECONDS, Deadline, check_length, within
@@ -40,7 +40,7 @@ class Trace:
     text: str | list[int]
     pair: str | None
     target: str | list[int] | None
-    reading: Reading
+    reading: TokenizedInputs
     seen: Mapping[str, Tensor]
     outputs: dict[str, Tensor]
     expires_at: float = 0.0
@@ -174,7 +174,7 @@ def _limited(model: nn.Module, deadline: Deadline) -> dict[str, Any]:
     return {"max_time": deadline.left, **cut}
 
 
-def outputs_of(loaded: Loaded, asked: Reading) -> dict[str, Tensor]:
+def outputs_of(loaded: Loaded, asked: TokenizedInputs) -> dict[str, Tensor]:
     """What the model itself gives, by name."""
     given = loaded.model(**asked.inputs)._asdict()
     return {name: value.detach().cpu() for name, value in given.items() if isinstance(value, Tensor)}
@@ -236,7 +236,7 @@ def described(trace: Trace) -> dict[str, Any]:
 
 def token_rows(trace: Trace, side: str) -> list[dict[str, Any]]:
     """Tokens with their ids and, on the side that is read, the characters, segment and mask of each."""
-    tokens: Tokens = trace.reading.tokens[side]
+    tokens = trace.reading.tokens[side]
     rows = [{"text": text, "id": number} for text, number in zip(tokens.texts, tokens.ids, strict=True)]
     if side != "read":
         return rows

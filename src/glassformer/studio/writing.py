@@ -58,7 +58,7 @@ def written(pipe: Pipeline, text: str, options: dict[str, Any]) -> Iterator[Line
 def written_ids(module: nn.Module, ids: list[int], options: dict[str, Any]) -> Iterator[Line]:
     """The same for a model without a tokenizer."""
     model = as_generative(module)
-    given = checked_ids(model, ids, next(model.parameters()).device)
+    given = checked_ids(module, ids, next(model.parameters()).device)
     return _lines(model, None, job_of(model, None, given, None, request(options), options), whole=False)
 
 

@@ -9,16 +9,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from glassformer.data.batches import Indices
 from glassformer.data.ragged import Ragged
 from glassformer.text.backend import Pieces
 
 from .encoded import EncodedTexts
+from .metrics import Entities
 from .windows import Frame, Numbers, Span, ragged, shares, windows
 
 OVERLAP = 4  # neighbouring windows share one part in so many
 
 
-class Tokens(NamedTuple):
+class SentenceTokens(NamedTuple):
     """A sentence in tokens: those that stand for a word (every token, in a text that is not split) are to be tagged."""
 
     ids: Numbers
@@ -42,7 +44,7 @@ class TaggedTexts(EncodedTexts):
     labels: Ragged | None = None  # and its class
 
 
-def aligned(pieces: Pieces, words: Sequence[str], nothing: int) -> Tokens:
+def aligned(pieces: Pieces, words: Sequence[str], nothing: int) -> SentenceTokens:
     """The tokens of words joined by spaces; a token belongs to the word that holds its last character.
 
     Each word has a token: `nothing` stands for one that the tokenizer makes nothing of.
@@ -58,15 +60,15 @@ def aligned(pieces: Pieces, words: Sequence[str], nothing: int) -> Tokens:
     if len(missing):
         places = np.searchsorted(np.maximum.accumulate(found), missing)
         ids, found = np.insert(ids, places, nothing), np.insert(found, places, missing)
-    return Tokens(ids, found)
+    return SentenceTokens(ids, found)
 
 
-def whole(pieces: Pieces) -> Tokens:
+def whole(pieces: Pieces) -> SentenceTokens:
     """A text of which every token is a target."""
-    return Tokens(np.array(pieces.ids, np.int64), np.arange(len(pieces.ids)))
+    return SentenceTokens(np.array(pieces.ids, np.int64), np.arange(len(pieces.ids)))
 
 
-def target_windows(sentence: Tokens, room: int) -> Iterator[tuple[Span, Numbers, Numbers]]:
+def target_windows(sentence: SentenceTokens, room: int) -> Iterator[tuple[Span, Numbers, Numbers]]:
     """Windows over a sentence, the words that are targets in each and their first tokens.
 
     A window in which nothing is a target (it lies inside a very long word) is not read.
@@ -79,13 +81,13 @@ def target_windows(sentence: Tokens, room: int) -> Iterator[tuple[Span, Numbers,
             yield span, np.arange(first, after), firsts[first:after]
 
 
-def tagged_texts(sentences: Sequence[Tokens], frame: Frame, *, room: int, context: int) -> TaggedTexts:
+def tagged_texts(sentences: Sequence[SentenceTokens], frame: Frame, *, room: int, context: int) -> TaggedTexts:
     """The rows of sentences, with so many sentences of context around each."""
     rows: list[Numbers] = []
     places: list[Numbers] = []
     words: list[Numbers] = []
     owners: list[int] = []
-    cut = 0
+    num_truncated = 0
     for number, one in enumerate(sentences):
         left, right = around(sentences, number, context, room=room - len(one.ids))
         unread = np.ones(len(one.ids), bool)
@@ -95,12 +97,12 @@ def tagged_texts(sentences: Sequence[Tokens], frame: Frame, *, room: int, contex
             words.append(mine)
             owners.append(number)
             unread[start:stop] = False
-        cut += int(unread.sum())
+        num_truncated += int(unread.sum())
     types = [frame.types(len(row) - frame.special) for row in rows] if frame.segments else None
     return TaggedTexts(
         rows=ragged(rows),
         segments=None if types is None else ragged(types),
-        cut=cut,
+        num_truncated=num_truncated,
         owners=np.array(owners, np.int64),
         sizes=np.array([int(one.words.max(initial=-1)) + 1 for one in sentences], np.int64),
         places=ragged(places),
@@ -108,7 +110,7 @@ def tagged_texts(sentences: Sequence[Tokens], frame: Frame, *, room: int, contex
     )
 
 
-def around(sentences: Sequence[Tokens], number: int, context: int, *, room: int) -> tuple[Numbers, Numbers]:
+def around(sentences: Sequence[SentenceTokens], number: int, context: int, *, room: int) -> tuple[Numbers, Numbers]:
     """The tokens of so many sentences before and after one, the nearest first, as many as there is room for."""
     none = np.zeros(0, np.int64)
     if not context or room <= 0:
@@ -118,3 +120,37 @@ def around(sentences: Sequence[Tokens], number: int, context: int, *, room: int)
     right = min(len(after), max(room // 2, room - len(before)))
     left = min(len(before), room - right)
     return before[len(before) - left :], after[:right]
+
+
+class WindowedEntities(Entities):
+    """Entities of sentences whose windows come one by one: a sentence counts when its last window has come, and only
+    those that are not yet whole are kept."""
+
+    def __init__(self, labels: Sequence[str], *, keep_examples: bool) -> None:
+        super().__init__(keep_examples=keep_examples)
+        self.labels = tuple(labels)
+        self.parts: dict[int, Numbers] = {}  # sentence -> (2, words): guessed and true, -1 for not yet
+
+    def update_windows(self, tags: Numbers, items: TaggedTexts, rows: Indices) -> None:
+        """Guessed and true classes (2, P) of the targets of some rows."""
+        parts = np.split(tags, items.places.lengths[rows].cumsum()[:-1], axis=1)
+        for row, part in zip(rows.tolist(), parts, strict=True):
+            owner = int(items.owners[row])
+            sentence = np.full((2, items.sizes[owner]), -1)
+            sentence[:, items.words[row]] = part
+            self._add_part(owner, sentence)
+
+    def merge(self, other: Entities) -> None:
+        assert isinstance(other, WindowedEntities)
+        super().merge(other)
+        for owner, sentence in other.parts.items():
+            self._add_part(owner, sentence)
+
+    def _add_part(self, owner: int, sentence: Numbers) -> None:
+        """Count a sentence that is whole, keep one that is not."""
+        sentence = np.maximum(sentence, self.parts.pop(owner, sentence))
+        if (sentence < 0).any():
+            self.parts[owner] = sentence
+        else:
+            guessed, true = ([self.labels[number] for number in row] for row in sentence.tolist())
+            self.update([guessed], [true])

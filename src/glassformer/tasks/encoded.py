@@ -14,6 +14,7 @@ from torch import Tensor
 
 from glassformer.data.batches import Indices
 from glassformer.data.ragged import Ragged
+from glassformer.text.encoding import Encoding
 from glassformer.text.tokenizer import Tokenizer
 
 LOG = logging.getLogger("glassformer")
@@ -26,7 +27,7 @@ class EncodedTexts:
 
     rows: Ragged
     segments: Ragged | None
-    cut: int  # tokens lost to truncation
+    num_truncated: int  # tokens lost to truncation
 
     @classmethod
     def of(
@@ -39,20 +40,12 @@ class EncodedTexts:
         """Tokenise, truncating to max_length; the preflight says how much was cut, so the tokenizer need not."""
         ids: list[list[int]] = []
         segments: list[list[int]] = []
-        cut = 0
-        for start in range(0, len(texts), CHUNK):
-            some = slice(start, start + CHUNK)
-            with quiet():
-                found = tokenizer(
-                    list(texts[some]),
-                    None if pairs is None else list(pairs[some]),
-                    truncation=True,
-                    max_length=max_length,
-                )
+        num_truncated = 0
+        for found in encodings(tokenizer, texts, pairs, max_length=max_length):
             ids += found["input_ids"]
             segments += found.get("token_type_ids", [])
-            cut += sum(found.cut)
-        return cls(Ragged.of(ids), Ragged.of(segments) if segments else None, cut)
+            num_truncated += sum(found.num_truncated)
+        return cls(Ragged.of(ids), Ragged.of(segments) if segments else None, num_truncated)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -64,6 +57,24 @@ class EncodedTexts:
         if self.segments is not None:
             inputs["token_type_ids"] = self.segments.padded(indices, 0)
         return inputs
+
+
+def encodings(
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    pairs: Sequence[str] | None = None,
+    *,
+    max_length: int | None,
+    target: bool = False,
+    add_special_tokens: bool = True,
+) -> Iterator[Encoding]:
+    """Texts truncated to max_length, many at a time and without a word on truncation; `target`: of the other side."""
+    for start in range(0, len(texts), CHUNK):
+        some, second = list(texts[start : start + CHUNK]), None if pairs is None else list(pairs[start : start + CHUNK])
+        sides = {"text_target": some} if target else {"texts": some, "pairs": second}
+        with quiet():
+            found = tokenizer(**sides, truncation=True, max_length=max_length, add_special_tokens=add_special_tokens)
+        yield found
 
 
 @contextmanager

@@ -6,26 +6,28 @@ B batch, T length, M masked places, D model width, V vocabulary.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.data.batches import Budget, Indices
-from glassformer.data.blocks import Blocks, Reframed, Tokens, joined, tokenised
+from glassformer.data.blocks import Blocks, Reframed, TokenStream, joined, tokenised
 from glassformer.data.examples import Document
 from glassformer.data.masking import Masking, mask_tokens, word_numbers, word_starts
 from glassformer.data.ragged import Ragged
 from glassformer.data.shards import Shards
 from glassformer.files.schema import Probability, Size
 from glassformer.generate.fill import fill_mask
+from glassformer.models.contract import Model, as_token_scorer
 from glassformer.text.tokenizer import Tokenizer
 
-from .metrics import Interval, Likelihood
+from .batch import Batch, OnProgress, device_of, predict_in_batches
+from .metrics import Likelihood, MeanLoss, ScoreSheet
+from .metrics.metric import Array
 from .running_text import RunningTextTask, as_text
-from .task import Batch, Metrics, device_of
 from .windows import Frame, ragged
 from .words import Head, judged, summed_cross_entropy
 
@@ -46,7 +48,7 @@ class MaskedTexts:
     """Texts whose tokens will be hidden; of pairs, where the second begins and whether it follows the first."""
 
     rows: Rows
-    cut: int  # tokens lost to truncation
+    num_truncated: int  # tokens lost to truncation
     segments: Ragged | None = None
     follows: NDArray[np.bool_] | None = None
 
@@ -91,9 +93,9 @@ class FillMask(RunningTextTask[MaskedTexts]):
     def compile(self) -> None:
         self.summed = torch.compile(summed_cross_entropy)
 
-    def word_head(self, model: Any) -> nn.Module:
+    def word_head(self, model: Model) -> Head:
         """The layers that score words."""
-        return model.head  # type: ignore[no-any-return]
+        return as_token_scorer(model).logits
 
     def encode(self, examples: Sequence[Document] | Shards) -> MaskedTexts:
         """Tokenise documents, once; shards are tokenised, and the last token of each document is its end."""
@@ -102,19 +104,19 @@ class FillMask(RunningTextTask[MaskedTexts]):
         if self.packing:
             around, middle = frame.row([]), frame.before(0)
             ids = self._between(examples) if isinstance(examples, Shards) else self._stream(examples)
-            return MaskedTexts(Blocks(ids, room, before=around[:middle], after=around[middle:]), cut=0)
+            return MaskedTexts(Blocks(ids, room, before=around[:middle], after=around[middle:]), num_truncated=0)
         if isinstance(examples, Shards):
             raise ValueError("shards hold one stream of text: leave packing on, or give documents")
         lines = [line for one in examples for line in one.text.split("\n") if line.strip()]
         found = [row for row in tokenised(self.tokenizer, lines) if len(row)]
-        cut = sum(max(0, len(row) - room) for row in found)
-        return MaskedTexts(ragged([frame.row(row[:room]) for row in found]), cut)
+        num_truncated = sum(max(0, len(row) - room) for row in found)
+        return MaskedTexts(ragged([frame.row(row[:room]) for row in found]), num_truncated)
 
     @property
     def end(self) -> int | None:
         return self.tokenizer.sep_token_id
 
-    def _between(self, shards: Shards) -> Tokens:
+    def _between(self, shards: Shards) -> TokenStream:
         """A stream without the separator at its end."""
         return shards if self.end is None or not len(shards) else Reframed(shards, without=1)
 
@@ -139,24 +141,40 @@ class FillMask(RunningTextTask[MaskedTexts]):
         sampled = [(table[row], np.flatnonzero(maskable[row])) for row in rows]
         return Batch(inputs, targets, count=len(places), extra={"sampled": sampled})
 
-    def loss(self, model: Any, batch: Batch) -> Tensor:
+    def loss(self, model: Model, batch: Batch) -> Tensor:
         hidden = model.hidden(**batch.inputs)
         return self.summed(at_places(hidden, batch), self.word_head(model), batch.targets["words"])
 
-    def metrics(self, *, keep_examples: bool = False) -> Metrics:
-        return MaskedMetrics(keep_examples=keep_examples)
+    def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
+        """Loss, perplexity and accuracy at the masked places."""
+        likelihood = Likelihood(keep_examples=keep_examples)
 
-    def final_metrics(self, *, keep_examples: bool = False) -> Metrics:
-        return MaskedMetrics(keep_examples=keep_examples, mask_id=self.masking.mask_id)
+        def update(model: Model, batch: Batch) -> None:
+            hidden = model.hidden(**batch.inputs)
+            score_rows(likelihood, hidden, self.word_head(model), batch)
+
+        return ScoreSheet(update, likelihood=likelihood)
+
+    def final_metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
+        """Also the pseudo-perplexity of some examples."""
+        plain, pseudo, mask_id = self.metrics(keep_examples=keep_examples), PseudoPerplexity(), self.masking.mask_id
+
+        def update(model: Model, batch: Batch) -> None:
+            plain.update(model, batch)
+            for ids, places in batch.extra["sampled"]:
+                pseudo.update(pseudo_loss(model, self.word_head(model), ids, places, mask_id=mask_id), len(places))
+
+        return ScoreSheet(update, **plain.meters, pseudo=pseudo)
 
     def predict(
         self,
-        model: Any,
-        inputs: Sequence[Any],
+        model: Model,
+        inputs: Sequence[object],
         *,
         top_k: Size = 5,
         targets: Sequence[str] | str | None = None,
         batch_size: Size | None = None,
+        on_progress: OnProgress | None = None,
     ) -> list[Any]:
         """For each text its likeliest words, as dicts of score, token, token_str and sequence.
 
@@ -164,38 +182,20 @@ class FillMask(RunningTextTask[MaskedTexts]):
         """
         Budget.of(batch_size, 1)  # refuses what is no size; each text is read by itself
         texts = [as_text(one) for one in inputs]
-        return fill_mask(model, self.tokenizer, texts, top_k=top_k, targets=targets)  # type: ignore[no-any-return]
+
+        def predict(indices: Indices) -> list[Any]:
+            some = [texts[place] for place in indices.tolist()]
+            return fill_mask(model, self.tokenizer, some, top_k=top_k, targets=targets)  # type: ignore[no-any-return]
+
+        characters = np.array([len(text) for text in texts], np.int64)
+        return predict_in_batches(characters, Budget(rows=1), predict, on_progress)
 
 
-class MaskedMetrics:
-    """Loss, perplexity and accuracy at the masked places; with a mask_id, the pseudo-perplexity of some examples."""
+class PseudoPerplexity(MeanLoss):
+    """How surprised a model is, a token, by texts whose every token is masked in turn."""
 
-    def __init__(self, *, keep_examples: bool, mask_id: int | None = None) -> None:
-        self.likelihood = Likelihood(keep_examples=keep_examples)
-        self.mask_id = mask_id
-        self.nats, self.guessed = 0.0, 0  # of the sampled examples
-
-    def update(self, model: Any, batch: Batch) -> None:
-        hidden = model.hidden(**batch.inputs)
-        score_rows(self.likelihood, hidden, model.head, batch)
-        if self.mask_id is not None:
-            for ids, places in batch.extra["sampled"]:
-                self.nats += pseudo_loss(model, model.head, ids, places, mask_id=self.mask_id)
-                self.guessed += len(places)
-
-    def merge(self, other: Self) -> None:
-        self.likelihood.merge(other.likelihood)
-        self.nats, self.guessed = self.nats + other.nats, self.guessed + other.guessed
-
-    def compute(self) -> dict[str, float]:
-        pseudo = {"pseudo_perplexity": exp(self.nats / self.guessed)} if self.guessed else {}
-        return {**self.likelihood.compute(), **pseudo}
-
-    def intervals(self) -> dict[str, Interval]:
-        return self.likelihood.intervals()
-
-    def report(self) -> dict[str, dict[str, float]]:
-        return {}
+    def _scores(self, total: Array) -> dict[str, float]:
+        return {"pseudo_perplexity": exp(total[0] / total[1])} if total[1] else {}
 
 
 def at_places(hidden: Tensor, batch: Batch) -> Tensor:
@@ -213,7 +213,7 @@ def score_rows(sheet: Likelihood, hidden: Tensor, head: Head, batch: Batch) -> T
     return sums[0] / sums[1].clamp(min=1)
 
 
-def pseudo_loss(model: Any, head: Head, ids: NDArray[Any], places: NDArray[np.int64], *, mask_id: int) -> float:
+def pseudo_loss(model: Model, head: Head, ids: NDArray[Any], places: NDArray[np.int64], *, mask_id: int) -> float:
     """The loss, in nats, of the tokens at some places of a text (T,), each of them masked by itself."""
     text, total = torch.from_numpy(ids.astype(np.int64)).to(device_of(model)), 0.0
     for some in torch.from_numpy(places).to(text.device).split(max(1, READ // len(ids))):
@@ -222,25 +222,3 @@ def pseudo_loss(model: Any, head: Head, ids: NDArray[Any], places: NDArray[np.in
         hidden = model.hidden(rows)
         total += float(judged(hidden[every, some], head, text[some])[0].sum())
     return total
-
-
-@torch.inference_mode()
-def pseudo_perplexity(model: Any, task: FillMask, texts: Sequence[str]) -> float:
-    """How surprised a model is by texts, a token, when each token is masked by itself (Salazar et al. 2020).
-
-    It costs a reading of the text for every token.
-    """
-    items = task.encode([Document(text) for text in texts])
-    nats, count = 0.0, 0
-    for index in range(len(items.lengths)):
-        ids = items.rows[index]
-        places = np.flatnonzero(task.ordinary[ids])
-        nats += pseudo_loss(model, task.word_head(model), ids, places, mask_id=task.masking.mask_id)
-        count += len(places)
-    if not count:
-        raise ValueError("there is no token to guess in these texts: give words of the vocabulary")
-    return exp(nats / count)
-
-
-def _listed(targets: Sequence[str] | str) -> Sequence[str]:
-    return [targets] if isinstance(targets, str) else targets

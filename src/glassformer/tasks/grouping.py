@@ -10,12 +10,16 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.data.examples import Tagged
+from glassformer.text.backend import Pieces, RustBackend
+from glassformer.text.tokenizer import Tokenizer
+
 Strategy = Literal["none", "simple", "first", "average", "max"]
 Join = Callable[[list[str]], str]  # tokens to text
 
 
 @dataclass(frozen=True)
-class Token:
+class ScoredToken:
     """One token, or the tokens of one word, of a text."""
 
     texts: list[str]
@@ -27,7 +31,7 @@ class Token:
 
 
 def entities(
-    tokens: Sequence[Token], labels: Sequence[str], strategy: Strategy, *, ignored: Collection[str], join: Join
+    tokens: Sequence[ScoredToken], labels: Sequence[str], strategy: Strategy, *, ignored: Collection[str], join: Join
 ) -> list[dict[str, Any]]:
     """Entities with their scores and places.
 
@@ -46,7 +50,7 @@ def entities(
     return [_entity(kind, group, join) for kind, group in groups if kind not in ignored]
 
 
-def _single(label: str, token: Token) -> dict[str, Any]:
+def _single(label: str, token: ScoredToken) -> dict[str, Any]:
     return {
         "entity": label,
         "score": float(token.scores.max()),
@@ -57,7 +61,7 @@ def _single(label: str, token: Token) -> dict[str, Any]:
     }
 
 
-def _entity(kind: str, group: Sequence[Token], join: Join) -> dict[str, Any]:
+def _entity(kind: str, group: Sequence[ScoredToken], join: Join) -> dict[str, Any]:
     return {
         "entity_group": kind,
         "score": float(np.mean([one.scores.max() for one in group])),
@@ -67,9 +71,9 @@ def _entity(kind: str, group: Sequence[Token], join: Join) -> dict[str, Any]:
     }
 
 
-def _words(tokens: Sequence[Token]) -> Iterator[list[Token]]:
+def _words(tokens: Sequence[ScoredToken]) -> Iterator[list[ScoredToken]]:
     """The tokens of each word; a token of no word stands by itself."""
-    group: list[Token] = []
+    group: list[ScoredToken] = []
     for one in tokens:
         if group and (one.word is None or one.word != group[-1].word):
             yield group
@@ -79,20 +83,20 @@ def _words(tokens: Sequence[Token]) -> Iterator[list[Token]]:
         yield group
 
 
-def _agreed(word: Sequence[Token], strategy: Strategy) -> Token:
+def _agreed(word: Sequence[ScoredToken], strategy: Strategy) -> ScoredToken:
     scores = np.stack([one.scores for one in word])
     if strategy == "average":
         chosen = scores.mean(0)
     else:
         chosen = scores[0 if strategy == "first" else int(scores.max(1).argmax())]
     texts = [text for one in word for text in one.texts]
-    return Token(texts, word[0].index, word[0].start, word[-1].end, word[0].word, chosen)
+    return ScoredToken(texts, word[0].index, word[0].start, word[-1].end, word[0].word, chosen)
 
 
-def _groups(tokens: Sequence[Token], labels: Sequence[str]) -> Iterator[tuple[str, list[Token]]]:
+def _groups(tokens: Sequence[ScoredToken], labels: Sequence[str]) -> Iterator[tuple[str, list[ScoredToken]]]:
     """Runs of tokens of one type, O among them; a label without B- or I- is a type that goes on."""
     open_kind = ""
-    group: list[Token] = []
+    group: list[ScoredToken] = []
     for one in tokens:
         label = labels[int(one.scores.argmax())]
         opens, kind = label.startswith("B-"), label[2:] if label[:2] in ("B-", "I-") else label
@@ -103,3 +107,42 @@ def _groups(tokens: Sequence[Token], labels: Sequence[str]) -> Iterator[tuple[st
         group.append(one)
     if group:
         yield open_kind, group
+
+
+def scored_tokens(
+    text: str, pieces: Pieces, scores: NDArray[np.float32], *, tokenizer: Tokenizer, before: int
+) -> list[ScoredToken]:
+    """The tokens of a text with the scores (T, C) of each; `before` special tokens stand before them."""
+    names = tokenizer.convert_ids_to_tokens(pieces.ids)
+    found = []
+    for place, (start, end) in enumerate(pieces.offsets):
+        name = text[start:end] if pieces.ids[place] == tokenizer.unk_token_id else names[place]
+        found.append(ScoredToken([name], before + place, start, end, pieces.words[place], scores[place]))
+    return found
+
+
+def tagged_words(words: Sequence[str], labels: Sequence[str], scores: NDArray[np.float32]) -> list[dict[str, Any]]:
+    """The likeliest tag of every word, from scores (T, C)."""
+    return [
+        {"entity": labels[row.argmax()], "score": float(row.max()), "index": index, "word": word}
+        for index, (word, row) in enumerate(zip(words, scores, strict=True))
+    ]
+
+
+def joined(tokenizer: Tokenizer, tokens: list[str]) -> str:
+    """Tokens to text, as the tokenizer decodes them."""
+    backend = tokenizer.backend
+    decoder = backend.rust.decoder if isinstance(backend, RustBackend) else None
+    return str(decoder.decode(tokens)) if decoder is not None else " ".join(tokens)
+
+
+def text_or_words(given: Any) -> str | list[str]:
+    """A text, or the words of one."""
+    match given:
+        case str():
+            return given
+        case Tagged():
+            return list(given.words)
+        case [*words] if all(isinstance(word, str) for word in words):
+            return words
+    raise ValueError(f"a text or a list of words is wanted, not {given!r}")

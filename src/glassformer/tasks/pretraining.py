@@ -4,12 +4,11 @@ B pairs, M masked places.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.data.batches import Indices
 from glassformer.data.blocks import tokenised
@@ -20,12 +19,14 @@ from glassformer.data.report import Read
 from glassformer.data.rows import Format
 from glassformer.data.shards import Shards
 from glassformer.files.schema import Probability, Size
+from glassformer.models.contract import Model, as_summariser
 from glassformer.text.tokenizer import Tokenizer
 
+from .batch import Batch
 from .fill_mask import FillMask, MaskedTexts, at_places, score_rows
-from .metrics import Classification, Interval, Likelihood
-from .task import Batch, Metrics
+from .metrics import Classification, Likelihood, MeanLoss, Meter, ScoreSheet
 from .windows import Frame, ragged
+from .words import Head
 
 ANSWERS = ("follows", "another")  # in the order of the model's classes
 
@@ -60,7 +61,7 @@ class Pretraining(FillMask):
         columns: Mapping[str, str] | None = None,
         unit: Unit | None = None,
         file_format: Format | None = None,
-        **_: Any,
+        **_: object,
     ) -> Read[Document]:
         """Where no unit is asked for, a document is an article or a file, and a block if there was only one of them."""
         read = read_documents(sources, columns, unit=unit or "article", file_format=file_format)
@@ -69,12 +70,13 @@ class Pretraining(FillMask):
         return read_documents(sources, columns, unit="block", file_format=file_format)
 
     @classmethod
-    def corpus(cls, sources: Sequence[str], **_: Any) -> None:
+    def corpus(cls, sources: Sequence[str], **_: object) -> None:
         """Pairs are made of sentences, which shards do not tell apart."""
         del sources
 
-    def word_head(self, model: Any) -> nn.Module:
-        return model.head.words  # type: ignore[no-any-return]
+    def word_head(self, model: Model) -> Head:
+        words = model.get_submodule("head.words")
+        return lambda rows: words(rows).logits
 
     def encode(self, examples: Sequence[Document] | Shards) -> MaskedTexts:
         """Cut documents into sentences, and put these together to pairs."""
@@ -89,7 +91,7 @@ class Pretraining(FillMask):
         used = sum(len(pair.first) + len(pair.second) * pair.follows for pair in pairs)  # each sentence once a copy
         return MaskedTexts(
             ragged([frame.row(pair.first, pair.second) for pair in pairs]),
-            cut=self.copies * sum(len(row) for one in documents for row in one) - used,
+            num_truncated=self.copies * sum(len(row) for one in documents for row in one) - used,
             segments=ragged([frame.types(len(pair.first), len(pair.second)) for pair in pairs]),
             follows=np.array([pair.follows for pair in pairs]),
         )
@@ -105,55 +107,35 @@ class Pretraining(FillMask):
         targets = {**masked.targets, "weights": weights, "answers": answers}
         return Batch(inputs, targets, count=len(indices), extra=masked.extra)
 
-    def loss(self, model: Any, batch: Batch) -> Tensor:
+    def loss(self, model: Model, batch: Batch) -> Tensor:
         hidden = model.hidden(**batch.inputs)
-        summary = model.summary(hidden, batch.inputs.get("attention_mask"))
         targets = batch.targets
         words = self.summed(
             at_places(hidden, batch), self.word_head(model), targets["words"], weights=targets["weights"]
         )
-        return words + F.cross_entropy(answer_scores(model, hidden, summary), targets["answers"], reduction="sum")
+        return words + F.cross_entropy(answer_scores(model, hidden, batch), targets["answers"], reduction="sum")
 
-    def metrics(self, *, keep_examples: bool = False) -> Metrics:
-        return PretrainingMetrics(keep_examples=keep_examples)
+    def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
+        """The loss of a pair; of masked tokens their loss and accuracy; how often the second text is judged rightly."""
+        loss, words = MeanLoss(), Likelihood(keep_examples=keep_examples)
+        answers = Classification(ANSWERS, keep_examples=keep_examples)
 
-    def final_metrics(self, *, keep_examples: bool = False) -> Metrics:
+        def update(model: Model, batch: Batch) -> None:
+            hidden = model.hidden(**batch.inputs)
+            means = score_rows(words, hidden, self.word_head(model), batch)
+            scores, gold = answer_scores(model, hidden, batch), batch.targets["answers"]
+            answers.update(scores.argmax(-1), gold)
+            sums = float(means.sum()) + float(F.cross_entropy(scores, gold, reduction="sum"))
+            loss.update(sums, batch.count)
+
+        sentences = Meter(answers, prefix="nsp_", only=("accuracy",))
+        return ScoreSheet(update, loss=loss, words=Meter(words, prefix="mlm_"), sentences=sentences)
+
+    def final_metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
         return self.metrics(keep_examples=keep_examples)
 
 
-class PretrainingMetrics:
-    """The loss of a pair; of masked tokens their own loss and accuracy; how often the second text is judged rightly."""
-
-    def __init__(self, *, keep_examples: bool) -> None:
-        self.words = Likelihood(keep_examples=keep_examples)
-        self.answers = Classification(ANSWERS, keep_examples=keep_examples)
-        self.loss = 0.0
-
-    def update(self, model: Any, batch: Batch) -> None:
-        hidden = model.hidden(**batch.inputs)
-        summary = model.summary(hidden, batch.inputs.get("attention_mask"))
-        means = score_rows(self.words, hidden, model.head.words, batch)
-        scores, answers = answer_scores(model, hidden, summary), batch.targets["answers"]
-        self.answers.update(scores.argmax(-1), answers)
-        self.loss += float(means.sum()) + float(F.cross_entropy(scores, answers, reduction="sum"))
-
-    def merge(self, other: Self) -> None:
-        self.words.merge(other.words)
-        self.answers.merge(other.answers)
-        self.loss += other.loss
-
-    def compute(self) -> dict[str, float]:
-        words = {f"mlm_{name}": value for name, value in self.words.compute().items()}
-        right = self.answers.compute()["accuracy"]
-        return {"loss": self.loss / self.answers.count, **words, "nsp_accuracy": right}
-
-    def intervals(self) -> dict[str, Interval]:
-        words = {f"mlm_{name}": value for name, value in self.words.intervals().items()}
-        return {**words, "nsp_accuracy": self.answers.intervals()["accuracy"]}
-
-    def report(self) -> dict[str, dict[str, float]]:
-        return {}
-
-
-def answer_scores(model: Any, hidden: Tensor, summary: Tensor) -> Tensor:
-    return model.head.sentences(hidden, summary).logits.float()  # type: ignore[no-any-return]
+def answer_scores(model: Model, hidden: Tensor, batch: Batch) -> Tensor:
+    """(B, 2), from the hidden states of a batch."""
+    summary = as_summariser(model).summary(hidden, batch.inputs.get("attention_mask"))
+    return model.get_submodule("head.sentences")(hidden, summary).logits.float()  # type: ignore[no-any-return]

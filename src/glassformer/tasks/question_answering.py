@@ -11,24 +11,36 @@ from typing import Any, Self
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from glassformer.data.batches import Budget, Indices, in_order
-from glassformer.data.examples import Asked
+from glassformer.data.batches import Budget, Indices
+from glassformer.data.examples import SquadExample
 from glassformer.data.report import Read
 from glassformer.data.squad import read_asked
 from glassformer.files.schema import Count, Size
+from glassformer.models.contract import Model
 from glassformer.text.tokenizer import Tokenizer
 
-from .metrics import Answers, Interval
-from .spans import AskedTexts, Context, Reading, Row, answer_tokens, asked_texts, readings, window_rows
-from .task import Batch, Task, device_of
+from .batch import Batch, OnProgress, device_of, predict_in_batches
+from .metrics import Answers, DeferredMetric, MeanLoss, ScoreSheet
+from .spans import (
+    AnswerCandidates,
+    AskedTexts,
+    Context,
+    WindowRow,
+    answer_candidates,
+    answer_tokens,
+    asked_texts,
+    window_rows,
+)
+from .spec import Spec
+from .task import Task
 from .windows import Frame, tokenised
 
 LOG = logging.getLogger("glassformer")
 
 
-class QuestionAnswering(Task[Asked, AskedTexts]):
+class QuestionAnswering(Task[SquadExample, AskedTexts]):
     """The loss of a window is the mean of two cross-entropies over its tokens: where the answer begins, where it ends.
 
     A context that does not fit beside its question is read in windows; neighbours share doc_stride tokens, so that an
@@ -78,12 +90,12 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
         *,
         columns: Mapping[str, str] | None = None,
         require_target: bool = True,
-        **_: Any,
-    ) -> Read[Asked]:
+        **_: object,
+    ) -> Read[SquadExample]:
         return read_asked(sources, columns, require_target=require_target)
 
     @classmethod
-    def texts(cls, examples: Iterable[Asked]) -> Iterator[str]:
+    def texts(cls, examples: Iterable[SquadExample]) -> Iterator[str]:
         context = None
         for one in examples:
             yield one.question
@@ -92,44 +104,43 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
             context = one.context
 
     @classmethod
-    def key(cls, example: Asked) -> str:
+    def key(cls, example: SquadExample) -> str:
         return example.context
 
     @classmethod
-    def for_data(cls, tokenizer: Tokenizer, examples: Sequence[Asked], **options: Any) -> Self:
+    def spec_of_data(cls, examples: Sequence[SquadExample], **options: Any) -> Spec:
         if not any(one.answers for one in examples):
             raise ValueError("no question of the training data has an answer; some must, to learn from")
-        return cls(tokenizer, **options)
+        return cls.make_spec(options)
 
     @classmethod
-    def for_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Self:
-        if model.head_name != cls.head:
-            raise ValueError(f"the model has the head {model.head_name!r}: load one with the head {cls.head!r}")
-        return super().for_model(tokenizer, model, **options)
+    def spec_of_model(cls, tokenizer: Tokenizer, model: Model, **options: Any) -> Spec:
+        cls.check_head(model)
+        return super().spec_of_model(tokenizer, model, **options)
 
-    def encode(self, examples: Sequence[Asked]) -> AskedTexts:
+    def encode(self, examples: Sequence[SquadExample]) -> AskedTexts:
         frame = Frame(self.tokenizer, pair=True)
         room = frame.room(self.max_length or self.longest)
         if room < 2:
             raise ValueError(f"max_length={self.max_length} has no room for a question and a context: raise it")
         known = self._contexts(examples)
         questions = tokenised(self.tokenizer, [one.question for one in examples])
-        rows: list[Row] = []
-        cut = lost = 0
+        rows: list[WindowRow] = []
+        num_truncated = lost = 0
         for owner, (one, question) in enumerate(zip(examples, questions, strict=True)):
             context = known[one.context]
             found = (answer_tokens(context, answer) for answer in one.answers)
             answer = next((tokens for tokens in found if tokens is not None), None)
             lost += bool(one.answers) and answer is None
             ids = np.array(question.ids[: min(self.max_question_length, room // 2)], np.int64)
-            cut += len(question.ids) - len(ids)
+            num_truncated += len(question.ids) - len(ids)
             rows += window_rows(owner, ids, context, answer, frame=frame, room=room, overlap=self.doc_stride)
         if lost:
             LOG.warning("%s questions have answers that are no tokens: they are taken to have none", lost)
         contexts = [known[one.context] for one in examples]
-        return asked_texts(examples, contexts, rows, segments=frame.segments, cut=cut)
+        return asked_texts(examples, contexts, rows, segments=frame.segments, num_truncated=num_truncated)
 
-    def _contexts(self, examples: Sequence[Asked]) -> dict[str, Context]:
+    def _contexts(self, examples: Sequence[SquadExample]) -> dict[str, Context]:
         """The tokens of each different context."""
         texts = list(dict.fromkeys(one.context for one in examples))
         found = {}
@@ -144,28 +155,38 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
         inputs = items.inputs(indices, self.tokenizer.pad_token_id or 0)
         return Batch(inputs, {"start": start, "end": end}, count=len(indices), extra={"items": items, "rows": indices})
 
-    def scores(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+    def scores(self, model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
         """Of every token as the answer's first and as its last: (B, T) each, -inf for padding."""
         out = model(**batch.inputs)
         padding = ~batch.inputs["attention_mask"].bool().to(out.start_logits.device)
         start, end = (logits.float().masked_fill(padding, -inf) for logits in (out.start_logits, out.end_logits))
         return start, end
 
-    def loss(self, model: Any, batch: Batch) -> Tensor:
+    def loss(self, model: Model, batch: Batch) -> Tensor:
         return self.compare(*self.scores(model, batch), batch)
 
     def compare(self, start: Tensor, end: Tensor, batch: Batch) -> Tensor:
         starts = F.cross_entropy(start, batch.targets["start"], reduction="sum")
         return (starts + F.cross_entropy(end, batch.targets["end"], reduction="sum")) / 2
 
-    def metrics(self, *, keep_examples: bool = False) -> "AnswerMetrics":
-        return AnswerMetrics(self, keep_examples=keep_examples)
+    def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
+        """The answer to each question by SQuAD's rules, and the loss of a window."""
+        loss, answers = MeanLoss(), BestAnswers(self.null_threshold, keep_examples=keep_examples)
+
+        def update(model: Model, batch: Batch) -> None:
+            start, end = self.scores(model, batch)
+            loss.update(float(self.compare(start, end, batch)), batch.count)
+            items, rows = batch.extra["items"], batch.extra["rows"]
+            for owner, one in answer_candidates(items, rows, start, end, keep=1, longest=self.max_answer_length):
+                answers.update(owner, one, [answer.text for answer in items.examples[owner].answers])
+
+        return ScoreSheet(update, loss=loss, answers=answers)
 
     @torch.inference_mode()
     def predict(
         self,
-        model: Any,
-        inputs: Sequence[Any],
+        model: Model,
+        inputs: Sequence[object],
         *,
         top_k: Size = 1,
         max_answer_length: Size | None = None,
@@ -173,6 +194,7 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
         null_threshold: float | None = None,
         batch_size: Size | None = None,
         batch_tokens: Size = 4096,
+        on_progress: OnProgress | None = None,
     ) -> list[Any]:
         """A dict of score, start, end and answer for each question, the likeliest; a list of top_k if more than 1.
 
@@ -186,79 +208,58 @@ class QuestionAnswering(Task[Asked, AskedTexts]):
         items = self.encode([as_asked(one) for one in inputs])
         longest = max_answer_length or self.max_answer_length
         threshold = self.null_threshold if null_threshold is None else null_threshold
-        found = [Reading(top_k) for _ in inputs]
-        for indices in in_order(items.lengths, Budget.of(batch_size, batch_tokens)):
+
+        def predict(indices: Indices) -> Iterator[tuple[int, AnswerCandidates]]:
             scores = self.scores(model, self.batch(items, indices).to(device_of(model)))
-            for owner, one in readings(items, indices, *scores, keep=top_k, longest=longest):
-                found[owner].merge(one)
+            return answer_candidates(items, indices, *scores, keep=top_k, longest=longest)
+
+        found = [AnswerCandidates(top_k) for _ in inputs]
+        budget = Budget.of(batch_size, batch_tokens)
+        for owner, one in predict_in_batches(items.lengths, budget, predict, on_progress):
+            found[owner].merge(one)
         answers = [_as_dicts(one, threshold if handle_impossible_answer else None) for one in found]
         return [one[0] for one in answers] if top_k == 1 else answers
 
 
-class AnswerMetrics:
-    """Exact match and F1 of the best answer over all windows of each question, and the loss of a window.
+class BestAnswers(DeferredMetric):
+    """Exact match and F1 of the best answer over all windows of each question, one of which is kept."""
 
-    It keeps one answer for each question, and scores them when asked to.
-    """
-
-    def __init__(self, task: QuestionAnswering, *, keep_examples: bool) -> None:
-        self.task: QuestionAnswering | None = task
-        self.threshold, self.keep_examples = task.null_threshold, keep_examples
-        self.loss, self.count = 0.0, 0
-        self.found: dict[int, Reading] = {}
+    def __init__(self, threshold: float, *, keep_examples: bool) -> None:
+        self.threshold, self.keep_examples, self.count = threshold, keep_examples, 0
+        self.found: dict[int, AnswerCandidates] = {}
         self.gold: dict[int, list[str]] = {}
 
-    def update(self, model: Any, batch: Batch) -> None:
-        assert self.task is not None
-        start, end = self.task.scores(model, batch)
-        self.loss += float(self.task.compare(start, end, batch))
-        self.count += batch.count
-        items, rows = batch.extra["items"], batch.extra["rows"]
-        for owner, one in readings(items, rows, start, end, keep=1, longest=self.task.max_answer_length):
-            self.found.setdefault(owner, Reading(1)).merge(one)
-            self.gold[owner] = [answer.text for answer in items.examples[owner].answers]
+    def update(self, owner: int, found: AnswerCandidates, gold: list[str]) -> None:
+        """What a window says to the question of this number, and the question's gold answers."""
+        self.found.setdefault(owner, AnswerCandidates(1)).merge(found)
+        self.gold[owner] = gold
+        self.count = len(self.gold)
 
     def merge(self, other: Self) -> None:
-        self.loss += other.loss
-        self.count += other.count
-        self.gold |= other.gold
         for owner, one in other.found.items():
-            self.found.setdefault(owner, Reading(1)).merge(one)
+            self.update(owner, one, other.gold[owner])
 
-    def scores(self) -> Answers:
-        """The answers judged; whether there may be none, the whole of the data says."""
+    def judge(self) -> Answers:
+        """Whether there may be no answer, the whole of the data says."""
         threshold = None if all(self.gold.values()) else self.threshold
         predicted = [one.ranked(threshold)[0].text for one in self.found.values()]
-        sheet = Answers(keep_examples=self.keep_examples)
-        sheet.update(predicted, [self.gold[owner] for owner in self.found])
-        return sheet
-
-    def compute(self) -> dict[str, float]:
-        return {"loss": self.loss / max(1, self.count), **self.scores().compute()}
-
-    def intervals(self) -> dict[str, Interval]:
-        return self.scores().intervals()
-
-    def report(self) -> dict[str, dict[str, float]]:
-        """Nothing: answers have no classes."""
-        return {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "task": None}  # the tokenizer stays behind
+        scores = Answers(keep_examples=self.keep_examples)
+        scores.update(predicted, self.gold.values())
+        return scores
 
 
-def _as_dicts(reading: Reading, threshold: float | None) -> list[dict[str, Any]]:
+def _as_dicts(reading: AnswerCandidates, threshold: float | None) -> list[dict[str, Any]]:
     return [
         {"score": reading.share(one), "start": one.start, "end": one.end, "answer": one.text}
         for one in reading.ranked(threshold)
     ]
 
 
-def as_asked(given: Any) -> Asked:
+def as_asked(given: object) -> SquadExample:
     """A question and its context: a dict of both, as Hugging Face takes it, or a pair."""
     match given:
-        case Asked():
+        case SquadExample():
             return given
         case {"question": str(question), "context": str(context)} | (str(question), str(context)):
-            return Asked("", question, context)
+            return SquadExample("", question, context)
     raise ValueError(f"a dict with 'question' and 'context', or a pair of them, is wanted, not {given!r}")

@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from glassformer.data.corpus import Corpus, is_large
 from glassformer.data.documents import Unit, read_documents
@@ -30,7 +29,7 @@ class RunningTextTask(Task[Document, I]):
         unit: Unit = "file",
         file_format: Format | None = None,
         shards: bool | None = None,
-        **_: Any,
+        **_: object,
     ) -> Read[Document]:
         del shards  # see `corpus`: what is read here is held in memory
         return read_documents(sources, columns, unit=unit, file_format=file_format)
@@ -45,7 +44,7 @@ class RunningTextTask(Task[Document, I]):
         file_format: Format | None = None,
         shards: bool | None = None,
         packing: bool = True,
-        **_: Any,
+        **_: object,
     ) -> Corpus | None:
         """The files as a stream that goes to shards, if `shards` is true, or not said and they are large; else None."""
         if shards is False or (shards is None and not (packing and is_large(sources))):
@@ -70,12 +69,12 @@ class RunningTextTask(Task[Document, I]):
         """Of many documents some are held out, of few the last tenth of each."""
         if len(examples) >= FEW:
             return super().split(examples)
-        cuts = [(one, len(one.text) * 9 // 10) for one in examples]
-        train = [replace(one, text=one.text[:cut]) for one, cut in cuts if cut]
-        return train, [replace(one, text=one.text[cut:]) for one, cut in cuts]
+        borders = [(one, len(one.text) * 9 // 10) for one in examples]
+        train = [replace(one, text=one.text[:border]) for one, border in borders if border]
+        return train, [replace(one, text=one.text[border:]) for one, border in borders]
 
 
-def as_text(given: Any) -> str:
+def as_text(given: object) -> str:
     """A text, or a Document or dict with one."""
     match given:
         case str():

@@ -6,7 +6,7 @@ B batch, N texts in all, T length, D width.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -14,21 +14,23 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glassformer.data.batches import Budget, Indices, in_order
+from glassformer.data.batches import Budget, Indices
 from glassformer.data.examples import Labelled
 from glassformer.data.report import Read
 from glassformer.data.rows import Format
 from glassformer.data.table import read_labelled
 from glassformer.files.schema import Positive, Size
+from glassformer.models.contract import Model
 from glassformer.text.tokenizer import Tokenizer
 
+from .batch import Batch, OnProgress, device_of, predict_in_batches
 from .encoded import EncodedTexts
-from .metrics import Correlation, Interval, Metric, Retrieval
+from .metrics import Correlation, ScoreSheet, VectorRetrieval
 from .pooling import Mode, Pooling, read_pooling, write_pooling
-from .task import Batch, Task, device_of
+from .spec import Spec
+from .task import Task
 
 Loss = Literal["cosine", "contrastive"]
-QUERIES = 1024  # ranked at a time
 
 
 @dataclass
@@ -39,11 +41,11 @@ class EmbeddedPairs:
     scores: NDArray[np.float32] | None  # (N,), as they were given
     same: NDArray[np.int64] | None  # (N,): equal numbers for equal second texts; None where there are only first ones
     lengths: NDArray[np.int64] = field(init=False)  # of the two rows that a pair is padded to
-    cut: int = field(init=False)
+    num_truncated: int = field(init=False)
 
     def __post_init__(self) -> None:
         sides = self.texts.lengths.reshape(1 if self.same is None else 2, -1)
-        self.lengths, self.cut = len(sides) * sides.max(0), self.texts.cut
+        self.lengths, self.num_truncated = len(sides) * sides.max(0), self.texts.num_truncated
 
 
 class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
@@ -90,7 +92,7 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
         file_format: Format | None = None,
         header: bool | None = None,
         require_target: bool = True,
-        **_: Any,
+        **_: object,
     ) -> Read[Labelled]:
         """Pairs with scores; for contrastive learning pairs that belong together, whose scores are not read."""
         if loss == "cosine":
@@ -119,7 +121,7 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
         return f"{example.text}\t{example.pair or ''}"
 
     @classmethod
-    def for_data(cls, tokenizer: Tokenizer, examples: Sequence[Labelled], **options: Any) -> Self:
+    def spec_of_data(cls, examples: Sequence[Labelled], **options: Any) -> Spec:
         """Scores are scaled by the least and the highest in the data, unless score_range is given."""
         if not any(one.pair is not None for one in examples):
             raise ValueError(
@@ -133,7 +135,7 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
                     "together and loss=contrastive"
                 )
             options["score_range"] = (min(scores), max(scores))
-        return cls(tokenizer, **options)
+        return cls.make_spec(options)
 
     def write_extras(self, folder: Path) -> None:
         write_pooling(folder, replace(self.pooling, max_length=self.max_length))
@@ -167,16 +169,16 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
             targets["scores"] = torch.from_numpy(items.scores[indices])
         return Batch(items.texts.inputs(rows, self.tokenizer.pad_token_id or 0), targets, count=len(indices))
 
-    def vectors(self, model: Any, batch: Batch) -> Tensor:
+    def vectors(self, model: Model, batch: Batch) -> Tensor:
         """(B, D), or (2·B, D) of pairs."""
         return self.pooling(model(**batch.inputs).last_hidden_state, batch.inputs["attention_mask"])
 
-    def _sides(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _sides(self, model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
         """The vectors of first and second texts, of length 1, so that products are cosines."""
         first, second = F.normalize(self.vectors(model, batch), dim=-1).chunk(2)
         return first, second
 
-    def loss(self, model: Any, batch: Batch) -> Tensor:
+    def loss(self, model: Model, batch: Batch) -> Tensor:
         first, second = self._sides(model, batch)
         if self.kind == "cosine":
             low, high = self.score_range
@@ -188,29 +190,52 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
             likeness = self.scale * first @ second.T  # (B, B)
         return F.cross_entropy(likeness.masked_fill(twins, float("-inf")), own, reduction="sum")
 
-    def metrics(self, *, keep_examples: bool = False) -> "SimilarityMetrics":
-        return SimilarityMetrics(self, keep_examples=keep_examples)
+    def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
+        """Of pairs with scores Pearson and Spearman of the cosine; of others how well seconds are found by firsts."""
+        correlation, retrieval = Correlation(), VectorRetrieval(keep_examples=keep_examples)
+
+        def update(model: Model, batch: Batch) -> None:
+            first, second = self._sides(model, batch)
+            if "scores" in batch.targets:
+                correlation.update((first * second).sum(-1), batch.targets["scores"])
+            if "scores" not in batch.targets or self.kind == "contrastive":
+                retrieval.update(first, second, batch.targets["same"])
+
+        return ScoreSheet(update, correlation=correlation, retrieval=retrieval)
 
     @torch.inference_mode()
     def embed(
-        self, model: Any, texts: Sequence[str], *, batch_size: Size | None = None, batch_tokens: Size = 4096
+        self,
+        model: Model,
+        texts: Sequence[str],
+        *,
+        batch_size: Size | None = None,
+        batch_tokens: Size = 4096,
+        on_progress: OnProgress | None = None,
     ) -> Tensor:
         """The vector of each text, (N, D), on the CPU."""
         items = self.encode([Labelled(text) for text in texts])
-        found: list[Tensor] = [torch.empty(0)] * len(texts)
-        for indices in in_order(items.lengths, Budget.of(batch_size, batch_tokens)):
-            vectors = self.vectors(model, self.batch(items, indices).to(device_of(model))).cpu()
-            for place, vector in zip(indices.tolist(), vectors, strict=True):
-                found[place] = vector
+
+        def vectors(indices: Indices) -> Tensor:
+            return self.vectors(model, self.batch(items, indices).to(device_of(model))).cpu()
+
+        budget = Budget.of(batch_size, batch_tokens)
+        found = predict_in_batches(items.lengths, budget, vectors, on_progress)
         return torch.stack(found) if found else torch.empty(0, 0)
 
     def predict(
-        self, model: Any, inputs: Sequence[Any], *, batch_size: Size | None = None, batch_tokens: Size = 4096
+        self,
+        model: Model,
+        inputs: Sequence[object],
+        *,
+        batch_size: Size | None = None,
+        batch_tokens: Size = 4096,
+        on_progress: OnProgress | None = None,
     ) -> list[Any]:
         """The cosine of each pair; a list of them for a dict with source_sentence and sentences."""
         asked = [as_comparison(one) for one in inputs]
         texts = list(dict.fromkeys(text for source, others in asked for text in (source, *others)))
-        vectors = self.embed(model, texts, batch_size=batch_size, batch_tokens=batch_tokens)
+        vectors = self.embed(model, texts, batch_size=batch_size, batch_tokens=batch_tokens, on_progress=on_progress)
         rows = dict(zip(texts, F.normalize(vectors, dim=-1), strict=True))
         found: list[Any] = []
         for given, (source, others) in zip(inputs, asked, strict=True):
@@ -227,82 +252,32 @@ class FeatureExtraction(SentenceSimilarity):
     @torch.inference_mode()
     def predict(
         self,
-        model: Any,
+        model: Model,
         inputs: Sequence[Any],
         *,
         pooled: bool = False,
         batch_size: Size | None = None,
         batch_tokens: Size = 4096,
+        on_progress: OnProgress | None = None,
     ) -> list[Any]:
         """The D numbers of each text; unpooled those of its tokens, (1, T, D), as transformers' pipeline gives them."""
         texts = [one.text if isinstance(one, Labelled) else one for one in inputs]
         if pooled:
-            return self.embed(model, texts, batch_size=batch_size, batch_tokens=batch_tokens).tolist()
+            return self.embed(
+                model, texts, batch_size=batch_size, batch_tokens=batch_tokens, on_progress=on_progress
+            ).tolist()
         items = self.encode([Labelled(text) for text in texts])
-        found: list[Any] = [None] * len(texts)
-        for indices in in_order(items.lengths, Budget.of(batch_size, batch_tokens)):
+
+        def predict(indices: Indices) -> Iterator[list[list[list[float]]]]:
             batch = self.batch(items, indices).to(device_of(model))
             hidden = model(**batch.inputs).last_hidden_state.cpu()
-            for place, row, length in zip(indices.tolist(), hidden, items.lengths[indices].tolist(), strict=True):
-                found[place] = [row[:length].tolist()]
-        return found
+            lengths = items.lengths[indices].tolist()
+            return ([row[:length].tolist()] for row, length in zip(hidden, lengths, strict=True))
+
+        return predict_in_batches(items.lengths, Budget.of(batch_size, batch_tokens), predict, on_progress)
 
 
-class SimilarityMetrics:
-    """Of pairs with scores Pearson and Spearman of the cosine; of others how well seconds are found by their firsts.
-
-    Candidates are all different second texts of the split, so the vectors of such a split are kept.
-    """
-
-    def __init__(self, task: SentenceSimilarity, *, keep_examples: bool) -> None:
-        self.task: SentenceSimilarity | None = task
-        self.keep_examples = keep_examples
-        self.correlation = Correlation()
-        self.kept: list[tuple[Tensor, Tensor, Tensor]] = []  # first, second, and which second texts are the same
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "task": None}  # scores travel, tokenizers do not
-
-    def update(self, model: Any, batch: Batch) -> None:
-        assert self.task is not None
-        first, second = self.task._sides(model, batch)
-        if "scores" in batch.targets:
-            self.correlation.update((first * second).sum(-1), batch.targets["scores"])
-        if "scores" not in batch.targets or self.task.kind == "contrastive":
-            self.kept.append((first.cpu(), second.cpu(), batch.targets["same"].cpu()))
-
-    def merge(self, other: Self) -> None:
-        self.correlation.merge(other.correlation)
-        self.kept += other.kept
-
-    def compute(self) -> dict[str, float]:
-        return {name: value for part in self._parts() for name, value in part.compute().items()}
-
-    def intervals(self) -> dict[str, Interval]:
-        return {name: value for part in self._parts() for name, value in part.intervals().items()}
-
-    def report(self) -> dict[str, dict[str, float]]:
-        return {}
-
-    def _parts(self) -> list[Metric]:
-        """What there is to say; of nothing at all, that there is nothing."""
-        if not self.kept:
-            return [self.correlation]
-        return [*([self.correlation] if self.correlation.count else []), self._retrieval()]
-
-    def _retrieval(self) -> Retrieval:
-        first, second, same = (torch.cat(parts) for parts in zip(*self.kept, strict=True))
-        _, right = same.unique(return_inverse=True)
-        candidates = torch.empty(int(right.max()) + 1, second.shape[1])
-        candidates[right] = second
-        retrieval = Retrieval(keep_examples=self.keep_examples)
-        for start in range(0, len(first), QUERIES):
-            some = slice(start, start + QUERIES)
-            retrieval.update(first[some] @ candidates.T, right[some])
-        return retrieval
-
-
-def as_comparison(given: Any) -> tuple[str, list[str]]:
+def as_comparison(given: object) -> tuple[str, list[str]]:
     """A pair, or a dict with source_sentence and sentences, as Hugging Face's hosted models take it."""
     match given:
         case Labelled(text, str(pair)):

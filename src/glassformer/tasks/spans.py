@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glassformer.data.batches import Indices
-from glassformer.data.examples import Answer, Asked
+from glassformer.data.examples import SquadAnswer, SquadExample
 
 from .encoded import EncodedTexts
 from .windows import Frame, Numbers, Span, ragged, windows
@@ -29,7 +29,7 @@ class Context(NamedTuple):
     ends: Numbers
 
 
-class Row(NamedTuple):
+class WindowRow(NamedTuple):
     """A window over a context, behind its question."""
 
     owner: int  # the number of the question
@@ -44,9 +44,9 @@ class Row(NamedTuple):
 class AskedTexts(EncodedTexts):
     """The windows of a split."""
 
-    examples: Sequence[Asked]
+    examples: Sequence[SquadExample]
     contexts: Sequence[Context]  # of each example
-    owners: Numbers  # (N,), as in Row
+    owners: Numbers  # (N,), as in WindowRow
     spans: Numbers  # (N, 2)
     before: Numbers  # (N,)
     targets: Numbers  # (N, 2)
@@ -67,13 +67,18 @@ class AskedTexts(EncodedTexts):
 
 
 def asked_texts(
-    examples: Sequence[Asked], contexts: Sequence[Context], rows: Sequence[Row], *, segments: bool, cut: int
+    examples: Sequence[SquadExample],
+    contexts: Sequence[Context],
+    rows: Sequence[WindowRow],
+    *,
+    segments: bool,
+    num_truncated: int,
 ) -> AskedTexts:
     """All rows of a split, ready for batches."""
     return AskedTexts(
         rows=ragged([row.ids for row in rows]),
         segments=ragged([row.types for row in rows]) if segments else None,
-        cut=cut,
+        num_truncated=num_truncated,
         examples=examples,
         contexts=contexts,
         owners=np.array([row.owner for row in rows], np.int64),
@@ -85,7 +90,7 @@ def asked_texts(
 
 def window_rows(
     owner: int, question: Numbers, context: Context, answer: Span | None, *, frame: Frame, room: int, overlap: int
-) -> Iterator[Row]:
+) -> Iterator[WindowRow]:
     """A row for each window of a context; a context without tokens has one, too."""
     space = room - len(question)
     for start, stop in windows(len(context.ids), space, min(overlap, space // 2)):
@@ -95,17 +100,17 @@ def window_rows(
         if answer is not None and start <= answer[0] and answer[1] < stop:
             target = answer[0] - start + before, answer[1] - start + before
         ids = frame.row(question, context.ids[start:stop])
-        yield Row(owner, ids, frame.types(*sizes), (start, stop), before, target)
+        yield WindowRow(owner, ids, frame.types(*sizes), (start, stop), before, target)
 
 
-def answer_tokens(context: Context, answer: Answer) -> Span | None:
+def answer_tokens(context: Context, answer: SquadAnswer) -> Span | None:
     """The first and the last token that share a character with an answer; None where there is none."""
     first = int(np.searchsorted(context.ends, answer.start, side="right"))
     last = int(np.searchsorted(context.starts, answer.start + len(answer.text), side="left")) - 1
     return (first, last) if first <= last else None
 
 
-class Found(NamedTuple):
+class BestSpans(NamedTuple):
     """What the scores of some windows come to."""
 
     scores: NDArray[np.float32]  # (B, K) of the best spans, the sum at their two ends; -inf where there are fewer
@@ -115,7 +120,7 @@ class Found(NamedTuple):
     norms: NDArray[np.float32]  # (B, 2) log of the sum of all exp(score), at the start and at the end
 
 
-def best_spans(start: Tensor, end: Tensor, inside: Tensor, *, count: int, longest: int) -> Found:
+def best_spans(start: Tensor, end: Tensor, inside: Tensor, *, count: int, longest: int) -> BestSpans:
     """The best spans of at most `longest` tokens inside a context, from scores (B, T) of where they start and end."""
     allowed = inside.clone()
     allowed[:, 0] = True  # no answer
@@ -127,7 +132,7 @@ def best_spans(start: Tensor, end: Tensor, inside: Tensor, *, count: int, longes
     sums = (start[:, :, None] + ends).flatten(1)
     scores, places = sums.topk(min(count, sums.shape[1]))  # (B, K)
     firsts = places // longest
-    return Found(*(one.cpu().numpy() for one in (scores, firsts, firsts + places % longest, none, norms)))
+    return BestSpans(*(one.cpu().numpy() for one in (scores, firsts, firsts + places % longest, none, norms)))
 
 
 class Candidate(NamedTuple):
@@ -140,7 +145,7 @@ class Candidate(NamedTuple):
 
 
 @dataclass
-class Reading:
+class AnswerCandidates:
     """What the windows read so far say to one question: the best `keep` answers, and the score of none."""
 
     keep: int
@@ -148,7 +153,7 @@ class Reading:
     none: float = inf
     norms: NDArray[np.float64] = field(default_factory=lambda: np.full(2, -inf))
 
-    def merge(self, other: "Reading") -> None:
+    def merge(self, other: "AnswerCandidates") -> None:
         """Take in another window, or several."""
         spans: dict[Span, Candidate] = {}
         for one in sorted(self.answers + other.answers, reverse=True):
@@ -170,14 +175,14 @@ class Reading:
         return float(np.exp(one.score - self.norms.sum()))
 
 
-def readings(
+def answer_candidates(
     items: AskedTexts, rows: Indices, start: Tensor, end: Tensor, *, keep: int, longest: int
-) -> Iterator[tuple[int, Reading]]:
+) -> Iterator[tuple[int, AnswerCandidates]]:
     """The number of the question and the reading of each row, from its scores (B, T)."""
     found = best_spans(start, end, items.inside(rows).to(start.device), count=keep, longest=longest)
     for place, row in enumerate(rows.tolist()):
         owner = int(items.owners[row])
-        one = Reading(keep, none=float(found.none[place]), norms=found.norms[place].astype(np.float64))
+        one = AnswerCandidates(keep, none=float(found.none[place]), norms=found.norms[place].astype(np.float64))
         for score, first, last in zip(found.scores[place], found.firsts[place], found.lasts[place], strict=True):
             if score > -inf:
                 span = items.characters(row, first, last)

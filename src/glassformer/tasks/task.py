@@ -1,94 +1,29 @@
-"""What a task is: examples to batches, a loss, metrics and predictions; train, eval, predict and serve all use it.
+"""What a task is: examples to batches, a loss, metrics and predictions; train, eval, predict and the studio use it.
 
 B batch, T length.
 """
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, get_type_hints
+from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.data.batches import Budget, Indices, in_order
 from glassformer.data.report import Read
 from glassformer.data.splits import split_by_hash
 from glassformer.files import conform
+from glassformer.models.contract import Model
 from glassformer.text.folder import NO_LIMIT
 from glassformer.text.tokenizer import Tokenizer
 
-from .metrics import Interval
-
-
-@dataclass(frozen=True)
-class Batch:
-    """The model's inputs and what its outputs are compared with."""
-
-    inputs: dict[str, Tensor]
-    targets: dict[str, Tensor]
-    count: int  # of targets: the loss is a sum over them
-    extra: dict[str, Any] = field(default_factory=dict)  # what metrics want to know and the loss does not
-
-    def to(self, device: torch.device) -> Self:
-        """On the model's device; masks stay, since packing reads them on the CPU."""
-        if device.type == "cpu":
-            return self
-
-        def move(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-            return {
-                name: tensor if name.endswith("attention_mask") else tensor.pin_memory().to(device, non_blocking=True)
-                for name, tensor in tensors.items()
-            }
-
-        return replace(self, inputs=move(self.inputs), targets=move(self.targets))
-
-    @property
-    def tokens(self) -> int:
-        """Real tokens read, of a translation the source's."""
-        mask = self.inputs.get("attention_mask")
-        return self.inputs["input_ids"].numel() if mask is None else int(mask.sum())
-
-    @property
-    def padding(self) -> int:
-        return self.inputs["input_ids"].numel() - self.tokens
-
-
-class Items(Protocol):
-    """Encoded examples."""
-
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """(N,) tokens each costs."""
-        ...
-
-    @property
-    def cut(self) -> int:
-        """Tokens lost to truncation, over all."""
-        ...
-
-
-class Metrics(Protocol):
-    """A score sheet that is filled batch by batch, and over several processes."""
-
-    def update(self, model: Any, batch: Batch) -> None: ...
-
-    def merge(self, other: Any) -> None: ...
-
-    def compute(self) -> dict[str, float]: ...
-
-    def intervals(self) -> dict[str, Interval]:
-        """95 % intervals of some of the scores, where the sheet was made with keep_examples."""
-        ...
-
-    def report(self) -> dict[str, dict[str, float]]:
-        """Scores of each class or type by itself; empty where there is none."""
-        ...
-
+from .batch import Batch, Items, OnProgress, device_of
+from .metrics import ScoreSheet
+from .spec import Spec
 
 E = TypeVar("E")
 I = TypeVar("I", bound=Items)  # noqa: E741
@@ -103,11 +38,12 @@ class Task(ABC, Generic[E, I]):
     vocabulary: ClassVar[str] = "wordpiece"  # what a fresh model learns, if nothing else is asked for
     one_in_a_list: ClassVar[bool] = False  # whether a pipeline, as Hugging Face's, wraps the result of one text
     longest: ClassVar[int | None] = 1024  # tokens, where a model reads more: an endless line must not take all memory
+    length_option: ClassVar[str] = "max_length"  # what the constructor calls the tokens of an example
     labels_of_all: ClassVar[bool] = False  # whether labels that only dev or test data has are learnt too
     built_in: ClassVar[bool] = False  # whether examples are made up where no data is given
 
     tokenizer: Tokenizer
-    max_length: int | None  # tokens of an example; None until a model says how many it can read
+    max_length: int | None  # tokens of an example at most
 
     @abstractmethod
     def __init__(self, tokenizer: Tokenizer, **options: Any) -> None:
@@ -145,30 +81,72 @@ class Task(ABC, Generic[E, I]):
         train, dev, _ = split_by_hash(examples, cls.key)
         return train, dev
 
+    # From data or a model to a spec, and from a spec to a task.
+
     @classmethod
-    def for_data(cls, tokenizer: Tokenizer, examples: Sequence[E], **options: Any) -> Self:
-        """A task whose labels are those of the training data (`labels_of_all`: of all data), where it has labels."""
+    def make_spec(cls, options: Mapping[str, Any], **known: Any) -> Spec:
+        """A spec of the constructor's options and of what else is known."""
+        rest = {name: value for name, value in options.items() if name != cls.length_option}
+        return Spec(**{"head": cls.head, "max_length": options.get(cls.length_option), "options": rest, **known})
+
+    @classmethod
+    def spec_of_data(cls, examples: Sequence[E], **options: Any) -> Spec:
+        """What the training data (`labels_of_all`: all data) says: its labels. Refused: what teaches nothing."""
         del examples
-        return cls(tokenizer, **options)
+        return cls.make_spec(options)
 
     @classmethod
-    def for_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Self:
-        """A task whose labels are those of a trained model, where it has labels."""
-        task = cls(tokenizer, **options)
-        task.fit_to(model)
-        return task
+    def spec_of_model(cls, tokenizer: Tokenizer, model: Model, **options: Any) -> Spec:
+        """What a trained model says: its labels. One that was trained for something else is refused."""
+        del tokenizer, model
+        return cls.make_spec(options)
 
-    def settings(self) -> dict[str, Any]:
-        """What a model for this task must be told: labels, problem_type."""
+    @classmethod
+    def check_head(cls, model: Model) -> None:
+        """Refuse a model with another head than this task's."""
+        if model.head_name != cls.head:
+            raise ValueError(f"the model has the head {model.head_name!r}: load one with the head {cls.head!r}")
+
+    @classmethod
+    def fit_spec(cls, spec: Spec, tokenizer: Tokenizer, model: Model) -> Spec:
+        """The spec with what only a model knows: how long a text may be, and whether it has a use for segments."""
+        limits = [spec.max_length]
+        if spec.max_length is None:
+            limits = [longest_input(model, tokenizer), cls.longest]
+        longest = min((number for number in limits if number is not None), default=None)
+        return replace(spec, max_length=longest, segments=model.config.has_segments)
+
+    @classmethod
+    def model_settings(cls, tokenizer: Tokenizer, spec: Spec) -> dict[str, Any]:
+        """What the config of a model for this task must say: labels, problem_type, special ids."""
+        del tokenizer, spec
         return {}
 
-    def fit_to(self, model: nn.Module) -> None:
-        """Take from a model what only it knows: how long a text may be, and whether it has a use for segments."""
-        if getattr(getattr(model, "embeddings", None), "segment", None) is None:
-            self.tokenizer.settings.segments = False
-        if self.max_length is None:
-            limits = [number for number in (longest_input(model, self.tokenizer), self.longest) if number is not None]
-            self.max_length = min(limits, default=None)
+    @classmethod
+    def from_spec(cls, tokenizer: Tokenizer, spec: Spec) -> Self:
+        """The task, complete."""
+        return cls(tokenizer, **{cls.length_option: spec.max_length}, **spec.options)
+
+    @classmethod
+    def for_data(cls, tokenizer: Tokenizer, examples: Sequence[E], **options: Any) -> Self:
+        """A task for a model that is still to be built, as its training data says."""
+        spec = cls.spec_of_data(examples, **options)
+        return cls.from_spec(tokenizer.adapted(special_tokens=spec.special_tokens), spec)
+
+    @classmethod
+    def for_model(cls, tokenizer: Tokenizer, model: Model, **options: Any) -> Self:
+        """A task for a trained model, as the model says."""
+        spec = cls.fit_spec(cls.spec_of_model(tokenizer, model, **options), tokenizer, model)
+        return cls.from_spec(tokenizer.adapted(segments=spec.segments), spec)
+
+    @property
+    def spec(self) -> Spec:
+        """What this task and a model for it must agree on."""
+        return Spec(head=self.head, max_length=self.max_length)
+
+    def settings(self) -> dict[str, Any]:
+        """What the config of a model for this task must say."""
+        return self.model_settings(self.tokenizer, self.spec)
 
     @classmethod
     def read_extras(cls, folder: Path) -> dict[str, Any]:
@@ -187,17 +165,17 @@ class Task(ABC, Generic[E, I]):
 
     @abstractmethod
     def batch(self, items: I, indices: Indices, seed: int = 0) -> Batch:
-        """Some examples of a split; what is random depends on the seed and the example, never on the batch."""
+        """Collate some examples of a split; what is random depends on the seed and the example, never on the batch."""
 
     @abstractmethod
-    def loss(self, model: Any, batch: Batch) -> Tensor:
+    def loss(self, model: Model, batch: Batch) -> Tensor:
         """The sum over the batch's targets, so that parts of a batch add up to the whole."""
 
     @abstractmethod
-    def metrics(self, *, keep_examples: bool = False) -> Metrics:
-        """An empty score sheet; it must pickle without model and tokenizer, to travel between processes."""
+    def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
+        """An empty score sheet."""
 
-    def final_metrics(self, *, keep_examples: bool = False) -> Metrics:
+    def final_metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
         """The sheet for a trained model, with scores too costly to ask for while training."""
         return self.metrics(keep_examples=keep_examples)
 
@@ -205,7 +183,8 @@ class Task(ABC, Generic[E, I]):
         """What `predict` can be told, and the hint of what each may be."""
         hints = get_type_hints(self.predict, include_extras=True)
         known = inspect.signature(self.predict).parameters.values()
-        return {one.name: hints[one.name] for one in known if one.kind is one.KEYWORD_ONLY}
+        named = (one.name for one in known if one.kind is one.KEYWORD_ONLY and one.name != "on_progress")
+        return {name: hints[name] for name in named}
 
     def check_predict(self, options: Mapping[str, Any]) -> None:
         """Refuse options that `predict` does not have, or values that they cannot have; of a task that generates, the
@@ -219,22 +198,18 @@ class Task(ABC, Generic[E, I]):
                 raise ValueError(f"{self.name} has no option {name!r}; a call can be told {', '.join(known)}")
 
     @abstractmethod
-    def predict(self, model: Any, inputs: Sequence[Any], *_: Any, **options: Any) -> list[Any]:
+    def predict(self, model: Model, inputs: Sequence[object], *_: Any, **options: Any) -> list[Any]:
         """What the model says, in the shape of Hugging Face's pipelines; each input as if alone."""
 
 
-def longest_input(model: Any, tokenizer: Tokenizer) -> int | None:
+AnyTask = Task[Any, Any]  # whatever its examples are
+
+
+def longest_input(model: Model, tokenizer: Tokenizer) -> int | None:
     """How many tokens a model can read; None where there is no limit."""
-    config = model.config
-    limit = getattr(config, "n_positions", None) or getattr(config, "max_position_embeddings", None)
-    if limit is not None and getattr(model, "padding_idx", None) is not None:
-        limit -= model.padding_idx + 1  # RoBERTa counts from there
+    limit = model.config.max_positions
     known = [number for number in (limit, tokenizer.model_max_length) if number is not None and number < NO_LIMIT]
     return min(known, default=None)
-
-
-def device_of(model: nn.Module) -> torch.device:
-    return next(model.parameters()).device
 
 
 def remark(report: Mapping[str, Mapping[str, float]]) -> str | None:
@@ -255,7 +230,7 @@ def remark(report: Mapping[str, Mapping[str, float]]) -> str | None:
 
 @torch.inference_mode()
 def evaluate(
-    model: nn.Module,
+    model: Model,
     task: Task[E, I],
     items: I,
     *,
@@ -263,21 +238,21 @@ def evaluate(
     share: tuple[int, int] = (0, 1),
     keep_examples: bool = False,
     final: bool = False,
-    told: Callable[[int, int], None] | None = None,
-) -> Metrics:
-    """The score sheet of a split, or of this process's share (number, of how many) of it; model in eval mode.
+    on_progress: OnProgress | None = None,
+) -> ScoreSheet:
+    """The score sheet of a split, or of this process's share (rank, world_size) of it; model in eval mode.
 
-    `told` hears after each batch how many are done, and of how many.
+    `on_progress` hears after each batch how many are done, and of how many.
     """
     was_training, device = model.training, device_of(model)
     model.eval()
     sheet = (task.final_metrics if final else task.metrics)(keep_examples=keep_examples)
-    number, processes = share
+    rank, world_size = share
     batches = in_order(items.lengths, budget)
     for place, indices in enumerate(batches):
-        if place % processes == number:
+        if place % world_size == rank:
             sheet.update(model, task.batch(items, indices).to(device))
-        if told is not None:
-            told(place + 1, len(batches))
+        if on_progress is not None:
+            on_progress(place + 1, len(batches))
     model.train(was_training)
     return sheet

@@ -10,19 +10,23 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.data.batches import Indices
 from glassformer.data.examples import Labelled, Parallel
 from glassformer.data.parallel import read_parallel
 from glassformer.data.ragged import Ragged
 from glassformer.data.report import Read
+from glassformer.models.contract import Model
 from glassformer.text.tokenizer import Tokenizer
 
-from .task import Batch, Metrics, Task
-from .text_classification import ClassificationMetrics, TextClassification
-from .text_generation import hidden_states
-from .translation import Translated, Translation, as_source, rounded_up
+from .batch import Batch
+from .metrics import Classification, ScoreSheet
+from .spec import Spec
+from .task import AnyTask, Task
+from .text_classification import TextClassification
+from .text_pairs import Translated, as_source, encode_sources, rounded_up
+from .translation import Translation
 
 Lesson = Literal["copy", "reverse", "parity"]
 LONGEST: dict[Lesson, int] = {"copy": 8, "reverse": 8, "parity": 20}  # digits
@@ -59,8 +63,8 @@ def examples(lesson: Lesson, count: int, *, seed: int) -> list[Parallel]:
 
 def _share(digits: NDArray[np.int64]) -> int:
     """Which seeds a sequence belongs to: five in seven are for training. This tells nothing of the sum's parity."""
-    mark = int((digits * 3 ** (np.arange(len(digits)) % 6)).sum()) + len(digits)
-    return {0: 1, 1: 2}.get(mark % 7, 0)
+    key = int((digits * 3 ** (np.arange(len(digits)) % 6)).sum()) + len(digits)
+    return {0: 1, 1: 2}.get(key % 7, 0)
 
 
 def _length(lesson: Lesson, chance: np.random.Generator, *, trained: bool) -> int:
@@ -83,19 +87,17 @@ class Teaching(Task[Parallel, Any]):
     head = "text2text-generation"
     metric = "exact_match"
 
-    def __init__(self, tokenizer: Tokenizer, *, head: str = "text2text-generation") -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, *, head: str = "text2text-generation", form: AnyTask | None = None
+    ) -> None:
         known = HEADS if self.lesson == "parity" else HEADS[:2]
         if head not in known:
             raise ValueError(f"{self.lesson} is learnt with the head {' or '.join(known)}, not {head!r}")
-        self.tokenizer, self.head, self.max_length = tokenizer, head, None
-        self.form: Any = Translation(tokenizer, exact_match=True)
-        if head == "text-generation":
-            self.form = Continuation(tokenizer, exact_match=True)
-        elif head == "text-classification":
-            self.form = Classes(tokenizer, ["0", "1"])
+        self.form = form or form_of(head).from_spec(tokenizer, self.make_spec({"head": head}))
+        self.tokenizer, self.head, self.max_length = tokenizer, head, self.form.max_length
 
     @classmethod
-    def read(cls, sources: Sequence[str], *, columns: Mapping[str, str] | None = None, **_: Any) -> Read[Parallel]:
+    def read(cls, sources: Sequence[str], *, columns: Mapping[str, str] | None = None, **_: object) -> Read[Parallel]:
         return read_parallel(sources, columns=columns)
 
     @classmethod
@@ -107,15 +109,32 @@ class Teaching(Task[Parallel, Any]):
         return example.source
 
     @classmethod
-    def for_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Self:
-        return super().for_model(tokenizer, model, **{"head": model.head_name, **options})
+    def make_spec(cls, options: Mapping[str, Any], **known: Any) -> Spec:
+        """The spec of the form that the head asks for."""
+        head = options.get("head", cls.head)
+        if head == "text-classification":
+            return Spec(head=head, labels=("0", "1"), problem_type="single_label_classification", **known)
+        return Spec(head=head, options={"exact_match": True}, **known)
 
-    def settings(self) -> dict[str, Any]:
-        return self.form.settings()  # type: ignore[no-any-return]
+    @classmethod
+    def spec_of_model(cls, tokenizer: Tokenizer, model: Model, **options: Any) -> Spec:
+        return super().spec_of_model(tokenizer, model, **{"head": model.head_name, **options})
 
-    def fit_to(self, model: nn.Module) -> None:
-        self.form.fit_to(model)
-        self.max_length = self.form.max_length
+    @classmethod
+    def fit_spec(cls, spec: Spec, tokenizer: Tokenizer, model: Model) -> Spec:
+        return form_of(spec.head).fit_spec(spec, tokenizer, model)
+
+    @classmethod
+    def model_settings(cls, tokenizer: Tokenizer, spec: Spec) -> dict[str, Any]:
+        return form_of(spec.head).model_settings(tokenizer, spec)
+
+    @classmethod
+    def from_spec(cls, tokenizer: Tokenizer, spec: Spec) -> Self:
+        return cls(tokenizer, head=str(spec.head), form=form_of(spec.head).from_spec(tokenizer, spec))
+
+    @property
+    def spec(self) -> Spec:
+        return self.form.spec
 
     def encode(self, examples: Sequence[Parallel]) -> Any:
         return self.form.encode([self._formed(one) for one in examples])
@@ -124,21 +143,21 @@ class Teaching(Task[Parallel, Any]):
         return Labelled(example.source, label=example.target) if self.head == "text-classification" else example
 
     def batch(self, items: Any, indices: Indices, seed: int = 0) -> Batch:
-        return self.form.batch(items, indices, seed)  # type: ignore[no-any-return]
+        return self.form.batch(items, indices, seed)
 
-    def loss(self, model: Any, batch: Batch) -> Tensor:
-        return self.form.loss(model, batch)  # type: ignore[no-any-return]
+    def loss(self, model: Model, batch: Batch) -> Tensor:
+        return self.form.loss(model, batch)
 
-    def metrics(self, *, keep_examples: bool = False) -> Metrics:
-        return self.form.metrics(keep_examples=keep_examples)  # type: ignore[no-any-return]
+    def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
+        return self.form.metrics(keep_examples=keep_examples)
 
     def predict_options(self) -> dict[str, Any]:
-        return self.form.predict_options()  # type: ignore[no-any-return]
+        return self.form.predict_options()
 
     def check_predict(self, options: Mapping[str, Any]) -> None:
         self.form.check_predict(options)
 
-    def predict(self, model: Any, inputs: Sequence[Any], **options: Any) -> list[Any]:
+    def predict(self, model: Model, inputs: Sequence[object], **options: Any) -> list[Any]:
         """A dict with the answer for each text of digits, whether or not the equals sign stands after them."""
         asked = [as_source(one).removesuffix(ASKED) + ASKED for one in inputs]
         key = "label" if self.head == "text-classification" else "translation_text"
@@ -166,11 +185,11 @@ class Parity(Teaching):
 class Classes(TextClassification):
     """Answers of one character are classes."""
 
-    def metrics(self, *, keep_examples: bool = False) -> "ClassMetrics":
-        return ClassMetrics(self, keep_examples=keep_examples)
+    def _scores(self, *, keep_examples: bool) -> Classification:
+        return WholeAnswers(self.labels, keep_examples=keep_examples)
 
 
-class ClassMetrics(ClassificationMetrics):
+class WholeAnswers(Classification):
     """A class that is right is an answer that is right from end to end."""
 
     def compute(self) -> dict[str, float]:
@@ -198,23 +217,27 @@ class Continuation(Translation):
     name = "text-generation"
     head = "text-generation"
 
-    def settings(self) -> dict[str, Any]:
-        return {name: value for name, value in super().settings().items() if name != "decoder_start_token_id"}
+    @classmethod
+    def model_settings(cls, tokenizer: Tokenizer, spec: Spec) -> dict[str, Any]:
+        found = super().model_settings(tokenizer, spec)
+        return {name: value for name, value in found.items() if name != "decoder_start_token_id"}
 
     def encode(self, examples: Sequence[Parallel]) -> Continued:
         plain = super().encode(examples)
-        return Continued(plain.sources, plain.targets, plain.references, plain.bleu_tokenizer, plain.cut)
+        return Continued(plain.sources, plain.targets, plain.references, plain.bleu_tokenizer, plain.num_truncated)
 
     def _sources(self, texts: Sequence[str]) -> tuple[Ragged, int]:
-        rows, cut = self._rows(self.max_length, texts=texts, add_special_tokens=False)
-        return Ragged.of(row or [self.marks.first] for row in rows), sum(cut)
+        return encode_sources(self.tokenizer, texts, self.special_ids, max_length=self.max_length, special=False)
 
     def batch(self, items: Translated, indices: Indices, seed: int = 0) -> Batch:
         assert isinstance(items, Continued)
         batch = super().batch(items, indices, seed)
         if items.rows is None or items.targets is None:
             return batch
-        inputs = {"input_ids": items.rows.padded(indices, self.marks.pad), "attention_mask": items.rows.mask(indices)}
+        inputs = {
+            "input_ids": items.rows.padded(indices, self.special_ids.pad),
+            "attention_mask": items.rows.mask(indices),
+        }
         width, rows = inputs["input_ids"].shape[1], batch.targets["rows"]
         # An answer's first token is told at the last place of its source.
         column = batch.targets["places"] - rows * int(items.targets.lengths[indices].max())
@@ -222,12 +245,16 @@ class Continuation(Translation):
         targets = {**batch.targets, "places": rows * width + first[rows] + column}
         return Batch(inputs, targets, batch.count, {**batch.extra, "prompts": super().prompts(batch)})
 
-    def hidden(self, model: Any, batch: Batch) -> Tensor:
-        return hidden_states(model, batch)
-
     def prompts(self, batch: Batch) -> tuple[Tensor, Tensor]:
         return batch.extra.get("prompts") or super().prompts(batch)
 
-    def room(self, length: int, model: Any) -> int:
+    def room(self, length: int, model: Model) -> int:
         longest = rounded_up(length)
         return min(10 + 3 * longest // 2, max(1, (model.config.max_positions or 10 * longest) - longest))
+
+
+def form_of(head: str | None) -> type[AnyTask]:
+    """The task that a lesson is learnt as, with this head."""
+    forms: dict[str | None, type[AnyTask]]
+    forms = {"text-generation": Continuation, "text-classification": Classes}
+    return forms.get(head, Translation)

@@ -5,15 +5,15 @@ B batch, C classes.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from glassformer.data.batches import Budget, Indices, in_order
+from glassformer.data.batches import Budget, Indices
 from glassformer.data.examples import Labelled
 from glassformer.data.labels import Kind, class_names, classes_of, with_names
 from glassformer.data.report import Read
@@ -21,14 +21,17 @@ from glassformer.data.rows import Format
 from glassformer.data.table import read_labelled
 from glassformer.files import shown
 from glassformer.files.schema import Probability, Size
+from glassformer.models.contract import Model, ProblemType, label_names
+from glassformer.models.contract import problem_type as stated_problem
 from glassformer.text.tokenizer import Tokenizer
 
+from .batch import Batch, OnProgress, device_of, predict_in_batches
 from .encoded import EncodedTexts
-from .metrics import Classification, Interval, MultiLabel, Regression
-from .task import Batch, Task, device_of
+from .metrics import Classification, MeanLoss, MultiLabel, Regression, ScoreSheet
+from .spec import Spec
+from .task import Task
 
-Problem = Literal["single_label_classification", "multi_label_classification", "regression"]
-KINDS: dict[Problem, Kind] = {
+KINDS: dict[ProblemType, Kind] = {
     "single_label_classification": "classes",
     "multi_label_classification": "multi-label",
     "regression": "regression",
@@ -54,12 +57,12 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         tokenizer: Tokenizer,
         labels: Sequence[str],
         *,
-        problem_type: Problem = "single_label_classification",
+        problem_type: ProblemType = "single_label_classification",
         max_length: Size | None = None,
         label_smoothing: Probability = 0.0,
     ) -> None:
-        if problem_type not in get_args(Problem):
-            raise ValueError(f"problem_type must be one of {', '.join(get_args(Problem))}, not {problem_type!r}")
+        if problem_type not in KINDS:
+            raise ValueError(f"problem_type must be one of {', '.join(KINDS)}, not {problem_type!r}")
         self.tokenizer, self.labels, self.problem = tokenizer, list(labels), problem_type
         self.max_length, self.label_smoothing = max_length, label_smoothing
         self.metric = {"regression": "spearman", "multi_label_classification": "f1_micro"}.get(problem_type, "accuracy")
@@ -70,12 +73,12 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         sources: Sequence[str],
         *,
         columns: Mapping[str, str] | None = None,
-        problem_type: Problem = "single_label_classification",
+        problem_type: ProblemType = "single_label_classification",
         file_format: Format | None = None,
         header: bool | None = None,
         labels: str | Sequence[str] | None = None,
         require_target: bool = True,
-        **_: Any,
+        **_: object,
     ) -> Read[Labelled]:
         if labels is not None and problem_type == "regression":
             raise ValueError("labels: names are for classes, and regression has a score; leave them out")
@@ -107,34 +110,50 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         return () if isinstance(example.label, float) else classes_of(example)
 
     @classmethod
-    def for_data(
+    def spec_of_data(
         cls,
-        tokenizer: Tokenizer,
         examples: Sequence[Labelled],
         *,
         labels: str | Sequence[str] | None = None,
-        problem_type: Problem = "single_label_classification",
+        problem_type: ProblemType = "single_label_classification",
         **options: Any,
-    ) -> Self:
+    ) -> Spec:
         found = cls.labels_of(examples, problem_type)  # which there must be, whatever they are called
-        return cls(
-            tokenizer,
-            found if labels is None else list(class_names(labels).values()),
-            problem_type=problem_type,
-            **options,
-        )
+        names = found if labels is None else class_names(labels).values()
+        return cls.make_spec(options, labels=tuple(names), problem_type=problem_type)
 
     @classmethod
-    def for_model(cls, tokenizer: Tokenizer, model: nn.Module, *, labels: Any = None, **options: Any) -> Self:
-        del labels  # those that it was trained with are its own now
-        config: Any = model.config
-        problem = config.problem_type or ("regression" if len(config.id2label) == 1 else "single_label_classification")
-        task = cls(tokenizer, list(config.id2label.values()), **{"problem_type": problem, **options})
-        task.fit_to(model)
-        return task
+    def spec_of_model(
+        cls,
+        tokenizer: Tokenizer,
+        model: Model,
+        *,
+        labels: str | Sequence[str] | None = None,
+        problem_type: ProblemType | None = None,
+        **options: Any,
+    ) -> Spec:
+        del tokenizer, labels  # those that it was trained with are its own now
+        names = label_names(model.config)
+        usual = "regression" if len(names) == 1 else "single_label_classification"
+        problem = problem_type or stated_problem(model.config) or usual
+        return cls.make_spec(options, labels=tuple(names), problem_type=problem)
 
     @classmethod
-    def labels_of(cls, examples: Sequence[Labelled], problem_type: Problem) -> list[str]:
+    def from_spec(cls, tokenizer: Tokenizer, spec: Spec) -> Self:
+        problem = spec.problem_type or "single_label_classification"
+        return cls(tokenizer, spec.labels, problem_type=problem, max_length=spec.max_length, **spec.options)
+
+    @classmethod
+    def model_settings(cls, tokenizer: Tokenizer, spec: Spec) -> dict[str, Any]:
+        del tokenizer
+        return {"labels": list(spec.labels), "problem_type": spec.problem_type}
+
+    @property
+    def spec(self) -> Spec:
+        return replace(super().spec, labels=tuple(self.labels), problem_type=self.problem)
+
+    @classmethod
+    def labels_of(cls, examples: Sequence[Labelled], problem_type: ProblemType) -> list[str]:
         """The classes that occur, in the order of their names, numbers by value."""
         if problem_type == "regression":
             return ["score"]
@@ -145,14 +164,11 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         numbers = {label: int(label) for label in found if label.isdecimal() and len(label) < 20}
         return sorted(found, key=lambda label: (label not in numbers, numbers.get(label, 0), label))
 
-    def settings(self) -> dict[str, Any]:
-        return {"labels": self.labels, "problem_type": self.problem}
-
     def encode(self, examples: Sequence[Labelled]) -> ClassifiedTexts:
         pairs = [one.pair or "" for one in examples] if any(one.pair is not None for one in examples) else None
         texts = EncodedTexts.of(self.tokenizer, [one.text for one in examples], pairs, self.max_length)
         labels = None if any(one.label is None for one in examples) else self._numbers(examples)
-        return ClassifiedTexts(texts.rows, texts.segments, texts.cut, labels)
+        return ClassifiedTexts(texts.rows, texts.segments, texts.num_truncated, labels)
 
     def _numbers(self, examples: Sequence[Labelled]) -> NDArray[Any]:
         if self.problem == "regression":
@@ -176,7 +192,7 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         targets = {} if items.labels is None else {"labels": torch.from_numpy(items.labels[indices])}
         return Batch(items.inputs(indices, self.tokenizer.pad_token_id or 0), targets, count=len(indices))
 
-    def loss(self, model: Any, batch: Batch) -> Tensor:
+    def loss(self, model: Model, batch: Batch) -> Tensor:
         return self.compare(model(**batch.inputs).logits, batch.targets["labels"])
 
     def compare(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -187,8 +203,27 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
             return F.binary_cross_entropy_with_logits(logits, labels, reduction="none").mean(1).sum()
         return F.cross_entropy(logits, labels, reduction="sum", label_smoothing=self.label_smoothing)
 
-    def metrics(self, *, keep_examples: bool = False) -> "ClassificationMetrics":
-        return ClassificationMetrics(self, keep_examples=keep_examples)
+    def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
+        """The scores that the kind of label calls for, and the loss."""
+        loss, scores = MeanLoss(), self._scores(keep_examples=keep_examples)
+
+        def update(model: Model, batch: Batch) -> None:
+            logits, labels = model(**batch.inputs).logits, batch.targets["labels"]
+            loss.update(float(self.compare(logits, labels)), batch.count)
+            if isinstance(scores, Classification):
+                scores.update(logits.argmax(-1), labels)
+            elif isinstance(scores, MultiLabel):
+                scores.update(self.probabilities(logits), labels)
+            else:
+                scores.update(logits[:, 0], labels)
+
+        return ScoreSheet(update, loss=loss, scores=scores)
+
+    def _scores(self, *, keep_examples: bool) -> Classification | MultiLabel | Regression:
+        if self.problem == "regression":
+            return Regression()
+        cls = MultiLabel if self.problem == "multi_label_classification" else Classification
+        return cls(self.labels, keep_examples=keep_examples)
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """(B, C): shares of one class, chances of each of several, or the score itself."""
@@ -200,68 +235,28 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
     @torch.inference_mode()
     def predict(
         self,
-        model: Any,
-        inputs: Sequence[Any],
+        model: Model,
+        inputs: Sequence[object],
         *,
         top_k: Size | None = 1,
         batch_size: Size | None = None,
         batch_tokens: Size = 4096,
+        on_progress: OnProgress | None = None,
     ) -> list[Any]:
         """A dict of label and score for each text, the likeliest first; a list of them where top_k is not 1."""
         items = self.encode([as_labelled(one) for one in inputs])
-        found: list[Any] = [None] * len(inputs)
-        for indices in in_order(items.lengths, Budget.of(batch_size, batch_tokens)):
+
+        def predict(indices: Indices) -> Iterator[Any]:
             batch = self.batch(items, indices).to(device_of(model))
-            rows = self.probabilities(model(**batch.inputs).logits).tolist()
-            for place, row in zip(indices.tolist(), rows, strict=True):
+            for row in self.probabilities(model(**batch.inputs).logits).tolist():
                 ranked = sorted(zip(row, self.labels, strict=True), key=lambda pair: -pair[0])
                 listed = [{"label": label, "score": score} for score, label in ranked[:top_k]]
-                found[place] = listed[0] if top_k == 1 else listed
-        return found
+                yield listed[0] if top_k == 1 else listed
+
+        return predict_in_batches(items.lengths, Budget.of(batch_size, batch_tokens), predict, on_progress)
 
 
-class ClassificationMetrics:
-    """The scores that the kind of label calls for, and the loss."""
-
-    def __init__(self, task: TextClassification, *, keep_examples: bool) -> None:
-        self.task, self.loss = task, 0.0
-        self.scores: Classification | MultiLabel | Regression
-        if task.problem == "regression":
-            self.scores = Regression()
-        elif task.problem == "multi_label_classification":
-            self.scores = MultiLabel(task.labels, keep_examples=keep_examples)
-        else:
-            self.scores = Classification(task.labels, keep_examples=keep_examples)
-
-    def update(self, model: Any, batch: Batch) -> None:
-        logits, labels = model(**batch.inputs).logits, batch.targets["labels"]
-        self.loss += float(self.task.compare(logits, labels))
-        if isinstance(self.scores, Classification):
-            self.scores.update(logits.argmax(-1), labels)
-        elif isinstance(self.scores, MultiLabel):
-            self.scores.update(self.task.probabilities(logits), labels)
-        else:
-            self.scores.update(logits[:, 0], labels)
-
-    def merge(self, other: Self) -> None:
-        self.loss += other.loss
-        self.scores.merge(other.scores)  # type: ignore[arg-type]
-
-    def compute(self) -> dict[str, float]:
-        return {"loss": self.loss / max(1, self.scores.count), **self.scores.compute()}
-
-    def intervals(self) -> dict[str, Interval]:
-        return self.scores.intervals()
-
-    def report(self) -> dict[str, dict[str, float]]:
-        """Each class by itself; nothing for scores."""
-        return {} if isinstance(self.scores, Regression) else self.scores.report()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"loss": self.loss, "scores": self.scores}  # the tokenizer stays behind
-
-
-def as_labelled(given: Any) -> Labelled:
+def as_labelled(given: object) -> Labelled:
     """A text, a (text, pair), or a dict with text and text_pair, as Hugging Face takes them."""
     match given:
         case Labelled():

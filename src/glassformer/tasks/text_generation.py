@@ -3,14 +3,14 @@
 B batch, T length, D model width, V vocabulary.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.data.batches import Budget, Indices
 from glassformer.data.blocks import Reframed, Windows, drawn, joined, tokenised
@@ -20,11 +20,13 @@ from glassformer.data.ragged import Ragged
 from glassformer.data.shards import Shards
 from glassformer.files.schema import Size
 from glassformer.generate.api import generate
+from glassformer.models.contract import Model, as_module, as_token_scorer
 from glassformer.text.tokenizer import Tokenizer
 
-from .metrics import Interval, Likelihood
+from .batch import Batch, OnProgress, predict_in_batches
+from .metrics import Likelihood, ScoreSheet
 from .running_text import RunningTextTask, as_text
-from .task import Batch
+from .spec import Spec
 from .windows import ragged
 from .words import NO_TARGET, judged, summed_cross_entropy
 
@@ -32,12 +34,12 @@ BLOCK_SIZE = 256  # where neither the user nor the model says how many tokens it
 
 
 @dataclass
-class Stream:
+class PackedStream:
     """All documents in one row, read through windows."""
 
     windows: Windows
     bytes_per_token: float  # UTF-8 bytes of the texts for each target
-    cut: int = 0  # nothing is
+    num_truncated: int = 0  # nothing is
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -50,14 +52,14 @@ class Texts:
 
     rows: Ragged
     text_bytes: NDArray[np.float64]  # (N,) of each text, or of what is left of it
-    cut: int  # tokens lost to truncation
+    num_truncated: int  # tokens lost to truncation
 
     @property
     def lengths(self) -> NDArray[np.int64]:
         return self.rows.lengths - 1
 
 
-class TextGeneration(RunningTextTask[Stream | Texts]):
+class TextGeneration(RunningTextTask[PackedStream | Texts]):
     """The loss is the cross-entropy of each next token.
 
     `packing` joins all documents into one stream and cuts it into blocks, without padding; without it each document
@@ -70,6 +72,7 @@ class TextGeneration(RunningTextTask[Stream | Texts]):
     head = "text-generation"
     vocabulary = "bpe"
     longest = None
+    length_option = "block_size"
     labels_of_all = True
 
     def __init__(
@@ -111,32 +114,26 @@ class TextGeneration(RunningTextTask[Stream | Texts]):
         return () if example.label is None else (example.label,)
 
     @classmethod
-    def for_data(
-        cls, tokenizer: Tokenizer, examples: Sequence[Document], *, conditions: Sequence[str] = (), **options: Any
-    ) -> Self:
+    def spec_of_data(cls, examples: Sequence[Document], *, conditions: Sequence[str] = (), **options: Any) -> Spec:
         """The labels of the documents become conditions, and their tokens part of the vocabulary."""
         labels = conditions or sorted({one.label for one in examples if one.label is not None})
-        if labels:
-            tokenizer.add_tokens([control_token(label) for label in labels], special_tokens=True)
-        return cls(tokenizer, conditions=labels, **options)
+        tokens = tuple(control_token(label) for label in labels)
+        return cls.make_spec({**options, "conditions": labels}, special_tokens=tokens)
 
     @classmethod
-    def for_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Self:
-        return super().for_model(tokenizer, model, **{"conditions": conditions_of(tokenizer), **options})
+    def spec_of_model(cls, tokenizer: Tokenizer, model: Model, **options: Any) -> Spec:
+        return super().spec_of_model(tokenizer, model, **{"conditions": conditions_of(tokenizer), **options})
 
-    def settings(self) -> dict[str, Any]:
+    @classmethod
+    def model_settings(cls, tokenizer: Tokenizer, spec: Spec) -> dict[str, Any]:
         """One token stands before a text and after it; a fresh model has a position for each token of a block."""
-        ends = {"bos_token_id": self.end, "eos_token_id": self.end}
-        return ends if self.max_length is None else {**ends, "n_positions": self.max_length}
+        end = end_of(tokenizer)
+        ends = {"bos_token_id": end, "eos_token_id": end}
+        return ends if spec.max_length is None else {**ends, "n_positions": spec.max_length}
 
     @property
     def end(self) -> int:
-        """The id that stands between documents."""
-        ids = (self.tokenizer.eos_token_id, self.tokenizer.sep_token_id)
-        found = next((index for index in ids if index is not None), None)
-        if found is None:
-            raise ValueError("the tokenizer has no end token, so no text would end: tok.eos_token = '…' names one")
-        return found
+        return end_of(self.tokenizer)
 
     def condition_prefix(self, label: str) -> str:
         """What stands before a text of this kind: the end of another, and the condition."""
@@ -152,25 +149,27 @@ class TextGeneration(RunningTextTask[Stream | Texts]):
         self.condition_prefix(example.label)  # which must be known
         return control_token(example.label) + example.text
 
-    def encode(self, examples: Sequence[Document] | Shards) -> Stream | Texts:
+    def encode(self, examples: Sequence[Document] | Shards) -> PackedStream | Texts:
         """Tokenise documents, once; of shards, which are tokenised, the marked texts with their ends are expected."""
         size = self.max_length or BLOCK_SIZE
         if isinstance(examples, Shards):
             if not self.packing:
                 raise ValueError("shards hold one stream of text: leave packing on, or give documents")
             ids = Reframed(examples, before=[self.end])
-            return Stream(Windows(ids, size, stride=self.stride), examples.bytes / max(1, len(examples)))
+            return PackedStream(Windows(ids, size, stride=self.stride), examples.bytes / max(1, len(examples)))
         rows = tokenised(self.tokenizer, [self.marked(one) for one in examples])
         sizes = np.array([len(one.text.encode()) for one in examples], np.float64)
         if self.packing:
             windows = Windows(joined(rows, self.end), size, stride=self.stride)
-            return Stream(windows, sizes.sum() / (len(windows.ids) - 1))
+            return PackedStream(windows, sizes.sum() / (len(windows.ids) - 1))
         whole = [np.concatenate([[self.end], row, [self.end]]) for row in rows]
         kept = ragged([row[: size + 1] for row in whole])
         lengths = np.array([len(row) for row in whole])
-        return Texts(kept, sizes * (kept.lengths - 1) / (lengths - 1), cut=int((lengths - kept.lengths).sum()))
+        return Texts(
+            kept, sizes * (kept.lengths - 1) / (lengths - 1), num_truncated=int((lengths - kept.lengths).sum())
+        )
 
-    def batch(self, items: Stream | Texts, indices: Indices, seed: int | None = None) -> Batch:
+    def batch(self, items: PackedStream | Texts, indices: Indices, seed: int | None = None) -> Batch:
         """Blocks of a stream or rows of texts; without a seed as they are scored, with one as they are learnt."""
         if isinstance(items, Texts):
             return self._padded(items, indices, seed)
@@ -193,21 +192,31 @@ class TextGeneration(RunningTextTask[Stream | Texts]):
             batch.inputs["attention_mask"] = torch.from_numpy(real.astype(np.int64))
         return batch
 
-    def loss(self, model: Any, batch: Batch) -> Tensor:
-        hidden = hidden_states(model, batch)
-        return self.summed(hidden, model.head, batch.targets["labels"], chunk=self.chunk)
+    def loss(self, model: Model, batch: Batch) -> Tensor:
+        hidden = model.hidden(**batch.inputs)
+        return self.summed(hidden, as_token_scorer(model).logits, batch.targets["labels"], chunk=self.chunk)
 
-    def metrics(self, *, keep_examples: bool = False) -> "LanguageMetrics":
-        return LanguageMetrics(keep_examples=keep_examples)
+    def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
+        """Loss, perplexity and accuracy a token, and bits a byte."""
+        likelihood = Likelihood(keep_examples=keep_examples)
+
+        def update(model: Model, batch: Batch) -> None:
+            labels, size = batch.targets["labels"], batch.extra["text_bytes"]
+            losses, right = judged(model.hidden(**batch.inputs), as_token_scorer(model).logits, labels)
+            counts = (labels != NO_TARGET).sum(1)
+            likelihood.update(losses.sum(1), counts, correct=right.sum(1), text_bytes=size)
+
+        return ScoreSheet(update, likelihood=likelihood)
 
     def predict(
         self,
-        model: Any,
-        inputs: Sequence[Any],
+        model: Model,
+        inputs: Sequence[object],
         *,
         condition: str | None = None,
         return_full_text: bool = True,
         batch_size: Size = 32,
+        on_progress: OnProgress | None = None,
         **settings: Any,
     ) -> list[Any]:
         """For each prompt a list of dicts with generated_text; `settings` are those of generate."""
@@ -215,49 +224,21 @@ class TextGeneration(RunningTextTask[Stream | Texts]):
         prompts = [as_text(one) for one in inputs]
         if settings.get("seed") is not None:
             batch_size = 1  # what is drawn depends on what else is in the batch
-        Budget(rows=batch_size)  # refuses what is no size
-        found: list[Any] = []
-        for start in range(0, len(prompts), batch_size):
-            some = prompts[start : start + batch_size]
-            written = generate(model, self.tokenizer, [prefix + prompt for prompt in some], **settings)
+
+        def predict(indices: Indices) -> Iterator[Any]:
+            some = [prompts[place] for place in indices.tolist()]
+            written = generate(as_module(model), self.tokenizer, [prefix + prompt for prompt in some], **settings)
             for prompt, texts in zip(some, written, strict=True):
                 read = len(self.tokenizer.decode(self._ids(prompt), skip_special_tokens=True))
                 before = prompt if return_full_text else ""
                 listed = [texts] if isinstance(texts, str) else texts
-                found.append([{"generated_text": before + text[read:]} for text in listed])
-        return found
+                yield [{"generated_text": before + text[read:]} for text in listed]
+
+        characters = np.array([len(prompt) for prompt in prompts], np.int64)
+        return predict_in_batches(characters, Budget(rows=batch_size), predict, on_progress)
 
     def _ids(self, text: str) -> list[int]:
         return self.tokenizer.encode(text, add_special_tokens=False)  # type: ignore[no-any-return]
-
-
-class LanguageMetrics:
-    """Loss, perplexity and accuracy a token, and bits a byte."""
-
-    def __init__(self, *, keep_examples: bool) -> None:
-        self.likelihood = Likelihood(keep_examples=keep_examples)
-
-    def update(self, model: Any, batch: Batch) -> None:
-        labels = batch.targets["labels"]
-        losses, right = judged(hidden_states(model, batch), model.head, labels)
-        self.likelihood.update(
-            losses.sum(1),
-            (labels != NO_TARGET).sum(1),
-            correct=right.sum(1),
-            text_bytes=batch.extra["text_bytes"],
-        )
-
-    def merge(self, other: "LanguageMetrics") -> None:
-        self.likelihood.merge(other.likelihood)
-
-    def compute(self) -> dict[str, float]:
-        return self.likelihood.compute()
-
-    def intervals(self) -> dict[str, Interval]:
-        return self.likelihood.intervals()
-
-    def report(self) -> dict[str, dict[str, float]]:
-        return {}
 
 
 def language_batch(ids: NDArray[np.int64], scored: NDArray[np.bool_], text_bytes: NDArray[np.float64]) -> Batch:
@@ -271,9 +252,13 @@ def language_batch(ids: NDArray[np.int64], scored: NDArray[np.bool_], text_bytes
     )
 
 
-def hidden_states(model: Any, batch: Batch) -> Tensor:
-    """What the head reads (B, T, D)."""
-    return model.hidden(**batch.inputs)  # type: ignore[no-any-return]
+def end_of(tokenizer: Tokenizer) -> int:
+    """The id that stands between documents."""
+    ids = (tokenizer.eos_token_id, tokenizer.sep_token_id)
+    found = next((index for index in ids if index is not None), None)
+    if found is None:
+        raise ValueError("the tokenizer has no end token, so no text would end: tok.eos_token = '…' names one")
+    return found
 
 
 def control_token(label: str) -> str:

@@ -4,40 +4,41 @@ B batch, T length, P targets, C classes.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from dataclasses import replace
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from glassformer.data.batches import Budget, Indices, in_order
+from glassformer.data.batches import Budget, Indices
 from glassformer.data.conll import read_tagged
 from glassformer.data.examples import Tagged
 from glassformer.data.report import Read
 from glassformer.files import shown
 from glassformer.files.schema import Count, Probability, Size
-from glassformer.text.backend import Pieces, RustBackend
+from glassformer.models.contract import Model, label_names
 from glassformer.text.tokenizer import Tokenizer
 
-from .alignment import TaggedTexts, Tokens, aligned, tagged_texts, target_windows, whole
-from .grouping import Strategy, Token, entities
-from .metrics import Classification, Entities, Interval
-from .task import Batch, Task, device_of
+from .alignment import (
+    SentenceTokens,
+    TaggedTexts,
+    WindowedEntities,
+    aligned,
+    tagged_texts,
+    whole,
+)
+from .batch import Batch, OnProgress, device_of, predict_in_batches
+from .grouping import Strategy, entities, joined, scored_tokens, tagged_words, text_or_words
+from .metrics import Classification, MeanLoss, ScoreSheet
+from .spec import Spec
+from .task import Task
 from .windows import Frame, Numbers, ragged, tokenised
 
 OUTSIDE = "O"
-
-
-class AlignmentLine(NamedTuple):
-    """A line of the view: what becomes of a token."""
-
-    token: str
-    word: str | None  # None for special tokens and for spaces
-    label: str | None  # None where it is no target
-    target: bool
-    window: int
 
 
 class TokenClassification(Task[Tagged, TaggedTexts]):
@@ -82,7 +83,7 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         column: int = -1,
         word_column: int = 0,
         require_target: bool = True,
-        **_: Any,
+        **_: object,
     ) -> Read[Tagged]:
         return read_tagged(sources, column, word_column=word_column, columns=columns, require_target=require_target)
 
@@ -100,20 +101,30 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         return {tag.removeprefix("B-").removeprefix("I-") for tag in example.tags or ()}
 
     @classmethod
-    def for_data(cls, tokenizer: Tokenizer, examples: Sequence[Tagged], **options: Any) -> Self:
-        return cls(tokenizer, cls.labels_of(examples), **options)
+    def spec_of_data(cls, examples: Sequence[Tagged], **options: Any) -> Spec:
+        return cls.make_spec(options, labels=tuple(cls.labels_of(examples)))
 
     @classmethod
-    def for_model(cls, tokenizer: Tokenizer, model: nn.Module, **options: Any) -> Self:
-        config: Any = model.config
-        if model.head_name != cls.head:
-            raise ValueError(f"the model has the head {model.head_name!r}: load one with the head {cls.head!r}")
-        labels = list(config.id2label.values())
+    def spec_of_model(cls, tokenizer: Tokenizer, model: Model, **options: Any) -> Spec:
+        del tokenizer
+        cls.check_head(model)
+        labels = tuple(label_names(model.config))
         if len(set(labels)) < len(labels):
             raise ValueError(f"the model gives two numbers to one label ({', '.join(labels)}): mend its id2label")
-        task = cls(tokenizer, labels, **options)
-        task.fit_to(model)
-        return task
+        return cls.make_spec(options, labels=labels)
+
+    @classmethod
+    def from_spec(cls, tokenizer: Tokenizer, spec: Spec) -> Self:
+        return cls(tokenizer, spec.labels, max_length=spec.max_length, **spec.options)
+
+    @classmethod
+    def model_settings(cls, tokenizer: Tokenizer, spec: Spec) -> dict[str, Any]:
+        del tokenizer
+        return {"labels": list(spec.labels)}
+
+    @property
+    def spec(self) -> Spec:
+        return replace(super().spec, labels=tuple(self.labels))
 
     @classmethod
     def labels_of(cls, examples: Iterable[Tagged]) -> list[str]:
@@ -125,9 +136,6 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         if all(map(is_iob, found)):
             found |= {letter + tag[1:] for tag in found if tag != OUTSIDE for letter in "BI"}
         return sorted(found, key=lambda tag: (tag != OUTSIDE, tag))
-
-    def settings(self) -> dict[str, Any]:
-        return {"labels": self.labels}
 
     @property
     def frame(self) -> Frame:
@@ -154,31 +162,15 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
                 raise ValueError(f"{len(one.words)} words but {len(one.tags or ())} tags: {' '.join(one.words)[:60]!r}")
         return [np.array([number[tag] for tag in one.tags or ()], np.int64) for one in examples]
 
-    def _sentences(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tokens]:
+    def _sentences(self, sentences: Sequence[Sequence[str]]) -> Iterator[SentenceTokens]:
         found = tokenised(self.tokenizer, [" ".join(words) for words in sentences])
         known = (self.tokenizer.unk_token_id, self.tokenizer.pad_token_id, 0)
         nothing = next(index for index in known if index is not None)
         return (aligned(pieces, words, nothing) for pieces, words in zip(found, sentences, strict=True))
 
-    def _rows(self, sentences: Sequence[Tokens], context: int = 0) -> TaggedTexts:
+    def _rows(self, sentences: Sequence[SentenceTokens], context: int = 0) -> TaggedTexts:
         frame = self.frame
         return tagged_texts(sentences, frame, room=frame.room(self.max_length), context=context)
-
-    def alignment_view(self, example: Tagged) -> list[AlignmentLine]:
-        """What becomes of every token of a sentence: its word, and the label it carries if it is a target."""
-        (sentence,) = self._sentences([example.words])
-        frame, lines = self.frame, []
-        found = target_windows(sentence, frame.room(self.max_length))
-        for window, ((start, stop), _, firsts) in enumerate(found):
-            row, targets = frame.row(sentence.ids[start:stop]), firsts.tolist()
-            for place, token in enumerate(self.tokenizer.convert_ids_to_tokens(row)):
-                at = place - frame.before(0) + start
-                word = int(sentence.words[at]) if start <= at < stop else -1
-                label = example.tags[word] if example.tags and at in targets else None
-                lines.append(
-                    AlignmentLine(token, example.words[word] if word >= 0 else None, label, at in targets, window)
-                )
-        return lines
 
     def batch(self, items: TaggedTexts, indices: Indices, seed: int = 0) -> Batch:
         del seed  # nothing is random here
@@ -190,12 +182,12 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
             targets["labels"] = items.labels.padded(indices, 0)[real]  # (P,)
         return Batch(inputs, targets, count=int(real.sum()), extra={"items": items, "rows": indices})
 
-    def logits(self, model: Any, batch: Batch) -> Tensor:
+    def logits(self, model: Model, batch: Batch) -> Tensor:
         """Those of the targets alone: (P, C)."""
         found: Tensor = model(**batch.inputs).logits.flatten(0, 1)
         return found.index_select(0, batch.targets["places"]).float()
 
-    def loss(self, model: Any, batch: Batch) -> Tensor:
+    def loss(self, model: Model, batch: Batch) -> Tensor:
         return self.compare(self.logits(model, batch), batch)
 
     def compare(self, logits: Tensor, batch: Batch) -> Tensor:
@@ -203,19 +195,33 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
             raise ValueError("some of these sentences have no tags: give tags to train with or to compare with")
         return F.cross_entropy(logits, batch.targets["labels"], reduction="sum", label_smoothing=self.label_smoothing)
 
-    def metrics(self, *, keep_examples: bool = False) -> "TaggingMetrics":
-        return TaggingMetrics(self, keep_examples=keep_examples)
+    def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
+        """Scores of entities, strict and by conlleval, or of plain tags; and the loss."""
+        loss, entities = MeanLoss(), WindowedEntities(self.labels, keep_examples=keep_examples)
+        tags = Classification(self.labels, keep_examples=keep_examples)
+
+        def update(model: Model, batch: Batch) -> None:
+            logits = self.logits(model, batch)
+            loss.update(float(self.compare(logits, batch)), batch.count)
+            found = torch.stack([logits.argmax(-1), batch.targets["labels"]]).cpu().numpy()  # (2, P)
+            if self.has_entities:
+                entities.update_windows(found, batch.extra["items"], batch.extra["rows"])
+            else:
+                tags.update(found[0], found[1])
+
+        return ScoreSheet(update, loss=loss, scores=entities if self.has_entities else tags)
 
     @torch.inference_mode()
     def predict(
         self,
-        model: Any,
-        inputs: Sequence[Any],
+        model: Model,
+        inputs: Sequence[object],
         *,
         aggregation_strategy: Strategy = "first",
         ignore_labels: Collection[str] = (OUTSIDE,),
         batch_size: Size | None = None,
         batch_tokens: Size = 4096,
+        on_progress: OnProgress | None = None,
     ) -> list[Any]:
         """For a text its entities with their characters; for a list of words (or Tagged) a dict for every word.
 
@@ -229,123 +235,33 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         sentences = [next(split) if one is None else whole(one) for one in read]
         budget = Budget.of(batch_size, batch_tokens)
         found: list[Any] = []
-        for one, text, scores in zip(given, read, self._scores(model, sentences, budget), strict=True):
+        for one, text, scores in zip(given, read, self._scores(model, sentences, budget, on_progress), strict=True):
             if isinstance(one, str):
                 assert text is not None
-                tokens = self._tokens(one, text, scores)
-                chosen = entities(tokens, self.labels, aggregation_strategy, ignored=ignore_labels, join=self._join)
-                found.append(chosen)
+                tokens = scored_tokens(one, text, scores, tokenizer=self.tokenizer, before=self.frame.before(0))
+                join = partial(joined, self.tokenizer)
+                found.append(entities(tokens, self.labels, aggregation_strategy, ignored=ignore_labels, join=join))
             else:
-                found.append([self._tag(*word) for word in zip(range(len(one)), one, scores, strict=True)])
+                found.append(tagged_words(one, self.labels, scores))
         return found
 
-    def _scores(self, model: Any, sentences: Sequence[Tokens], budget: Budget) -> list[NDArray[np.float32]]:
+    def _scores(
+        self, model: Model, sentences: Sequence[SentenceTokens], budget: Budget, on_progress: OnProgress | None
+    ) -> list[NDArray[np.float32]]:
         """The share of every class, for every target of every sentence."""
         items = self._rows(sentences)
-        scores = [np.zeros((size, len(self.labels)), np.float32) for size in items.sizes.tolist()]
-        for indices in in_order(items.lengths, budget):
+
+        def predict(indices: Indices) -> list[NDArray[np.float32]]:
             batch = self.batch(items, indices).to(device_of(model))
             found = self.logits(model, batch).softmax(-1).cpu().numpy()
-            parts = np.split(found, items.places.lengths[indices].cumsum()[:-1])
-            for row, part in zip(indices.tolist(), parts, strict=True):
-                scores[items.owners[row]][items.words[row]] = part
+            return np.split(found, items.places.lengths[indices].cumsum()[:-1])
+
+        scores = [np.zeros((size, len(self.labels)), np.float32) for size in items.sizes.tolist()]
+        for row, part in enumerate(predict_in_batches(items.lengths, budget, predict, on_progress)):
+            scores[items.owners[row]][items.words[row]] = part
         return scores
-
-    def _tokens(self, text: str, pieces: Pieces, scores: NDArray[np.float32]) -> list[Token]:
-        before, unknown = self.frame.before(0), self.tokenizer.unk_token_id
-        names = self.tokenizer.convert_ids_to_tokens(pieces.ids)
-        found = []
-        for place, (start, end) in enumerate(pieces.offsets):
-            name = text[start:end] if pieces.ids[place] == unknown else names[place]
-            found.append(Token([name], before + place, start, end, pieces.words[place], scores[place]))
-        return found
-
-    def _tag(self, index: int, word: str, scores: NDArray[np.float32]) -> dict[str, Any]:
-        return {"entity": self.labels[scores.argmax()], "score": float(scores.max()), "index": index, "word": word}
-
-    def _join(self, tokens: list[str]) -> str:
-        backend = self.tokenizer.backend
-        decoder = backend.rust.decoder if isinstance(backend, RustBackend) else None
-        return str(decoder.decode(tokens)) if decoder is not None else " ".join(tokens)
-
-
-class TaggingMetrics:
-    """Scores of entities, strict and by conlleval, or of plain tags; and the loss.
-
-    A sentence in several windows is counted when the last of them has come: only such sentences are kept till then.
-    """
-
-    def __init__(self, task: TokenClassification, *, keep_examples: bool) -> None:
-        self.task: TokenClassification | None = task
-        self.labels = task.labels
-        self.loss, self.count = 0.0, 0
-        self.parts: dict[int, NDArray[np.int64]] = {}  # sentence -> (2, words): guessed and true, -1 for not yet
-        self.scores: Entities | Classification
-        if task.has_entities:
-            self.scores = Entities(keep_examples=keep_examples)
-        else:
-            self.scores = Classification(task.labels, keep_examples=keep_examples)
-
-    def update(self, model: Any, batch: Batch) -> None:
-        assert self.task is not None
-        logits = self.task.logits(model, batch)
-        self.loss += float(self.task.compare(logits, batch))
-        self.count += batch.count
-        tags = torch.stack([logits.argmax(-1), batch.targets["labels"]]).cpu().numpy()  # (2, P)
-        if isinstance(self.scores, Classification):
-            self.scores.update(tags[0], tags[1])
-            return
-        items, rows = batch.extra["items"], batch.extra["rows"]
-        parts = np.split(tags, items.places.lengths[rows].cumsum()[:-1], axis=1)
-        for row, part in zip(rows.tolist(), parts, strict=True):
-            owner = int(items.owners[row])
-            sentence = np.full((2, items.sizes[owner]), -1)
-            sentence[:, items.words[row]] = part
-            self._add(owner, sentence)
-
-    def _add(self, owner: int, sentence: NDArray[np.int64]) -> None:
-        """Count a sentence that is whole, keep one that is not."""
-        assert isinstance(self.scores, Entities)
-        sentence = np.maximum(sentence, self.parts.pop(owner, sentence))
-        if (sentence < 0).any():
-            self.parts[owner] = sentence
-        else:
-            guessed, true = ([self.labels[number] for number in row] for row in sentence.tolist())
-            self.scores.update([guessed], [true])
-
-    def merge(self, other: Self) -> None:
-        self.loss += other.loss
-        self.count += other.count
-        self.scores.merge(other.scores)  # type: ignore[arg-type]
-        for owner, sentence in other.parts.items():
-            self._add(owner, sentence)
-
-    def compute(self) -> dict[str, float]:
-        return {"loss": self.loss / max(1, self.count), **self.scores.compute()}
-
-    def intervals(self) -> dict[str, Interval]:
-        return self.scores.intervals()
-
-    def report(self) -> dict[str, dict[str, float]]:
-        """Each type of entity, or each tag, by itself."""
-        return self.scores.report()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "task": None}  # the tokenizer stays behind
 
 
 def is_iob(tag: str) -> bool:
     """Whether a tag is O, or begins or goes on with an entity."""
     return tag == OUTSIDE or tag in ("B", "I") or tag[:2] in ("B-", "I-")
-
-
-def text_or_words(given: Any) -> str | list[str]:
-    """A text, or the words of one."""
-    match given:
-        case str():
-            return given
-        case Tagged():
-            return list(given.words)
-        case [*words] if all(isinstance(word, str) for word in words):
-            return words
-    raise ValueError(f"a text or a list of words is wanted, not {given!r}")

@@ -4,17 +4,16 @@ B batch, S source length, T target length, R real target tokens, D width, V targ
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from glassformer.data.batches import Budget, Indices, in_order
+from glassformer.data.batches import Budget, Indices
 from glassformer.data.examples import Parallel
 from glassformer.data.parallel import read_parallel
 from glassformer.data.ragged import Ragged
@@ -22,55 +21,25 @@ from glassformer.data.report import Read
 from glassformer.data.rows import Format
 from glassformer.files.schema import Probability, Size
 from glassformer.generate.api import generate
-from glassformer.generate.result import Generated
+from glassformer.models.contract import Model, as_module, as_token_scorer, generation_config
+from glassformer.text.marian import MarianBackend
 from glassformer.text.tokenizer import Tokenizer
 
-from . import metrics
-from .encoded import CHUNK, quiet
-from .task import Batch, Task, device_of
+from .batch import Batch, OnProgress, device_of, predict_in_batches
+from .metrics import BleuChrf, ExactMatch, Likelihood, Meter, Metric, ScoreSheet, bleu_tokenizer
+from .spec import Spec, SpecialIds
+from .task import Task
+from .text_pairs import (
+    Translated,
+    as_source,
+    encode_sources,
+    encode_targets,
+    rounded_up,
+    score_targets,
+    written_texts,
+)
 
 LOG = logging.getLogger("glassformer")
-BUCKET = 16  # sources whose lengths are rounded up to the same multiple may grow equally long targets
-NAMES = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
-
-
-@dataclass(frozen=True)
-class Marks:
-    """Ids that are no text."""
-
-    start: int  # what the decoder reads first
-    ends: tuple[int, ...]  # the first is what it is taught to end with
-    pad: int
-    first: int  # what stands for a source without any token
-
-    @classmethod
-    def of(cls, tokenizer: Tokenizer, known: Mapping[str, Any]) -> Self:
-        """What a model's config says, else the tokenizer's own: BERT's begin with [CLS] and end with [SEP]."""
-        end = _some(known.get("eos_token_id"), tokenizer.eos_token_id, tokenizer.sep_token_id)
-        if end is None:
-            raise ValueError("the tokenizer has no end token, so no model could learn to stop: set tok.eos_token")
-        ends = (end,) if isinstance(end, int) else tuple(end)
-        bos = known.get("bos_token_id") if known else _some(tokenizer.bos_token_id, tokenizer.cls_token_id)
-        start = _some(known.get("decoder_start_token_id"), bos, ends[0])
-        pad = _some(known.get("pad_token_id"), tokenizer.pad_token_id, ends[0])
-        return cls(start, ends, pad, _some(bos, ends[0]))
-
-
-@dataclass
-class Translated:
-    """Encoded pairs of texts."""
-
-    sources: Ragged
-    targets: Ragged | None  # with the end token; None where they are to be written
-    references: list[str]
-    bleu_tokenizer: str
-    cut: int
-    lengths: NDArray[np.int64] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.lengths = self.sources.lengths
-        if self.targets is not None:
-            self.lengths = np.maximum(self.lengths, self.targets.lengths)
 
 
 class Translation(Task[Parallel, Translated]):
@@ -98,14 +67,18 @@ class Translation(Task[Parallel, Translated]):
         bleu_lowercase: bool = False,
         bleu_tokenize: str | None = None,
         generate: Mapping[str, Any] | None = None,
+        special_ids: SpecialIds | None = None,
     ) -> None:
-        """`bleu_lowercase` and `bleu_tokenize` say how sacreBLEU compares; no text is changed."""
+        """`bleu_lowercase` and `bleu_tokenize` say how sacreBLEU compares; no text is changed.
+
+        `special_ids` are those of the model; without them, those that a new model is built with.
+        """
         self.tokenizer, self.max_length, self.label_smoothing = tokenizer, max_length, label_smoothing
         self.bleu, self.exact_match = bleu, exact_match
         self.bleu_lowercase, self.bleu_tokenize = bleu_lowercase, bleu_tokenize
         self.generate = dict(generate or {})
         self.metric = "bleu" if bleu else "exact_match" if exact_match else "-loss"
-        self.marks = Marks.of(tokenizer, {})
+        self.special_ids = special_ids or SpecialIds.of(tokenizer, {})
         self.before = self._before_targets()
 
     @classmethod
@@ -117,7 +90,7 @@ class Translation(Task[Parallel, Translated]):
         file_format: Format | None = None,
         header: bool | None = None,
         require_target: bool = True,
-        **_: Any,
+        **_: object,
     ) -> Read[Parallel]:
         return read_parallel(sources, columns, require_target=require_target, file_format=file_format, header=header)
 
@@ -132,79 +105,62 @@ class Translation(Task[Parallel, Translated]):
     def key(cls, example: Parallel) -> str:
         return example.source
 
-    def fit_to(self, model: nn.Module) -> None:
-        """Also begin, end and pad texts as the model does."""
-        super().fit_to(model)
-        config: Any = model.config
-        stated = getattr(model, "generation_config", None) or {}
-        known = {name: _some(stated.get(name), getattr(config, name, None)) for name in NAMES}
-        for name, value in known.items():  # many a small model has kept the special ids of a large one
-            known[name] = None if isinstance(value, int) and value >= config.target_vocab_size else value
-        self.marks = Marks.of(self.tokenizer, known)
-        if self.generate:  # so that the folder translates as it was scored
-            model.generation_config = {**stated, **self.generate}  # type: ignore[assignment]
-        self.before = self._before_targets()
+    @classmethod
+    def spec_of_data(cls, examples: Sequence[Parallel], **options: Any) -> Spec:
+        del examples
+        return cls.make_spec(options, generation=options.get("generate") or {})
 
-    def settings(self) -> dict[str, Any]:
-        sizes = {"vocab_size": max(self.tokenizer.get_vocab().values()) + 1}
-        if getattr(self.tokenizer.backend, "separate", False):  # Marian's two vocabularies
-            sizes["decoder_vocab_size"] = self.tokenizer.backend.last_id() + 1
-        marks = self.marks
-        return sizes | dict(zip(NAMES, (marks.pad, marks.first, marks.ends[0], marks.start), strict=True))
+    @classmethod
+    def fit_spec(cls, spec: Spec, tokenizer: Tokenizer, model: Model) -> Spec:
+        """Also with the ids by which the model begins, ends and pads texts."""
+        fitted = super().fit_spec(spec, tokenizer, model)
+        return replace(fitted, special_ids=SpecialIds.of_model(tokenizer, model))
+
+    @classmethod
+    def model_settings(cls, tokenizer: Tokenizer, spec: Spec) -> dict[str, Any]:
+        sizes = {"vocab_size": max(tokenizer.get_vocab().values()) + 1}
+        if isinstance(tokenizer.backend, MarianBackend) and tokenizer.backend.separate:  # two vocabularies
+            sizes["decoder_vocab_size"] = tokenizer.backend.last_id() + 1
+        return sizes | (spec.special_ids or SpecialIds.of(tokenizer, {})).config()
+
+    @classmethod
+    def from_spec(cls, tokenizer: Tokenizer, spec: Spec) -> Self:
+        return cls(tokenizer, max_length=spec.max_length, special_ids=spec.special_ids, **spec.options)
+
+    @property
+    def spec(self) -> Spec:
+        return replace(super().spec, special_ids=self.special_ids, generation=self.generate)
 
     def _before_targets(self) -> list[int]:
         """What the tokenizer puts before a target, as BART's does: it is learnt, unless the decoder begins with it."""
         special = self.tokenizer(text_target="")["input_ids"]
-        before = special[: -1 if special[-1:] == [self.marks.ends[0]] else None]
-        return [] if before == [self.marks.start] else before
+        before = special[: -1 if special[-1:] == [self.special_ids.ends[0]] else None]
+        return [] if before == [self.special_ids.start] else before
 
     def encode(self, examples: Sequence[Parallel]) -> Translated:
-        sources, cut = self._sources([one.source for one in examples])
+        sources, num_truncated = self._sources([one.source for one in examples])
         references = [one.target for one in examples if one.target is not None]
         if len(references) < len(examples):
-            return Translated(sources, None, [], "", cut)
-        targets, lost = self._targets(references)
-        return Translated(sources, targets, references, metrics.bleu_tokenizer(references[:1000]), cut + lost)
+            return Translated(sources, None, [], "", num_truncated)
+        targets, lost = encode_targets(
+            self.tokenizer, references, self.special_ids, before=self.before, max_length=self.max_length
+        )
+        return Translated(sources, targets, references, bleu_tokenizer(references[:1000]), num_truncated + lost)
 
     def _sources(self, texts: Sequence[str]) -> tuple[Ragged, int]:
-        """Rows as `generate` makes them, and how many tokens they lost; a text of no token still has its first."""
-        rows, cut = self._rows(self.max_length, texts=texts)
-        return Ragged.of(row or [self.marks.first] for row in rows), sum(cut)
-
-    def _targets(self, texts: Sequence[str]) -> tuple[Ragged, int]:
-        """Rows that end, unless they were cut, and how many tokens they lost."""
-        room = None if self.max_length is None else self.max_length - len(self.before) - 1
-        rows, cut = self._rows(room, text_target=texts, add_special_tokens=False)
-        end = self.marks.ends[:1]
-        return Ragged.of(
-            [*self.before, *row, *(() if lost else end)] for row, lost in zip(rows, cut, strict=True)
-        ), sum(cut)
-
-    def _rows(
-        self, room: int | None, *, add_special_tokens: bool = True, **side: Sequence[str]
-    ) -> tuple[list[list[int]], list[int]]:
-        """The ids of each text of a side (texts or text_target), and how many each lost to truncation."""
-        ((name, texts),) = side.items()
-        rows, cut = list[list[int]](), list[int]()
-        for start in range(0, len(texts), CHUNK):
-            some: dict[str, Any] = {name: list(texts[start : start + CHUNK])}
-            with quiet():
-                found = self.tokenizer(**some, add_special_tokens=add_special_tokens, truncation=True, max_length=room)
-            rows += found["input_ids"]
-            cut += found.cut
-        return rows, cut
+        return encode_sources(self.tokenizer, texts, self.special_ids, max_length=self.max_length)
 
     def batch(self, items: Translated, indices: Indices, seed: int = 0) -> Batch:
         """Real target tokens are listed by their places, so that the output layer never sees padding."""
         del seed  # nothing is random here
         inputs = {
-            "input_ids": items.sources.padded(indices, self.marks.pad),
+            "input_ids": items.sources.padded(indices, self.special_ids.pad),
             "attention_mask": items.sources.mask(indices),
         }
         if items.targets is None:
             return Batch(inputs, {}, count=len(indices))
-        labels, real = items.targets.padded(indices, self.marks.pad), items.targets.mask(indices).bool()  # (B, T)
-        inputs["decoder_input_ids"] = F.pad(labels[:, :-1], (1, 0), value=self.marks.start)
+        labels, real = items.targets.padded(indices, self.special_ids.pad), items.targets.mask(indices).bool()  # (B, T)
+        inputs["decoder_input_ids"] = F.pad(labels[:, :-1], (1, 0), value=self.special_ids.start)
         inputs["decoder_attention_mask"] = real  # as many as there are labels
         places = real.flatten().nonzero()[:, 0]
         targets = {"labels": labels[real], "places": places, "rows": places // real.shape[1]}  # (R,)
@@ -212,189 +168,113 @@ class Translation(Task[Parallel, Translated]):
         extra = {"references": references, "bleu_tokenizer": items.bleu_tokenizer}
         return Batch(inputs, targets, count=len(targets["labels"]), extra=extra)
 
-    def logits(self, model: Any, batch: Batch) -> Tensor:
+    def logits(self, model: Model, batch: Batch) -> Tensor:
         """(R, V): the scores of every real target token."""
         places = batch.targets["places"]
-        states = self.hidden(model, batch).flatten(0, 1).index_select(0, places)  # (R, D)
-        return model.logits(states).float()  # type: ignore[no-any-return]
+        states = model.hidden(**batch.inputs).flatten(0, 1).index_select(0, places)  # (R, D)
+        return as_token_scorer(model).logits(states).float()
 
-    def hidden(self, model: Any, batch: Batch) -> Tensor:
-        """What the output layer reads, (B, T, D)."""
-        return model.hidden(**batch.inputs)  # type: ignore[no-any-return]
-
-    def loss(self, model: Any, batch: Batch) -> Tensor:
+    def loss(self, model: Model, batch: Batch) -> Tensor:
         logits, smoothing = self.logits(model, batch), self.label_smoothing
         return F.cross_entropy(logits, batch.targets["labels"], reduction="sum", label_smoothing=smoothing)
 
-    def metrics(self, *, keep_examples: bool = False) -> "TranslationMetrics":
-        return TranslationMetrics(self, bleu=self.bleu, keep_examples=keep_examples)
+    def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
+        return self._sheet(bleu=self.bleu, keep_examples=keep_examples)
 
-    def final_metrics(self, *, keep_examples: bool = False) -> "TranslationMetrics":
-        return TranslationMetrics(self, bleu=self.bleu or not self.exact_match, keep_examples=keep_examples)
+    def final_metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
+        return self._sheet(bleu=self.bleu or not self.exact_match, keep_examples=keep_examples)
+
+    def _sheet(self, *, bleu: bool, keep_examples: bool) -> ScoreSheet:
+        """Loss, perplexity and accuracy a token given the right ones before it; exact match, BLEU and chrF of texts.
+
+        With bleu_lowercase, bleu and chrf compare lowercased, and bleu_cased and chrf_cased do not.
+        """
+        likelihood, bleus = Likelihood(keep_examples=keep_examples), list[BleuChrf]()
+        meters: dict[str, Metric | Meter] = {"likelihood": likelihood}
+        exact = ExactMatch(keep_examples=keep_examples)
+        if self.exact_match:
+            meters["exact_match"] = exact
+        if bleu:
+            ways = (True, False) if self.bleu_lowercase else (False,)
+            tokenize = self.bleu_tokenize
+            bleus += [BleuChrf(tokenize=tokenize, lowercase=way, keep_examples=keep_examples) for way in ways]
+            meters |= {f"bleu{end}": Meter(one, suffix=end) for one, end in zip(bleus, ("", "_cased"), strict=False)}
+
+        def update(model: Model, batch: Batch) -> None:
+            score_targets(likelihood, self.logits(model, batch), batch)
+            if len(meters) > 1:
+                texts = [found[0]["translation_text"] for found in self.write(model, *self.prompts(batch))]
+                exact.update(texts, batch.extra["references"])
+                for one in bleus:
+                    one.tokenize = one.tokenize or batch.extra["bleu_tokenizer"]
+                    one.update(texts, batch.extra["references"])
+
+        return ScoreSheet(update, **meters)
 
     def prompts(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """What is read before writing begins, (B, S), and its mask."""
         return batch.inputs["input_ids"], batch.inputs["attention_mask"]
 
-    def room(self, length: int, model: Any) -> int:
+    def room(self, length: int, model: Model) -> int:
         """How many tokens a translation may have where nobody says it: half as many again as its source, and ten."""
         wanted = 10 + 3 * rounded_up(length) // 2
         return min(wanted, (model.config.max_positions or wanted + 1) - 1)
 
-    def request(self, model: Any, length: int, settings: dict[str, Any]) -> dict[str, Any]:
+    def request(self, model: Model, length: int, settings: dict[str, Any]) -> dict[str, Any]:
         """What generate is asked for a source of so many tokens."""
-        given = {"decoder_start_token_id": self.marks.start, "eos_token_id": list(self.marks.ends)}
-        given |= {"pad_token_id": self.marks.pad} | self.generate | settings
-        stated = {**(getattr(model, "generation_config", None) or {}), **given}
+        given = {"decoder_start_token_id": self.special_ids.start, "eos_token_id": list(self.special_ids.ends)}
+        given |= {"pad_token_id": self.special_ids.pad} | self.generate | settings
+        stated = {**generation_config(model), **given}
         limited = stated.get("max_new_tokens") is not None or stated.get("max_length") is not None
         return given if limited else {**given, "max_new_tokens": self.room(length, model)}
 
-    def write(self, model: Any, ids: Tensor, mask: Tensor, **settings: Any) -> list[list[str]]:
-        """What the model makes of each source: one text, or num_return_sequences of them."""
-        return [[one["translation_text"] for one in found] for found in self.told(model, ids, mask, **settings)]
-
-    def told(self, model: Any, ids: Tensor, mask: Tensor, **settings: Any) -> list[list[dict[str, Any]]]:
-        """The same as dicts with translation_text and, with return_dict_in_generate, the score."""
+    def write(self, model: Model, ids: Tensor, mask: Tensor, **settings: Any) -> list[list[dict[str, Any]]]:
+        """What the model makes of each source, one text or num_return_sequences of them: dicts with translation_text
+        and, with return_dict_in_generate, the score."""
         lengths = mask.sum(1).tolist()
         asked = [self.request(model, length, settings) for length in lengths]
         limits = [one.get("max_new_tokens") for one in asked]
-        told: list[list[dict[str, Any]]] = [[]] * len(lengths)
+        written: list[list[dict[str, Any]]] = [[]] * len(lengths)
         for limit in dict.fromkeys(limits):  # all that share a limit at once, so that each is as if alone
             rows = [row for row, other in enumerate(limits) if other == limit]
             width = max(lengths[row] for row in rows)
-            found = generate(model, None, ids[rows, :width], attention_mask=mask[rows, :width], **asked[rows[0]])
-            listed = self._dicts(found, 1 if model.config.is_encoder_decoder else width)
+            found = generate(
+                as_module(model), None, ids[rows, :width], attention_mask=mask[rows, :width], **asked[rows[0]]
+            )
+            listed = written_texts(self.tokenizer, found, 1 if model.config.is_encoder_decoder else width)
             share = len(listed) // len(rows)
             for place, row in enumerate(rows):
-                told[row] = listed[place * share : (place + 1) * share]
-        return told
-
-    def _dicts(self, found: Any, start: int) -> list[dict[str, Any]]:
-        """What generate gives, from this column on, as texts."""
-        ids = found.sequences if isinstance(found, Generated) else found
-        texts = self.tokenizer.batch_decode(ids[:, start:].tolist(), skip_special_tokens=True)
-        if not isinstance(found, Generated):
-            return [{"translation_text": text} for text in texts]
-        scores = found.sequences_scores.tolist()
-        return [{"translation_text": text, "score": score} for text, score in zip(texts, scores, strict=True)]
+                written[row] = listed[place * share : (place + 1) * share]
+        return written
 
     @torch.inference_mode()
     def predict(
         self,
-        model: Any,
-        inputs: Sequence[Any],
+        model: Model,
+        inputs: Sequence[object],
         *,
         batch_size: Size | None = None,
         batch_tokens: Size = 4096,
-        progress: Callable[[int, int], None] | None = None,
+        on_progress: OnProgress | None = None,
         **settings: Any,
     ) -> list[Any]:
         """For each text a dict with translation_text, or a list of num_return_sequences; settings are generate's.
 
-        A batch has batch_size texts of like length, or else batch_tokens tokens; `progress` hears after each how many
-        texts are done, and of how many.
+        A batch has batch_size texts of like length, or else batch_tokens tokens; `on_progress` hears after each how
+        many texts are done, and of how many.
         """
+        if "progress" in settings:
+            warnings.warn("progress is called on_progress now", DeprecationWarning, stacklevel=2)
+            on_progress = settings.pop("progress")
         items = self.encode([Parallel(as_source(one)) for one in inputs])
-        if items.cut:
-            LOG.warning("%s tokens of the texts were cut: the model reads %s a text", items.cut, self.max_length)
-        found: list[Any] = [None] * len(inputs)
-        done, budget = 0, Budget.of(batch_size, batch_tokens)
-        for indices in in_order(items.lengths, budget):
+        if items.num_truncated:
+            LOG.warning(
+                "%s tokens of the texts were cut: the model reads %s a text", items.num_truncated, self.max_length
+            )
+
+        def predict(indices: Indices) -> Iterator[Any]:
             batch = self.batch(items, indices).to(device_of(model))
-            for place, some in zip(indices.tolist(), self.told(model, *self.prompts(batch), **settings), strict=True):
-                found[place] = some if len(some) > 1 else some[0]
-            done += len(indices)
-            if progress is not None:
-                progress(done, len(inputs))
-        return found
+            written = self.write(model, *self.prompts(batch), **settings)
+            return (some if len(some) > 1 else some[0] for some in written)
 
-
-class TranslationMetrics:
-    """Loss, perplexity and accuracy a token given the right ones before it; BLEU, chrF and exact match of own texts.
-
-    With bleu_lowercase, bleu and chrf compare lowercased, and bleu_cased and chrf_cased do not.
-    """
-
-    def __init__(self, task: Translation, *, bleu: bool, keep_examples: bool) -> None:
-        self.task: Translation | None = task
-        self.bleu = bleu
-        self.keep = {"keep_examples": keep_examples}
-        self.parts: dict[str, Any] = {"likelihood": metrics.Likelihood(**self.keep)}
-        if task.exact_match:
-            self.parts["exact_match"] = metrics.ExactMatch(**self.keep)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "task": None}  # counts travel, tokenizers do not
-
-    def update(self, model: Any, batch: Batch) -> None:
-        assert self.task is not None
-        logits, labels = self.task.logits(model, batch), batch.targets["labels"]
-        losses, right = F.cross_entropy(logits, labels, reduction="none"), logits.argmax(-1) == labels
-        rows = batch.targets["rows"]
-        none = torch.zeros(len(batch.inputs["input_ids"]), dtype=torch.float64, device=rows.device)
-        loss, correct = (none.index_add(0, rows, each.double()) for each in (losses, right))
-        self.parts["likelihood"].update(loss, rows.bincount(minlength=len(none)), correct=correct)
-        if self.bleu and "bleu" not in self.parts:
-            self._begin_bleu(self.task, batch.extra["bleu_tokenizer"])
-        if len(self.parts) > 1:
-            texts = [found[0] for found in self.task.write(model, *self.task.prompts(batch))]
-            for name, part in self.parts.items():
-                if name != "likelihood":
-                    part.update(texts, batch.extra["references"])
-
-    def _begin_bleu(self, task: Translation, language: str) -> None:
-        """With the first batch, since it says what language the references are in."""
-        tokenize = task.bleu_tokenize or language
-        self.parts["bleu"] = metrics.Translation(tokenize=tokenize, lowercase=task.bleu_lowercase, **self.keep)
-        if task.bleu_lowercase:
-            self.parts["bleu_cased"] = metrics.Translation(tokenize=tokenize, **self.keep)
-
-    def merge(self, other: Self) -> None:
-        for name, part in other.parts.items():
-            if name in self.parts:
-                self.parts[name].merge(part)
-            else:
-                self.parts[name] = part
-
-    def compute(self) -> dict[str, float]:
-        return self._joined("compute")
-
-    def intervals(self) -> dict[str, metrics.Interval]:
-        return self._joined("intervals")
-
-    def signatures(self) -> dict[str, str]:
-        """How BLEU and chrF were made, in sacreBLEU's words."""
-        return self._joined("signatures")
-
-    def report(self) -> dict[str, dict[str, float]]:
-        return {}
-
-    def _joined(self, question: str) -> dict[str, Any]:
-        """What all parts answer to a question, each score under its name."""
-        found: dict[str, Any] = {}
-        for name, part in self.parts.items():
-            suffix = "_cased" if name == "bleu_cased" else ""
-            if hasattr(part, question):
-                found |= {key + suffix: value for key, value in getattr(part, question)().items()}
-        return found
-
-
-def as_source(given: Any) -> str:
-    """A text, or a dict with text, as Hugging Face takes them."""
-    match given:
-        case str():
-            return given
-        case Parallel():
-            return given.source
-        case {"text": str(text)}:
-            return text
-    raise ValueError(f"a text or a dict with 'text' is wanted, not {given!r}")
-
-
-def rounded_up(length: int) -> int:
-    return BUCKET * -(-length // BUCKET)
-
-
-def _some(*values: Any) -> Any:
-    """The first that is not None."""
-    return next((value for value in values if value is not None), None)
+        return predict_in_batches(items.lengths, Budget.of(batch_size, batch_tokens), predict, on_progress)

@@ -1,18 +1,17 @@
 """From hidden states to losses over a vocabulary, at just the places that have a target.
 
-P places, D model width, V vocabulary. A head gives scores (…, V) of hidden states (…, D), or an output that has them.
+P places, D model width, V vocabulary. A head gives scores (…, V) of hidden states (…, D).
 """
 
 from collections.abc import Callable
 from itertools import repeat
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-Head = Callable[[Tensor], Any]
+Head = Callable[[Tensor], Tensor]
 NO_TARGET = -100  # a place that is not scored
 JUDGED = 2048  # places looked at in one go when nothing is learnt
 
@@ -36,7 +35,7 @@ def summed_cross_entropy(
 
 
 def _summed(rows: Tensor, head: Head, words: Tensor, weights: Tensor | None) -> Tensor:
-    scores = scores_of(head, rows).float()
+    scores = head(rows).float()
     if weights is None:
         return F.cross_entropy(scores, words, reduction="sum", ignore_index=NO_TARGET)
     return F.cross_entropy(scores, words, reduction="none", ignore_index=NO_TARGET) @ weights
@@ -46,12 +45,7 @@ def judged(hidden: Tensor, head: Head, targets: Tensor) -> tuple[Tensor, Tensor]
     """For each target its loss, and whether the first guess is right; 0 and False where there is none."""
     losses, right = [], []
     for rows, words in zip(hidden.flatten(0, -2).split(JUDGED), targets.flatten().split(JUDGED), strict=True):
-        scores = scores_of(head, rows).float()  # (P, V)
+        scores = head(rows).float()  # (P, V)
         losses.append(F.cross_entropy(scores, words, reduction="none", ignore_index=NO_TARGET))
         right.append(scores.argmax(-1) == words)
     return torch.cat(losses).view_as(targets), torch.cat(right).view_as(targets)
-
-
-def scores_of(head: Head, rows: Tensor) -> Tensor:
-    found = head(rows)
-    return found if isinstance(found, Tensor) else found.logits

@@ -45,7 +45,7 @@ def special_count(template: Template) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cut:
+class TruncationPlan:
     """How rows are made to fit: at most `room` tokens of text, `stride` shared by neighbouring windows."""
 
     room: int | None = None
@@ -111,7 +111,7 @@ def longest_first(sizes: tuple[int, ...], room: int) -> tuple[int, ...]:
 
 
 @dataclass
-class Batch:
+class RowLayout:
     """Rows laid out by a template: where each token comes from, and how rows become tables."""
 
     template: Template

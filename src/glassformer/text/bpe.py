@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise, repeat
 from pathlib import Path
 
+from .readable import ReadableTokenizer
+
 SPECIAL = ("<|endoftext|>",)
 NEVER = 1 << 60  # the rank of a pair that is not merged
 
@@ -47,7 +49,7 @@ def byte_letters() -> dict[int, str]:
     return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(hidden)}
 
 
-class BytePairEncoding:
+class BytePairEncoding(ReadableTokenizer):
     """GPT-2's tokenizer over a vocabulary of token -> id and a list of merges, best first."""
 
     def __init__(
@@ -57,13 +59,10 @@ class BytePairEncoding:
         *,
         special: Iterable[str] = SPECIAL,
     ) -> None:
-        self.vocab = vocab
+        super().__init__(vocab, special)
         self.rank = {pair: rank for rank, pair in enumerate(merges)}
         self.letters = byte_letters()
-        self.special = [token for token in special if token in vocab]
-        self._special_pattern = re.compile("(" + "|".join(map(re.escape, self.special)) + ")")
         self._kinds = Kinds()
-        self._pieces: dict[str, list[str]] = {}
 
     @classmethod
     def from_files(cls, vocab: str | Path, merges: str | Path) -> "BytePairEncoding":
@@ -93,20 +92,6 @@ class BytePairEncoding:
             at = ranks.index(best)
             parts[at : at + 2] = [parts[at] + parts[at + 1]]
         return parts
-
-    def tokenize(self, text: str) -> list[str]:
-        """The tokens of a text; a special token written in it stays whole."""
-        parts = self._special_pattern.split(text) if self.special else [text]
-        tokens: list[str] = []
-        for index, part in enumerate(parts):
-            if index % 2:  # every second part is what the pattern caught
-                tokens.append(part)
-                continue
-            for word in self.words(part):
-                if word not in self._pieces:
-                    self._pieces[word] = self.pieces(word)
-                tokens += self._pieces[word]
-        return tokens
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text."""

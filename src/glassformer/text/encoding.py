@@ -1,24 +1,37 @@
 """What a tokenizer call gives: the model's inputs by name, and where every token came from."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
-from glassformer.text.assemble import Batch
+from glassformer.text.assemble import RowLayout
 
 Words = list[list[list[int | None]]]  # the word each token belongs to: text (0) and pair (1), then sample, then token
 
 
 class Encoding(dict[str, Any]):
-    """A dict of model inputs: `model(**encoding)`. `cut` counts the tokens truncation took from each text."""
+    """A dict of model inputs: `model(**encoding)`. `num_truncated` counts the tokens truncation took from each text."""
 
-    def __init__(self, inputs: dict[str, Any], *, batch: Batch, words: Callable[[], Words], cut: list[int]) -> None:
+    def __init__(
+        self, inputs: dict[str, Any], *, batch: RowLayout, words: Callable[[], Words], num_truncated: list[int]
+    ) -> None:
         super().__init__(inputs)
-        self.cut = cut
+        self.num_truncated = num_truncated
         self._batch = batch
         self._words: Callable[[], Words] | Words | None = words  # found out when first asked for
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"cut": self.cut, "_batch": self._batch, "_words": None}  # the tokenizer stays behind
+        return {
+            "num_truncated": self.num_truncated,
+            "_batch": self._batch,
+            "_words": None,
+        }  # the tokenizer stays behind
+
+    @property
+    def cut(self) -> list[int]:
+        """An earlier name of num_truncated."""
+        warnings.warn("Encoding.cut is called num_truncated now", DeprecationWarning, stacklevel=2)
+        return self.num_truncated
 
     def __getattr__(self, name: str) -> Any:
         try:

@@ -96,7 +96,7 @@ class ModelFacts:
 
 
 @dataclass
-class Settings:
+class TokenizerSettings:
     """What a folder says of its tokenizer besides the vocabulary."""
 
     config: dict[str, Any] = field(default_factory=dict)  # tokenizer_config.json as it was read
@@ -138,13 +138,13 @@ class Folder:
 
     def settings(
         self, defaults: Mapping[str, str], known: Mapping[str, int], *, segments: bool, max_positions: int | None
-    ) -> Settings:
+    ) -> TokenizerSettings:
         """Special tokens and limits: what the files say, else the defaults that the vocabulary knows."""
         names: dict[str, str | None] = {name: token for name, token in defaults.items() if token in known}
         names |= {name: content(token) for name, token in self.special.items()}
         extra = self.config.get("additional_special_tokens") or self.config.get("extra_special_tokens") or []
         inputs = self.config.get("model_input_names")
-        return Settings(
+        return TokenizerSettings(
             config=self.config,
             names={name: names.get(name) for name in NAMES},
             extra=[str(content(token)) for token in (extra.values() if isinstance(extra, dict) else extra)],
@@ -181,7 +181,7 @@ def added_token(token: str | dict[str, Any]) -> AddedToken:
     return AddedToken(token["content"], special=bool(token.get("special", True)), **flags)
 
 
-def load(folder: Folder, model: ModelFacts) -> tuple[tokenizers.Tokenizer, Settings]:
+def load(folder: Folder, model: ModelFacts) -> tuple[tokenizers.Tokenizer, TokenizerSettings]:
     """The Rust tokenizer of a folder, and its settings."""
     if folder.has("tokenizer.json"):
         rust, defaults = from_json(folder)
@@ -201,7 +201,7 @@ def load(folder: Folder, model: ModelFacts) -> tuple[tokenizers.Tokenizer, Setti
     return rust, settings
 
 
-def name_special_tokens(rust: tokenizers.Tokenizer, folder: Folder, settings: Settings) -> None:
+def name_special_tokens(rust: tokenizers.Tokenizer, folder: Folder, settings: TokenizerSettings) -> None:
     """Make Rust see every special token as one, and give those that are new an id."""
     seen = {token.content: token for token in rust.get_added_tokens_decoder().values()}
     for name in NAMES:

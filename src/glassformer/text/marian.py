@@ -11,7 +11,7 @@ from glassformer.files import write_bytes, write_json
 from glassformer.text.assemble import Ids, Part, Template
 from glassformer.text.backend import Pieces
 from glassformer.text.cache import Text
-from glassformer.text.folder import MARIAN, Folder, Settings
+from glassformer.text.folder import MARIAN, Folder, TokenizerSettings
 from glassformer.text.rust import read_vocabulary
 
 LANGUAGE = re.compile(r">>.*?<<", re.DOTALL)  # ">>fr<<" before a text names the language to translate to
@@ -136,7 +136,7 @@ class MarianBackend:
             write_json(folder / "target_vocab.json", self._target_vocab)
 
 
-def load_marian(folder: Folder) -> tuple[MarianBackend, Settings]:
+def load_marian(folder: Folder) -> tuple[MarianBackend, TokenizerSettings]:
     """Marian's tokenizer of a folder, and its settings."""
     backend = MarianBackend(folder)
     return backend, backend.settings

@@ -2,16 +2,18 @@
 
 import logging
 from collections.abc import Sequence
+from copy import copy, deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tokenizers import AddedToken
 
-from glassformer.text.assemble import Batch, Cut, Ids, Side, special_count
+from glassformer.text.assemble import Ids, RowLayout, Side, TruncationPlan, special_count
 from glassformer.text.backend import Pieces, RustBackend
 from glassformer.text.encoding import Encoding, Words
-from glassformer.text.folder import NO_LIMIT, Folder, ModelFacts, Settings, load
+from glassformer.text.folder import NO_LIMIT, Folder, ModelFacts, TokenizerSettings, load
 from glassformer.text.marian import MarianBackend, is_marian, load_marian
 from glassformer.text.options import Options, as_batch
 from glassformer.text.rust import rust_border
@@ -24,7 +26,7 @@ LOG = logging.getLogger("glassformer")
 class Tokenizer(SpecialTokens):
     """A tokenizer read from a folder or made by training."""
 
-    def __init__(self, backend: RustBackend | MarianBackend, settings: Settings) -> None:
+    def __init__(self, backend: RustBackend | MarianBackend, settings: TokenizerSettings) -> None:
         self.backend = backend
         self.settings = settings
         self.model_max_length = settings.model_max_length
@@ -50,6 +52,24 @@ class Tokenizer(SpecialTokens):
         `segments` says whether the model beside it takes token_type_ids; by default as this tokenizer gives them.
         """
         save(self, Path(folder), self.settings.segments if segments is None else segments)
+
+    def adapted(
+        self, *, special_tokens: Sequence[str] = (), segments: bool = True, model_max_length: int | None = None
+    ) -> "Tokenizer":
+        """A tokenizer of the same vocabulary for another model; this one stays as it is.
+
+        It has further special tokens, gives no token_type_ids where the model has no segments, and no more than
+        model_max_length tokens.
+        """
+        twin = deepcopy(self) if special_tokens else copy(self)
+        twin.settings = replace(twin.settings, segments=self.settings.segments and segments)
+        if special_tokens:
+            twin.add_tokens(
+                [token for token in special_tokens if token not in twin.settings.extra], special_tokens=True
+            )
+        if model_max_length is not None:
+            twin.model_max_length = min(self.model_max_length, model_max_length)
+        return twin
 
     def refresh(self) -> None:
         """Take note of a change to the vocabulary or the special tokens."""
@@ -126,7 +146,7 @@ class Tokenizer(SpecialTokens):
             raise ValueError(
                 "a text holds half a character (a lone surrogate): read its file with errors='replace'"
             ) from None
-        batch, cut = self._lay_out(ids, options)
+        batch, num_truncated = self._lay_out(ids, options)
 
         inputs: dict[str, Any] = {"input_ids": batch.table(batch.ids(ids), self.pad_token_id or 0)}
         wanted = options.return_token_type_ids
@@ -147,16 +167,18 @@ class Tokenizer(SpecialTokens):
             found = pieces or [self.backend.pieces(side, split=split, target=target) for side in sides]
             return [[one.words for one in side] for side in found]
 
-        return Encoding(finished(inputs, options.return_tensors, flat), batch=batch, words=words, cut=cut)
+        return Encoding(
+            finished(inputs, options.return_tensors, flat), batch=batch, words=words, num_truncated=num_truncated
+        )
 
-    def _lay_out(self, ids: list[list[Ids]], options: Options) -> tuple[Batch, list[int]]:
+    def _lay_out(self, ids: list[list[Ids]], options: Options) -> tuple[RowLayout, list[int]]:
         """Truncate and pad: which tokens go to which row, and how many each text lost."""
         template = self.backend.template(pair=len(ids) > 1, special=options.add_special_tokens)
         limit = self._limit(options)
         room = None if limit is None else limit - special_count(template)
         if room is not None and room < 0:
             raise ValueError(f"max_length={limit} is under the {special_count(template)} special tokens: raise it")
-        plan = Cut(
+        plan = TruncationPlan(
             room=room,
             strategy=options.truncates,
             stride=options.stride,
@@ -165,17 +187,19 @@ class Tokenizer(SpecialTokens):
         )
         sizes = list(zip(*(map(len, side) for side in ids), strict=True))
         rows = [plan.rows(size) for size in sizes]
-        batch = Batch(
+        batch = RowLayout(
             template,
             samples=[sample for sample, found in enumerate(rows) for _ in found],
             spans=[spans for found in rows for spans in found],
         )
-        cut = [0] * len(rows)
+        num_truncated = [0] * len(rows)
         if room is not None and not plan.windows:
-            cut = [sum(size) - sum(b - a for a, b in found[0]) for size, found in zip(sizes, rows, strict=True)]
-        self._report(cut, limit, batch)
+            num_truncated = [
+                sum(size) - sum(b - a for a, b in found[0]) for size, found in zip(sizes, rows, strict=True)
+            ]
+        self._report(num_truncated, limit, batch)
         self._pad(batch, options)
-        return batch, cut
+        return batch, num_truncated
 
     def _limit(self, options: Options) -> int | None:
         """How many tokens a row may have, None for any number."""
@@ -184,14 +208,14 @@ class Tokenizer(SpecialTokens):
         limit = self.model_max_length if options.max_length is None else options.max_length
         return None if limit >= NO_LIMIT else limit
 
-    def _report(self, cut: list[int], limit: int | None, batch: Batch) -> None:
+    def _report(self, num_truncated: list[int], limit: int | None, batch: RowLayout) -> None:
         """Say what truncation took, or that a row is longer than the model reads."""
-        hit = sum(map(bool, cut))
+        hit = sum(map(bool, num_truncated))
         if hit:
             LOG.warning(
                 "truncation to %s tokens cut %s tokens from %s of %s texts: raise max_length, or keep "
                 "them as further rows with return_overflowing_tokens=True",
-                *(limit, sum(cut), hit, len(cut)),
+                *(limit, sum(num_truncated), hit, len(num_truncated)),
             )
         longest = int(batch.lengths.max(initial=0))
         if limit is None and longest > self.model_max_length:
@@ -201,7 +225,7 @@ class Tokenizer(SpecialTokens):
                 self.model_max_length,
             )
 
-    def _pad(self, batch: Batch, options: Options) -> None:
+    def _pad(self, batch: RowLayout, options: Options) -> None:
         """Give rows one width where padding is asked for, or where tensors need it."""
         side = options.padding_side or self.padding_side
         if options.pads == "do_not_pad":

@@ -19,7 +19,7 @@ import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from glassformer.text.backend import RustBackend
-from glassformer.text.folder import BERT, GPT2, NAMES, Settings, bert_template
+from glassformer.text.folder import BERT, GPT2, NAMES, TokenizerSettings, bert_template
 from glassformer.text.rust import MOST_TOKENS
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.wordpiece import is_ideograph, is_punctuation
@@ -72,7 +72,7 @@ def train(
     LEARN[kind](rust, lines, vocab_size, named)
     rust.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in tokens])
     finish(rust, kind, named)
-    settings = Settings(names={name: named.get(name) for name in NAMES}, segments=kind == "wordpiece")
+    settings = TokenizerSettings(names={name: named.get(name) for name in NAMES}, segments=kind == "wordpiece")
     return Tokenizer(RustBackend(rust), settings)
 
 

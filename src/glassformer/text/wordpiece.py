@@ -4,10 +4,11 @@ It is the readable twin of the Rust path and gives the same ids. Where the two r
 (a character assigned after the older of them was made) they may differ on that character.
 """
 
-import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+
+from .readable import ReadableTokenizer
 
 SPECIAL = ("[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]")
 LONGEST_WORD = 100  # characters; a longer word is unknown as a whole
@@ -73,7 +74,7 @@ def without_accents(text: str) -> str:
     return "".join(c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c) != "Mn")
 
 
-class WordPiece:
+class WordPiece(ReadableTokenizer):
     """BERT's tokenizer over a vocabulary of token -> id."""
 
     def __init__(
@@ -85,14 +86,11 @@ class WordPiece:
         chinese: bool = True,
         special: Iterable[str] = SPECIAL,
     ) -> None:
-        self.vocab = vocab
+        super().__init__(vocab, special)
         self.lowercase = lowercase
         self.strip_accents = lowercase if strip_accents is None else strip_accents
-        self.special = [token for token in special if token in vocab]
         self._clean = Table(cleaned_and_spaced if chinese else cleaned)
         self._isolate = Table(isolated)
-        self._special_pattern = re.compile("(" + "|".join(map(re.escape, self.special)) + ")")
-        self._pieces: dict[str, list[str]] = {}
 
     @classmethod
     def from_file(cls, path: str | Path, *, lowercase: bool = True) -> "WordPiece":
@@ -125,20 +123,6 @@ class WordPiece:
             found.append(prefix + word[start:stop])
             start = stop
         return found or ["[UNK]"]
-
-    def tokenize(self, text: str) -> list[str]:
-        """The tokens of a text; a special token written in it stays whole."""
-        parts = self._special_pattern.split(text) if self.special else [text]
-        tokens: list[str] = []
-        for index, part in enumerate(parts):
-            if index % 2:  # every second part is what the pattern caught
-                tokens.append(part)
-                continue
-            for word in self.words(part):
-                if word not in self._pieces:
-                    self._pieces[word] = self.pieces(word)
-                tokens += self._pieces[word]
-        return tokens
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """The ids of a text, between [CLS] and [SEP] unless told otherwise."""

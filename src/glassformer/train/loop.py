@@ -16,7 +16,9 @@ from torch import Tensor, nn
 
 from glassformer.data.batches import Prefetch, Schedule, in_order
 from glassformer.data.fingerprint import fingerprint
-from glassformer.tasks.task import Task, device_of, evaluate
+from glassformer.models.contract import as_model
+from glassformer.tasks.batch import Items, device_of
+from glassformer.tasks.task import AnyTask, evaluate
 
 from . import checkpoint
 from .averaging import Ema, average_states
@@ -25,7 +27,7 @@ from .plan import Plan
 from .processes import Processes
 from .schedule import Rate
 from .signals import stops
-from .update import Stepper, Update, mixed, sow, updates
+from .update import OptimizerStep, Update, combine_seeds, seed_step, updates
 
 
 @dataclass
@@ -46,7 +48,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Line:
+class MetricsLine:
     """One line of metrics.jsonl: only what the same run would give again, so no times; null for what is no number."""
 
     step: int
@@ -67,7 +69,7 @@ class Listener(Protocol):
 
     def scoring(self, done: int, total: int) -> None: ...
 
-    def line(self, line: Line) -> None: ...
+    def line(self, line: MetricsLine) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -93,10 +95,10 @@ class Fit:
     """A run under way. `save` writes the model as the run folder is to hold it."""
 
     model: nn.Module
-    task: Task[Any, Any]
+    task: AnyTask
     plan: Plan
-    train: Any
-    dev: Any | None
+    train: Items
+    dev: Items | None
     folder: Path
     save: Callable[[nn.Module], object]
     listener: Listener
@@ -117,7 +119,7 @@ class Fit:
             layer_decay=plan.layer_decay,
         )
         self.rate = Rate(plan.schedule, total=self.total, warmup=plan.warmup, final=plan.final_lr, lower=self.lower)
-        self.stepper = Stepper(self.model, self.task, plan, self.optimiser, self.processes)
+        self.stepper = OptimizerStep(self.model, self.task, plan, self.optimiser, self.processes)
         self.ema = Ema(self.model, plan.ema) if plan.ema else None
         self.progress, self.metrics = Progress(), dict[str, float]()
         self.window: Tensor | float = 0.0  # the loss since the last line of metrics, still on the device
@@ -128,7 +130,9 @@ class Fit:
         if self.dev is not None and self.plan.metric is not None:
             self._check_metric()
         size = self._restore() if resume else 0
-        self.lines = checkpoint.MetricsFile(self.folder / "metrics.jsonl", size=size) if self.processes.first else None
+        self.lines = (
+            checkpoint.MetricsFile(self.folder / "metrics.jsonl", size=size) if self.processes.is_main else None
+        )
         self.listener.begin(self.total, self.progress.step)
         after = self.progress.step
         feed = Prefetch(updates(self.task, self.train, self.schedule, self.plan, after=after, processes=self.processes))
@@ -138,7 +142,7 @@ class Fit:
         with stops() as asked:
             try:
                 while not (stopped or self._is_over()):
-                    stopped = self._turn(feed, asked())
+                    stopped = self._train_step(feed, asked())
             finally:
                 feed.close()
             if stopped:
@@ -148,26 +152,26 @@ class Fit:
         return Outcome(self.progress, self.total, self.metrics, stopped)
 
     def _is_over(self) -> bool:
-        stalled = self.plan.patience is not None and self.progress.stale >= self.plan.patience
-        return stalled or self.progress.step >= self.total
+        early_stopping = self.plan.patience is not None and self.progress.stale >= self.plan.patience
+        return early_stopping or self.progress.step >= self.total
 
-    def _turn(self, feed: Prefetch[Update], asked: int) -> int:
+    def _train_step(self, feed: Prefetch[Update], asked: int) -> int:
         """One step and what is due after it; by which signal some process was asked to stop, 0 for none."""
         began, waited, at = time.perf_counter(), feed.waited, self.progress
         update = next(feed)
-        told = (asked == signal.SIGINT, asked == signal.SIGTERM, self._is_long_ago())  # which all must agree on
-        counts = self.processes.totals(update.count, update.tokens, update.padding, *told)
+        flags = (asked == signal.SIGINT, asked == signal.SIGTERM, self._is_long_ago())  # which all must agree on
+        counts = self.processes.all_reduce(update.count, update.tokens, update.padding, *flags)
         count, tokens, padding, interrupted, terminated, long_ago = map(int, counts)
-        sow(mixed(self.plan.seed, at.step, self.processes.number), self.stepper.device)
+        seed_step(combine_seeds(self.plan.seed, at.step, self.processes.rank), self.stepper.device)
         loss, norm = self.stepper(update, max(1, count), self.rate(at.step))
         if self.ema is not None:
             self.ema.update(self.model)
-        self._look_at_the_numbers()
+        self._check_finite()
         self.unchecked = Unchecked(loss, norm, update)
         self.window = self.window + loss.double()
         at.step += 1
         at.targets, at.tokens, at.padding = at.targets + count, at.tokens + tokens, at.padding + padding
-        at.examples += len(update.turn.indices)
+        at.examples += len(update.examples.indices)
         at.waited += feed.waited - waited
         at.seconds += time.perf_counter() - began
         stop = signal.SIGTERM if terminated else signal.SIGINT if interrupted else 0
@@ -178,19 +182,19 @@ class Fit:
     def _is_long_ago(self) -> bool:
         """Whether the last checkpoint is; the first process's clock counts, and what a step does is the same."""
         minutes = self.plan.save_minutes
-        return self.processes.first and 0 < 60 * minutes <= time.monotonic() - self.saved_at
+        return self.processes.is_main and 0 < 60 * minutes <= time.monotonic() - self.saved_at
 
     def _after(self, update: Update, norm: Tensor, *, long_ago: bool) -> None:
         """Lines, evaluations and checkpoints, when they are due; one between those that are if it is long ago."""
         step, plan, last = self.progress.step, self.plan, self.progress.step == self.total
         logs = last or step % plan.log_every == 0
-        evaluates = last or (update.turn.closes_epoch if plan.eval_every is None else step % plan.eval_every == 0)
+        evaluates = last or (update.examples.closes_epoch if plan.eval_every is None else step % plan.eval_every == 0)
         if logs or evaluates:
-            self._look_at_the_numbers()
+            self._check_finite()
         if logs:
-            self._log(update.turn.epoch, norm)
+            self._log(update.examples.epoch, norm)
         if evaluates and self.dev is not None:
-            self._evaluate(update.turn.epoch)
+            self._evaluate(update.examples.epoch)
         if evaluates if plan.save_every is None else (step % plan.save_every == 0 or last):
             self._checkpoint(checkpoint.DUE)
         elif long_ago:
@@ -198,13 +202,13 @@ class Fit:
 
     def _log(self, epoch: int, norm: Tensor) -> None:
         at = self.progress
-        (loss,) = self.processes.totals(float(self.window))
+        (loss,) = self.processes.all_reduce(float(self.window))
         rate = self.rate(at.step - 1) * self.plan.lr
         values = {"loss": loss / max(1, at.targets), "lr": rate, "grad_norm": float(norm), "tokens": at.tokens}
-        self._write(Line(at.step, epoch, values))
+        self._write(MetricsLine(at.step, epoch, values))
         at.targets, self.window = 0, 0.0
 
-    def _write(self, line: Line) -> None:
+    def _write(self, line: MetricsLine) -> None:
         if self.lines is not None:
             self.lines.add(str(line))
         self.listener.line(line)
@@ -214,9 +218,9 @@ class Fit:
         at = self.progress
         with self._weights_to_keep():
             self.metrics = self._score()
-            self._write(Line(at.step, epoch, {f"dev_{name}": value for name, value in self.metrics.items()}))
+            self._write(MetricsLine(at.step, epoch, {f"dev_{name}": value for name, value in self.metrics.items()}))
             value = self.metrics[self.metric]
-            self.rate.heard(value)
+            self.rate.observe(value)
             at.stale += 1
             if self._is_better(value):
                 at.best, at.best_step, at.stale = value, at.step, 0
@@ -231,14 +235,16 @@ class Fit:
         """Find out before the first step, by a few examples, whether the metric to judge by is one of the task's."""
         sheet, some = self.task.metrics(), in_order(self.dev.lengths, self.plan.budget)[0]  # type: ignore[union-attr]
         with torch.inference_mode():
-            sheet.update(self.model.eval(), self.task.batch(self.dev, some).to(device_of(self.model)))
+            sheet.update(as_model(self.model.eval()), self.task.batch(self.dev, some).to(device_of(self.model)))
         if self.metric not in (known := sheet.compute()):
             raise ValueError(f"there is no metric {self.metric!r} to judge by; this task has: {', '.join(known)}")
 
     def _score(self) -> dict[str, float]:
-        place, told = (self.processes.number, self.processes.count), self.listener.scoring
-        sheets = self.processes.gathered(
-            evaluate(self.model, self.task, self.dev, budget=self.plan.budget, share=place, told=told)
+        share, on_progress = (self.processes.rank, self.processes.world_size), self.listener.scoring
+        sheets = self.processes.all_gather(
+            evaluate(
+                as_model(self.model), self.task, self.dev, budget=self.plan.budget, share=share, on_progress=on_progress
+            )
         )
         for other in sheets[1:]:
             sheets[0].merge(other)
@@ -248,10 +254,10 @@ class Fit:
         return nullcontext() if self.ema is None else self.ema.swapped(self.model)
 
     def _save(self) -> None:
-        if self.processes.first:
+        if self.processes.is_main:
             self.save(self.model)
 
-    def _look_at_the_numbers(self) -> None:
+    def _check_finite(self) -> None:
         """Stop at the first loss or gradient that is no number; one step late, so that a GPU need not be waited for."""
         if self.unchecked is None:
             return
@@ -259,7 +265,7 @@ class Fit:
         scaled = self.stepper.scaler.is_enabled()  # an infinite gradient is then no accident: the scale is lowered
         for what, value in (("loss", loss), *(() if scaled else (("gradient", norm),))):
             if not bool(value.isfinite()):
-                indices = update.turn.indices
+                indices = update.examples.indices
                 shown = ", ".join(map(str, indices[:8].tolist())) + (", …" if len(indices) > 8 else "")
                 text = self.task.tokenizer.decode(update.parts[0][0].inputs["input_ids"][0], skip_special_tokens=True)
                 raise ValueError(
@@ -268,9 +274,9 @@ class Fit:
                 )
 
     def _checkpoint(self, kind: checkpoint.Kind) -> None:
-        self._look_at_the_numbers()
+        self._check_finite()
         at = self.progress
-        losses = self.processes.gathered(float(self.window))  # each process has a window of its own
+        losses = self.processes.all_gather(float(self.window))  # each process has a window of its own
         if self.lines is None:
             return
         state = {
@@ -311,12 +317,12 @@ class Fit:
         if self.ema is not None:
             self.ema.restore(state["ema"])
         self.progress, self.metrics = Progress(**state["progress"]), state["metrics"]
-        self.window = sum(state["losses"][self.processes.number :: self.processes.count])
+        self.window = sum(state["losses"][self.processes.rank :: self.processes.world_size])
         return int(state["metrics_size"])
 
     def _finish(self) -> None:
         """Leave in the run folder what it is to hold: the best, the last, or the mean of the last weights."""
-        self._look_at_the_numbers()
+        self._check_finite()
         if self.plan.average > 1:
             self._average()
         elif self.plan.keep == "last" or self.progress.best is None:
@@ -325,13 +331,13 @@ class Fit:
 
     def _average(self) -> None:
         """The mean of the last checkpoints' weights, kept unless a single one was better."""
-        self.processes.gathered(None)  # all files are there
+        self.processes.all_gather(None)  # all files are there
         paths = checkpoint.found(self.folder)
         self.model.load_state_dict(average_states(checkpoint.load(path)["model"] for path in paths))
         at = self.progress
         if self.dev is not None:
             self.metrics = self._score()
-            self._write(Line(at.step, -1, {f"averaged_{name}": value for name, value in self.metrics.items()}))
+            self._write(MetricsLine(at.step, -1, {f"averaged_{name}": value for name, value in self.metrics.items()}))
             if self.plan.keep == "best" and not self._is_better(self.metrics[self.metric]):
                 return
             at.best, at.best_step = self.metrics[self.metric], at.step

@@ -15,7 +15,6 @@ from glassformer.blocks.alignment import ConcatScore
 from .freeze import Trained, matching, trained
 
 QUERIES_AND_VALUES = "*attention.query,*attention.value"
-ADAPTERS = (".lora_down", ".lora_up")
 HEADS = ("head", "pooler")  # what may be new, and so is trained whole
 
 
@@ -88,32 +87,6 @@ def merge(model: nn.Module) -> nn.Module:
     for name, part in adapted:
         _place(model, name, part.merged())
     return model.requires_grad_(True) if adapted else model
-
-
-def adapter_state(model: nn.Module) -> dict[str, Tensor]:
-    """A copy of the adapters, and of what is trained with them: all that tells this model from the one it began as."""
-    return {name: tensor.detach().clone() for name, tensor in _learnt(model).items()}
-
-
-@torch.no_grad()
-def set_adapter_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
-    """Give a model with the same adapters what `adapter_state` gave."""
-    ours = {name: tuple(tensor.shape) for name, tensor in _learnt(model).items()}
-    theirs = {name: tuple(tensor.shape) for name, tensor in state.items()}
-    if different := [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]:
-        first = different[0]
-        raise ValueError(
-            f"these adapters are for another model: {len(different)} tensors differ, first {first}, "
-            f"{ours.get(first, 'absent')} here and {theirs.get(first, 'absent')} there; add_lora with the same settings"
-        )
-    for name, tensor in _learnt(model).items():
-        tensor.copy_(state[name])
-
-
-def _learnt(model: nn.Module) -> dict[str, Tensor]:
-    return {
-        name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad or name.endswith(ADAPTERS)
-    }
 
 
 def _all_matching(names: Mapping[str, object], patterns: str) -> list[str]:

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glassformer.blocks.memory import free_bytes
+from glassformer.models.contract import as_model
 
 PROBE = 32  # tokens: the shorter of the lengths tried
 Loss = Callable[[int, int], Tensor]
@@ -58,24 +59,24 @@ def estimate(model: nn.Module, rows: int, *, length: int, loss: Loss | None = No
     )
 
 
-class Kept(NamedTuple):
+class SavedActivations(NamedTuple):
     """Bytes that autograd keeps between forward and backward."""
 
     total: int
     largest: int  # of one tensor that has a gradient: masks and a kernel's notes have none
 
 
-def scaled_up(model: nn.Module, rows: int, *, length: int, loss: Loss | None = None) -> Kept:
+def scaled_up(model: nn.Module, rows: int, *, length: int, loss: Loss | None = None) -> SavedActivations:
     """What autograd will keep of a batch, from what it keeps of small ones."""
     loss = made_up_loss(model) if loss is None else loss
     short = max(1, min(PROBE, length // 2))
     shapes = ((1, short), (2, short), (2, 2 * short))
     with _as_in_training(model):
         tried = [measured(model, loss, *shape) for shape in shapes]
-    return Kept(*(_extrapolated(part, short, rows, length) for part in zip(*tried, strict=True)))
+    return SavedActivations(*(_extrapolated(part, short, rows, length) for part in zip(*tried, strict=True)))
 
 
-def measured(model: nn.Module, loss: Loss, rows: int, length: int) -> Kept:
+def measured(model: nn.Module, loss: Loss, rows: int, length: int) -> SavedActivations:
     """What autograd keeps of one batch, without the model's own tensors; views of one storage count once."""
     own = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
     kept: dict[int, Tensor] = {}
@@ -88,7 +89,9 @@ def measured(model: nn.Module, loss: Loss, rows: int, length: int) -> Kept:
         loss(rows, length)
     others = [tensor for address, tensor in kept.items() if address not in own]
     sizes = [(tensor.untyped_storage().nbytes(), tensor.is_floating_point()) for tensor in others]
-    return Kept(sum(size for size, _ in sizes), max((size for size, is_float in sizes if is_float), default=0))
+    return SavedActivations(
+        sum(size for size, _ in sizes), max((size for size, is_float in sizes if is_float), default=0)
+    )
 
 
 def _extrapolated(tried: tuple[int, int, int], short: int, rows: int, length: int) -> int:
@@ -103,7 +106,7 @@ def _extrapolated(tried: tuple[int, int, int], short: int, rows: int, length: in
 
 def made_up_loss(model: nn.Module) -> Loss:
     device = next(model.parameters()).device
-    decodes = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+    decodes = as_model(model).config.is_encoder_decoder
 
     def loss(rows: int, length: int) -> Tensor:
         ids = torch.zeros(rows, length, dtype=torch.long, device=device)

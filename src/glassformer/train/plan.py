@@ -43,7 +43,7 @@ class Plan:
     save_minutes: NotNegative = 5.0  # a checkpoint between those, where the last is so long ago; 0 for none
     log_every: Steps = 20
     metric: str | None = None  # what "best" means, "-" before it for less is better; None: the task's own
-    patience: Steps | None = None  # evaluations without a better one before the run stops
+    patience: Steps | None = None  # early stopping: after so many evaluations without a better one
     keep: Literal["best", "last"] = "best"  # which weights the run folder ends with
     seed: Annotated[int, Bounds(0, 2**63 - 1)] = 0
 

@@ -14,44 +14,44 @@ SECONDS_BETWEEN_SIGNS = 60.0  # of life; a process that hears nothing for half a
 
 
 class Processes:
-    """This process's place among all; alone it is number 0 of 1, and nothing is exchanged."""
+    """This process's rank among all of the world; alone it is rank 0 of 1, and nothing is exchanged."""
 
     def __init__(self) -> None:
-        self.number = dist.get_rank() if dist.is_initialized() else 0
-        self.count = dist.get_world_size() if dist.is_initialized() else 1
+        self.rank = dist.get_rank() if dist.is_initialized() else 0
+        self.world_size = dist.get_world_size() if dist.is_initialized() else 1
 
     @property
-    def first(self) -> bool:
-        """The one that writes files and speaks."""
-        return self.number == 0
+    def is_main(self) -> bool:
+        """Whether this is the process that writes files and logs."""
+        return self.rank == 0
 
     def wrap(self, objective: nn.Module) -> nn.Module:
         """Average the gradients of all processes as they come."""
-        if self.count == 1:
+        if self.world_size == 1:
             return objective
         return nn.parallel.DistributedDataParallel(objective)
 
-    def apart(self, objective: nn.Module, *, last: bool) -> AbstractContextManager[None]:
+    def no_sync(self, objective: nn.Module, *, last: bool) -> AbstractContextManager[None]:
         """Gradients are exchanged once for each batch, with its last micro-batch."""
-        if self.count == 1 or last:
+        if self.world_size == 1 or last:
             return nullcontext()
         return objective.no_sync()  # type: ignore[operator, no-any-return]
 
-    def totals(self, *values: float) -> list[float]:
+    def all_reduce(self, *values: float) -> list[float]:
         """The sums over all processes; numbers travel between CPUs, so that no GPU is waited for."""
-        if self.count == 1:
+        if self.world_size == 1:
             return list(values)
         numbers = torch.tensor(values, dtype=torch.float64)
         dist.all_reduce(numbers)
         return numbers.tolist()
 
-    def first_works(self, work: Callable[[Callable[[], None]], object]) -> None:
-        """Let the first process work while the others wait.
+    def run_on_main(self, work: Callable[[Callable[[], None]], object]) -> None:
+        """Let the main process work while the others wait.
 
         It is given a function to call now and then: the others hear of it, and wait for as long as it takes.
         """
-        if not self.first:
-            while not self.gathered(True)[0]:
+        if not self.is_main:
+            while not self.all_gather(True)[0]:
                 continue
             return
         heard_at = time.monotonic()
@@ -60,16 +60,16 @@ class Processes:
             nonlocal heard_at
             if time.monotonic() - heard_at > SECONDS_BETWEEN_SIGNS:
                 heard_at = time.monotonic()
-                self.gathered(False)
+                self.all_gather(False)
 
         work(still_at_it)
-        self.gathered(True)
+        self.all_gather(True)
 
-    def gathered(self, value: Any) -> list[Any]:
+    def all_gather(self, value: Any) -> list[Any]:
         """Every process's value, in order."""
-        if self.count == 1:
+        if self.world_size == 1:
             return [value]
-        values: list[Any] = [None] * self.count
+        values: list[Any] = [None] * self.world_size
         dist.all_gather_object(values, value)
         return values
 

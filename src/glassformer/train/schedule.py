@@ -61,7 +61,7 @@ class Rate:
     def __init__(
         self, name: ScheduleName, *, total: int, warmup: float = 0, final: float = 0.0, lower: bool = True
     ) -> None:
-        """`warmup` counts steps, or below 1 is a share of all; `lower`: of the metric heard, less is better."""
+        """`warmup` counts steps, or below 1 is a share of all; `lower`: of the metric observed, less is better."""
         if name not in (*SHAPES, "plateau"):
             raise ValueError(f"there is no schedule {name!r}; choose one of {', '.join(SHAPES)}, plateau")
         if not 0 <= final <= 1:
@@ -75,10 +75,10 @@ class Rate:
             return step / self.span.warmup
         return SHAPES[self.name](step, self.span) if self.plateau is None else self.plateau.factor
 
-    def heard(self, value: float) -> None:
+    def observe(self, value: float) -> None:
         """Take note of an evaluation."""
         if self.plateau is not None:
-            self.plateau.heard(value)
+            self.plateau.observe(value)
 
     def state(self) -> dict[str, Any]:
         """All that does not follow from the step: plain numbers."""
@@ -107,7 +107,7 @@ class Plateau:
         self.best: float | None = None
         self.stale = 0
 
-    def heard(self, value: float) -> None:
+    def observe(self, value: float) -> None:
         if self._is_better(value):
             self.best, self.stale = value, 0
             return

@@ -3,14 +3,15 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glassformer.data.batches import Indices, Schedule, Turn, share_out
-from glassformer.tasks.task import Batch, Task
+from glassformer.data.batches import BatchIndices, Indices, Schedule, share_out
+from glassformer.models.contract import as_model
+from glassformer.tasks.batch import Batch, Items
+from glassformer.tasks.task import AnyTask
 
 from .plan import Plan
 from .processes import Processes
@@ -21,20 +22,20 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 class Objective(nn.Module):
     """A model and what is asked of it: a batch in, the summed loss out."""
 
-    def __init__(self, model: nn.Module, task: Task[Any, Any]) -> None:
+    def __init__(self, model: nn.Module, task: AnyTask) -> None:
         super().__init__()
         self.model = model
         self.task = task
 
     def forward(self, batch: Batch) -> Tensor:
-        return self.task.loss(self.model, batch)
+        return self.task.loss(as_model(self.model), batch)
 
 
 @dataclass(frozen=True)
 class Update:
     """This process's micro-batches of one step; a part without examples has a batch that weighs nothing."""
 
-    turn: Turn
+    examples: BatchIndices
     parts: list[tuple[Batch, float]]
 
     @property
@@ -50,36 +51,38 @@ class Update:
         return sum(batch.padding for batch, weight in self.parts if weight)
 
 
-def mixed(*numbers: int) -> int:
+def combine_seeds(*numbers: int) -> int:
     """One seed from several numbers."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
 
 
-def sow(seed: int, device: torch.device) -> None:
+def seed_step(seed: int, device: torch.device) -> None:
     """Seed what a step on this device draws from; torch.manual_seed visits every kind of device, for a millisecond."""
     (torch.default_generator.manual_seed if device.type == "cpu" else torch.manual_seed)(seed)
 
 
 def updates(
-    task: Task[Any, Any], items: Any, schedule: Schedule, plan: Plan, *, after: int, processes: Processes
+    task: AnyTask, items: Items, schedule: Schedule, plan: Plan, *, after: int, processes: Processes
 ) -> Iterator[Update]:
     """The updates that follow step `after`, without end."""
-    for turn in schedule.after(after):
-        parts = share_out(turn.indices, plan.accumulate * processes.count)[processes.number :: processes.count]
-        seed = mixed(plan.seed, turn.epoch)
-        yield Update(turn, [_part(task, items, part, turn.indices, seed) for part in parts])
+    for chosen in schedule.after(after):
+        parts = share_out(chosen.indices, plan.accumulate * processes.world_size)[
+            processes.rank :: processes.world_size
+        ]
+        seed = combine_seeds(plan.seed, chosen.epoch)
+        yield Update(chosen, [_part(task, items, part, chosen.indices, seed) for part in parts])
 
 
-def _part(task: Task[Any, Any], items: Any, part: Indices, whole: Indices, seed: int) -> tuple[Batch, float]:
+def _part(task: AnyTask, items: Items, part: Indices, whole: Indices, seed: int) -> tuple[Batch, float]:
     """Every process must take the same number of steps, so an empty part borrows an example and gives it no weight."""
     return (task.batch(items, part, seed), 1.0) if len(part) else (task.batch(items, whole[:1], seed), 0.0)
 
 
-class Stepper:
+class OptimizerStep:
     """Takes updates: gradients of the whole batch, clipped, into the optimiser."""
 
     def __init__(
-        self, model: nn.Module, task: Task[Any, Any], plan: Plan, optimiser: torch.optim.Optimizer, processes: Processes
+        self, model: nn.Module, task: AnyTask, plan: Plan, optimiser: torch.optim.Optimizer, processes: Processes
     ) -> None:
         self.plan, self.optimiser, self.processes = plan, optimiser, processes
         self.trained = [tensor for tensor in model.parameters() if tensor.requires_grad]
@@ -92,10 +95,10 @@ class Stepper:
         """This process's share of the summed loss and the gradient's norm; `count` is of the targets of the whole."""
         loss = torch.zeros((), device=self.device)
         for place, (batch, weight) in enumerate(update.parts):
-            with self.processes.apart(self.objective, last=place + 1 == len(update.parts)):
+            with self.processes.no_sync(self.objective, last=place + 1 == len(update.parts)):
                 part = self._loss(batch.to(self.device)) * weight
                 # what processes find is averaged: undo it
-                self.scaler.scale(part * (self.processes.count / count)).backward()
+                self.scaler.scale(part * (self.processes.world_size / count)).backward()
             loss += part.detach()
         self.scaler.unscale_(self.optimiser)
         norm = nn.utils.clip_grad_norm_(self.trained, self.plan.clip or math.inf)  # a recipe says 0, for want of a None

@@ -76,9 +76,9 @@ def _edges(step: int, branches: Sequence[Branch], middle: float) -> Iterator[str
 def _nodes(step: int, branches: Sequence[Branch]) -> Iterator[str]:
     for rank, one in enumerate(branches):
         x, y = _x(step), TOP + ROW * rank
-        told = escape(f"{visible(one.token)}: {one.score:.4f}, {one.fate}")
+        title = escape(f"{visible(one.token)}: {one.score:.4f}, {one.fate}")
         yield (
-            f'<g class="node {_look(one)}"><title>{told}</title>'
+            f'<g class="node {_look(one)}"><title>{title}</title>'
             f'<rect x="{x:g}" y="{y:g}" width="{WIDTH:g}" height="{HEIGHT:g}" rx="6"/>'
             f'<text x="{x + 8:g}" y="{y + 16:g}">{escape(short(one.token, LONGEST))}</text>'
             f'<text class="score" x="{x + WIDTH - 7:g}" y="{y + 16:g}">{one.score:.2f}</text></g>'

@@ -11,14 +11,14 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from .colours import Scale
+from .colours import ColourScale
 
 Matrices = NDArray[np.floating]  # (R, C, T, S)
 LARGEST = float(np.finfo(np.float16).max)  # of the numbers that a page can hold
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tokens:
+class AxisTokens:
     """The tokens along one side, with their ids; `sides` says of a pair's tokens which text they are from."""
 
     texts: Sequence[str]
@@ -31,7 +31,7 @@ class Tokens:
 
 
 @dataclass(frozen=True)
-class Source:
+class BoardSource:
     """Where a matrix was taken from: a recorded value, and the place in it."""
 
     name: str
@@ -47,14 +47,14 @@ class Board:
 
     name: str
     values: Matrices
-    scales: Sequence[Scale]  # C
-    down: Tokens
-    across: Tokens | None
+    scales: Sequence[ColourScale]  # C
+    down: AxisTokens
+    across: AxisTokens | None
     axes: tuple[str, str]  # what T and S are
     rows: Sequence[str]  # R names
     columns: Sequence[str]  # C names
     grid: tuple[str, str] = ("layer", "head")  # what R and C are
-    sources: Sequence[Source] = ()  # R·C
+    sources: Sequence[BoardSource] = ()  # R·C
     statistics: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)  # (R, C) numbers by name
 
     def __post_init__(self) -> None:

@@ -21,7 +21,7 @@ BELOW_ZERO = {"light": ("#7a3300", "#e39a5e"), "dark": ("#ffdcbf", "#b9652a")}
 
 
 @dataclass(frozen=True)
-class Scale:
+class ColourScale:
     """From a value to one of 256 steps; `root` spreads the small values, which are most shares of attention."""
 
     low: float = 0.0
@@ -43,14 +43,14 @@ class Scale:
         return ramp(self.kind, paper)[self.steps(values)]
 
 
-SHARE = Scale(root=True)
-GATE = Scale()
+SHARE = ColourScale(root=True)
+GATE = ColourScale()
 
 
-def signed(values: Values) -> Scale:
+def signed(values: Values) -> ColourScale:
     """Zero in the middle; as far as the values go, and at least to -1 and 1."""
     reach = max(1.0, float(np.abs(values[np.isfinite(values)]).max(initial=0.0)))
-    return Scale(-reach, reach)
+    return ColourScale(-reach, reach)
 
 
 def ramp(kind: str, paper: str) -> Ramp:

@@ -92,7 +92,7 @@ def panels_of(
     return panels
 
 
-class Line(NamedTuple):
+class CurveLine(NamedTuple):
     """The points of a series in the order of their steps, NaN where there is a gap."""
 
     x: Values
@@ -106,7 +106,7 @@ class Line(NamedTuple):
         return int(np.nanargmin(self.y) if which == "low" else np.nanargmax(self.y))
 
 
-class Scale(NamedTuple):
+class AxisScale(NamedTuple):
     """Values -> pixels, straight or logarithmic."""
 
     low: float
@@ -170,7 +170,7 @@ def svg(panels: Sequence[Panel], *, title: str = "", x_axis: str = "step") -> st
     )
 
 
-def _lines(panel: Panel) -> list[Line]:
+def _lines(panel: Panel) -> list[CurveLine]:
     lines = []
     for series in panel.series:
         if len(series.x) != len(series.y):
@@ -181,16 +181,18 @@ def _lines(panel: Panel) -> list[Line]:
             kind = "finite value above 0" if panel.log else "finite value"
             raise ValueError(f"{series.name!r} of panel {panel.title!r} has no {kind} to draw; leave it out")
         order = np.argsort(x, kind="stable")
-        lines.append(Line(x[order], y[order]))
+        lines.append(CurveLine(x[order], y[order]))
     if not lines:
         raise ValueError(f"panel {panel.title!r} has nothing to draw; give it a series or leave it out")
     return lines
 
 
-def _panel(panel: Panel, lines: Sequence[Line], steps: Values, box: Box) -> Iterator[str]:
+def _panel(panel: Panel, lines: Sequence[CurveLine], steps: Values, box: Box) -> Iterator[str]:
     bottom = box.top + box.header + PLOT
-    x = Scale(*_from_zero(steps), box.left + LABELS, box.left + box.width, whole=bool((steps == steps.round()).all()))
-    y = Scale(*_around(np.concatenate([line.y for line in lines]), panel.log), bottom, bottom - PLOT, panel.log)
+    x = AxisScale(
+        *_from_zero(steps), box.left + LABELS, box.left + box.width, whole=bool((steps == steps.round()).all())
+    )
+    y = AxisScale(*_around(np.concatenate([line.y for line in lines]), panel.log), bottom, bottom - PLOT, panel.log)
     yield f'<g>\n<text class="name" x="{box.left:g}" y="{box.top + 12:g}">{_text(panel.title, 48)}</text>'
     for row, entries in enumerate(_legend(panel, lines, box.width)):
         for entry in entries:
@@ -203,7 +205,7 @@ def _panel(panel: Panel, lines: Sequence[Line], steps: Values, box: Box) -> Iter
     yield "</g>"
 
 
-def _axes(x: Scale, y: Scale) -> Iterator[str]:
+def _axes(x: AxisScale, y: AxisScale) -> Iterator[str]:
     values, steps = y.ticks(apart=29), x.ticks(apart=80)
     for label, at in zip(_labels(values), y(np.array(values)), strict=True):
         yield f'<line class="grid" x1="{x.start:g}" x2="{x.end:g}" y1="{at:.1f}" y2="{at:.1f}"/>'
@@ -213,7 +215,7 @@ def _axes(x: Scale, y: Scale) -> Iterator[str]:
         yield f'<text class="tick" x="{at:.1f}" y="{y.start + 16:g}" text-anchor="middle">{_count(step)}</text>'
 
 
-def _curve(series: Series, line: Line, x: Scale, y: Scale) -> Iterator[str]:
+def _curve(series: Series, line: CurveLine, x: AxisScale, y: AxisScale) -> Iterator[str]:
     drawn = line
     if len(line.x) > DENSE:
         drawn, band = _condensed(line)
@@ -239,15 +241,15 @@ def _path(across: Values, down: Values) -> str:
     return "".join(parts)
 
 
-def _condensed(line: Line) -> tuple[Line, Line]:
+def _condensed(line: CurveLine) -> tuple[CurveLine, CurveLine]:
     """The means of many stretches, and the band between the least and the most of each; gaps are passed over."""
     real = np.isfinite(line.y)
     parts = np.array_split(np.stack([line.x[real], line.y[real]]), DENSE // 2, axis=1)
     x, mean, low, high = np.array([(xs.mean(), ys.mean(), ys.min(), ys.max()) for xs, ys in parts if xs.size]).T
-    return Line(x, mean), Line(np.concatenate([x, x[::-1]]), np.concatenate([low, high[::-1]]))
+    return CurveLine(x, mean), CurveLine(np.concatenate([x, x[::-1]]), np.concatenate([low, high[::-1]]))
 
 
-class Entry(NamedTuple):
+class LegendEntry(NamedTuple):
     """A name in the legend, and what its line came to."""
 
     offset: float
@@ -269,16 +271,16 @@ class Entry(NamedTuple):
         )
 
 
-def _legend(panel: Panel, lines: Sequence[Line], width: float) -> list[list[Entry]]:
+def _legend(panel: Panel, lines: Sequence[CurveLine], width: float) -> list[list[LegendEntry]]:
     """One entry a line of the plot, as many side by side as fit."""
-    rows: list[list[Entry]] = []
+    rows: list[list[LegendEntry]] = []
     end = math.inf
     for number, (series, line) in enumerate(zip(panel.series, lines, strict=True)):
         value = _number(line.last)
         if series.best is not None:
             value += f" · best {_number(line.y[line.best(series.best)])}"
         name = "" if len(lines) == 1 and series.name == panel.title else series.name
-        entry = Entry(0.0, number, name, value)
+        entry = LegendEntry(0.0, number, name, value)
         if end + entry.width - BETWEEN > width:
             rows.append([])
             end = 0.0

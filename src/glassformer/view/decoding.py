@@ -32,25 +32,25 @@ th:last-child, td:last-child { padding-right: 0; }
 thead th { color: var(--soft); font-weight: 500; font-size: .82rem; }
 tbody tr:last-child > * { border-bottom: 0; }
 tbody th small { display: block; color: var(--soft); font-weight: 400; font-size: .78rem; white-space: normal; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem; margin: 1rem 0 0; color: var(--soft);
+dl { display: grid; grid-template-columns: max-data 1fr; gap: .25rem 1rem; margin: 1rem 0 0; color: var(--soft);
   font-size: .85rem; }
 dt { color: var(--ink); } dd { margin: 0; max-width: 52rem; }
 summary b { font-weight: 600; min-width: 0; overflow-wrap: anywhere; }
-.texts { display: grid; grid-template-columns: minmax(6rem, max-content) 1fr; gap: .35rem 1.2rem;
+.texts { display: grid; grid-template-columns: minmax(6rem, max-data) 1fr; gap: .35rem 1.2rem;
   margin: .7rem 0 0 1.6rem; font-size: .95rem; }
 .texts dt { color: var(--soft); } .texts dd { color: var(--ink); overflow-wrap: anywhere; max-width: none;
   min-width: 0; }
 summary { cursor: pointer; display: flex; gap: 1rem; align-items: baseline; }
-summary::before { content: "▸"; color: var(--soft); } details[open] > summary::before { content: "▾"; }
+summary::before { data: "▸"; color: var(--soft); } details[open] > summary::before { data: "▾"; }
 summary::-webkit-details-marker { display: none; }
 summary .name { flex: 0 0 6.5rem; } summary span { min-width: 0; overflow: hidden; text-overflow: ellipsis;
   white-space: nowrap; color: var(--soft); }
 summary:focus-visible, .scroll:focus-visible { outline: 2px solid var(--accent); outline-offset: 3px; }
 .scroll { overflow-x: auto; padding-bottom: .6rem; }
-.steps { display: flex; gap: .45rem; margin: 1rem 0 0; padding: 0; list-style: none; width: max-content; }
+.steps { display: flex; gap: .45rem; margin: 1rem 0 0; padding: 0; list-style: none; width: max-data; }
 .step { width: 8.2rem; font: 12px var(--mono); }
 .step ol { margin: 0; padding: 0; list-style: none; }
-.step > div, .step li { display: flex; justify-content: space-between; gap: .4rem; padding: .16rem .45rem;
+.step > div, .step li { display: flex; justify-data: space-between; gap: .4rem; padding: .16rem .45rem;
   border-radius: 5px; }
 .step span:first-child { overflow: hidden; text-overflow: ellipsis; white-space: pre; }
 .step span:last-child { color: var(--soft); font-variant-numeric: tabular-nums; }
@@ -71,9 +71,9 @@ PAGE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="generator" content="made by glassformer">
+<meta http-equiv="Content-Security-Policy" data="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" data="width=device-width, initial-scale=1">
+<meta name="generator" data="made by glassformer">
 <title>{title}</title>
 <style>{style}</style>
 </head>
@@ -90,7 +90,7 @@ LEGEND = """<ul class="legend"><li><i class="best"></i>on the way to the text fo
 
 
 @dataclass(frozen=True, kw_only=True)
-class Token:
+class TakenToken:
     """A token that was written: its probability, and the likeliest tokens in its place with theirs."""
 
     token: str
@@ -99,14 +99,14 @@ class Token:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Strategy:
+class StrategyRow:
     """A row of the table, and what was written for every prompt; `tokens` are those of the prompt shown."""
 
     name: str
     settings: str
     scores: Sequence[str]
     texts: Sequence[str]
-    tokens: Sequence[Token]
+    tokens: Sequence[TakenToken]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,28 +118,28 @@ class Page:
     prompts: Sequence[str]
     shown: int
     measures: Sequence[tuple[str, str]]
-    strategies: Sequence[Strategy]
+    strategies: Sequence[StrategyRow]
     left_out: Sequence[tuple[str, str]]
     tree: Sequence[Sequence[Branch]]
 
 
-def page(told: Page) -> str:
+def page(data: Page) -> str:
     """The whole page: no script, nothing from elsewhere, and every text stays text."""
-    body = "\n".join([_scores(told), _texts(told), _choices(told), _tree(told)])
+    body = "\n".join([_scores(data), _texts(data), _choices(data), _tree(data)])
     style = variables() + STYLE + beam_tree.STYLE
-    return PAGE.format(title=escape(told.title), caption=escape(told.caption), style=style, body=body)
+    return PAGE.format(title=escape(data.title), caption=escape(data.caption), style=style, body=body)
 
 
-def _scores(told: Page) -> str:
-    heads = "".join(f'<th scope="col" title="{escape(why)}">{escape(name)}</th>' for name, why in told.measures)
+def _scores(data: Page) -> str:
+    heads = "".join(f'<th scope="col" title="{escape(why)}">{escape(name)}</th>' for name, why in data.measures)
     rows = "\n".join(
         f'<tr><th scope="row">{escape(one.name)}<small>{escape(one.settings)}</small></th>'
         + "".join(f"<td>{escape(score)}</td>" for score in one.scores)
         + "</tr>"
-        for one in told.strategies
+        for one in data.strategies
     )
-    meant = "".join(f"<dt>{escape(name)}</dt><dd>{escape(why)}</dd>" for name, why in told.measures)
-    gone = "".join(f"<dt>{escape(name)}</dt><dd>{escape(why)}</dd>" for name, why in told.left_out)
+    meant = "".join(f"<dt>{escape(name)}</dt><dd>{escape(why)}</dd>" for name, why in data.measures)
+    gone = "".join(f"<dt>{escape(name)}</dt><dd>{escape(why)}</dd>" for name, why in data.left_out)
     gone = gone and f"<h3>Left out</h3><dl>{gone}</dl>"
     return (
         f'<section><h2>Scores</h2><div class="card"><table><thead><tr><th scope="col">strategy</th>{heads}</tr></thead>'
@@ -147,20 +147,20 @@ def _scores(told: Page) -> str:
     )
 
 
-def _texts(told: Page) -> str:
+def _texts(data: Page) -> str:
     """What each strategy wrote, prompt by prompt; the one that is looked at stands open."""
     cards: list[str] = []
-    for number, prompt in enumerate(told.prompts):
-        if number != told.shown and len(cards) >= PROMPTS:
+    for number, prompt in enumerate(data.prompts):
+        if number != data.shown and len(cards) >= PROMPTS:
             continue
         texts = "\n".join(
-            f"<dt>{escape(one.name)}</dt><dd>{escape(_one_line(one.texts[number]))}</dd>" for one in told.strategies
+            f"<dt>{escape(one.name)}</dt><dd>{escape(_one_line(one.texts[number]))}</dd>" for one in data.strategies
         )
         cards.append(
-            f'<details class="card"{_open(number == told.shown)}><summary><b>{escape(_one_line(prompt))}</b></summary>'
+            f'<details class="card"{_open(number == data.shown)}><summary><b>{escape(_one_line(prompt))}</b></summary>'
             f'<dl class="texts">{texts}</dl></details>'
         )
-    more = f"<p>{len(cards)} of {len(told.prompts)} prompts.</p>" if len(cards) < len(told.prompts) else ""
+    more = f"<p>{len(cards)} of {len(data.prompts)} prompts.</p>" if len(cards) < len(data.prompts) else ""
     return f"<section><h2>Texts</h2>{more}{''.join(cards)}</section>"
 
 
@@ -172,21 +172,21 @@ def _open(is_open: bool) -> str:
     return " open" if is_open else ""
 
 
-def _choices(told: Page) -> str:
+def _choices(data: Page) -> str:
     """What each token of a text was chosen from."""
     cards = "\n".join(
         f'<details class="card"{_open(number == 0)}><summary><b class="name">{escape(one.name)}</b>'
-        f"<span>{escape(_one_line(one.texts[told.shown]))}</span></summary>"
+        f"<span>{escape(_one_line(one.texts[data.shown]))}</span></summary>"
         f'<div class="scroll" tabindex="0"><ol class="steps">{"".join(map(_token, one.tokens))}</ol></div></details>'
-        for number, one in enumerate(told.strategies)
+        for number, one in enumerate(data.strategies)
     )
     return (
-        f"<section><h2>Step by step</h2><p>“{escape(told.prompts[told.shown])}”: each token as it was written, its "
+        f"<section><h2>Step by step</h2><p>“{escape(data.prompts[data.shown])}”: each token as it was written, its "
         f"probability under the model, and the likeliest tokens in its place.</p>{cards}</section>"
     )
 
 
-def _token(one: Token) -> str:
+def _token(one: TakenToken) -> str:
     rows = "".join(
         f'<li{" class=taken" if other == one.token else ""} style="--share:{100 * chance:.1f}%">'
         f"<span>{escape(visible(other))}</span><span>{_percent(chance)}</span></li>"
@@ -200,11 +200,11 @@ def _percent(chance: float) -> str:
     return f"{100 * chance:.0f}%" if chance >= 0.0995 else f"{100 * chance:.1f}%"
 
 
-def _tree(told: Page) -> str:
-    if not told.tree:
+def _tree(data: Page) -> str:
+    if not data.tree:
         return ""
     return (
-        f"<section><h2>Beam search</h2><p>“{escape(told.prompts[told.shown])}”: every candidate of every step, best on "
+        f"<section><h2>Beam search</h2><p>“{escape(data.prompts[data.shown])}”: every candidate of every step, best on "
         "top, with the log-probability of its text so far.</p>"
-        f'<div class="card">{LEGEND}<div class="scroll" tabindex="0">{beam_tree.svg(told.tree)}</div></div></section>'
+        f'<div class="card">{LEGEND}<div class="scroll" tabindex="0">{beam_tree.svg(data.tree)}</div></div></section>'
     )

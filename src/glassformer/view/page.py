@@ -9,18 +9,18 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from .board import Board, Tokens
+from .board import AxisTokens, Board
 from .colours import ramp, variables
-from .packed import WORST, Block, Packed, pack
+from .packed import WORST, Block, PackedPages, pack
 
 
 def page(boards: Sequence[Board], *, title: str, caption: str, first: Sequence[Sequence[int]] | None = None) -> str:
     """The whole page; `first` names the matrices of each board that are kept whole where not all of them fit."""
     packed = pack(boards, first)
     style, script = variables() + _asset("page.css"), _asset("values.js") + _asset("page.js")
-    told = zip(boards, packed.blocks, strict=True)
+    pairs = zip(boards, packed.blocks, strict=True)
     data = {
-        "boards": [_board(board, blocks) for board, blocks in told],
+        "boards": [_board(board, blocks) for board, blocks in pairs],
         "ramps": {
             paper: {kind: ramp(kind, paper).tobytes().hex() for kind in ("plain", "signed")}
             for paper in ("light", "dark")
@@ -45,7 +45,7 @@ def page(boards: Sequence[Board], *, title: str, caption: str, first: Sequence[S
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("page.html"))
 
 
-def precision(packed: Packed) -> str:
+def precision(packed: PackedPages) -> str:
     """How far a number on the page may be from the model's."""
     share, near_zero = packed.error
     return (
@@ -90,7 +90,7 @@ def _board(board: Board, blocks: Sequence[Block]) -> dict[str, Any]:
     }
 
 
-def _tokens(tokens: Tokens) -> dict[str, Any]:
+def _tokens(tokens: AxisTokens) -> dict[str, Any]:
     return {"texts": list(tokens.texts), "ids": list(tokens.ids), "sides": list(tokens.sides)}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .board import Board
-from .colours import Scale, ramp
+from .colours import ColourScale, ramp
 from .labels import EM, short, text_width
 from .svg import cell_size, in_tiles, legends, ticks
 
@@ -85,7 +85,7 @@ def _label_grid(axes: Any, board: Board) -> None:
     axes.set_ylabel(f"← {board.grid[0]}", fontsize=8)
 
 
-def _legend(figure: Any, scale: Scale, what: str, place: int) -> None:
+def _legend(figure: Any, scale: ColourScale, what: str, place: int) -> None:
     wide, high = figure.get_size_inches()
     axes = figure.add_axes((place * 2.1 / wide, -0.22 / high, 1.8 / wide, 0.08 / high))
     axes.imshow(ramp(scale.kind, "light")[None], aspect="auto")

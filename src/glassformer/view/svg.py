@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .board import Board, Matrices, pooled
-from .colours import BELOW_ZERO, LIGHT, MONO, PAPER, SANS, Scale, hexadecimal, ramp
+from .colours import BELOW_ZERO, LIGHT, MONO, PAPER, SANS, ColourScale, hexadecimal, ramp
 from .labels import EM, short, text_width
 
 INK, SOFT = PAPER["light"]["ink"], PAPER["light"]["soft"]
@@ -108,7 +108,9 @@ def _drawing(body: Sequence[str], width: float, height: float, what: str) -> str
     )
 
 
-def _cells(steps: NDArray[np.uint8], scale: Scale, left: float, top: float, wide: float, high: float) -> Iterator[str]:
+def _cells(
+    steps: NDArray[np.uint8], scale: ColourScale, left: float, top: float, wide: float, high: float
+) -> Iterator[str]:
     """One path for every colour, and in it a rectangle for every run of cells that have it."""
     runs: dict[int, list[str]] = {}
     for row, line in enumerate(steps):
@@ -123,9 +125,9 @@ def _cells(steps: NDArray[np.uint8], scale: Scale, left: float, top: float, wide
     yield "</g>"
 
 
-def legends(board: Board) -> list[tuple[Scale, str]]:
+def legends(board: Board) -> list[tuple[ColourScale, str]]:
     """Every scale of a board, and what has it."""
-    named: dict[Scale, list[str]] = {}
+    named: dict[ColourScale, list[str]] = {}
     for scale, name in zip(board.scales, board.columns, strict=True):
         named.setdefault(scale, []).append(name)
     return [(scale, "attention weight" if board.attends else ", ".join(names)) for scale, names in named.items()]
@@ -145,7 +147,7 @@ def _legends(board: Board, left: float, top: float) -> Iterator[str]:
         yield f'<text x="{x + BAR / 2:g}" y="{top + BAR_HEIGHT + 24:g}">{escape(what)}</text>\n</g>'
 
 
-def ticks(scale: Scale) -> list[float]:
+def ticks(scale: ColourScale) -> list[float]:
     """Where a legend has numbers."""
     if scale.root:
         return [0, 0.05, 0.25, 0.5, 1]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
-from glassformer.data.examples import Asked, Document, Labelled, Parallel, Tagged
+from glassformer.data.examples import Document, Labelled, Parallel, SquadExample, Tagged
 
 from . import kinds
 from .chinese import Chinese
@@ -22,7 +22,7 @@ from .stable_random import StableRandom
 
 __all__ = ["KINDS", "examples"]
 
-Example = Labelled | Tagged | Asked | Parallel | Document
+Example = Labelled | Tagged | SquadExample | Parallel | Document
 KINDS: dict[str, Callable[..., Example]] = {
     "labelled": kinds.labelled,
     "scored": kinds.scored,
@@ -76,7 +76,7 @@ def examples(
             raise ValueError(f"count={count}: the micro-world has no more than {len(found)} different {kind} examples")
         found.setdefault(example, len(found))
     return [
-        replace(one, id=f"{language}-{seed}-{number}") if isinstance(one, Asked) else one
+        replace(one, id=f"{language}-{seed}-{number}") if isinstance(one, SquadExample) else one
         for one, number in found.items()
     ]
 

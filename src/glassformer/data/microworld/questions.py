@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from glassformer.data.examples import Answer, Asked
+from glassformer.data.examples import SquadAnswer, SquadExample
 
 from .events import Event, actions, sample_event
 from .grammar import Grammar, question, statement
@@ -15,7 +15,7 @@ from .stable_random import StableRandom
 PARTS = ("who", "what", "whom", "where", "to", "how", "when")
 
 
-def sample_question(rng: StableRandom, grammar: Grammar) -> Asked:
+def sample_question(rng: StableRandom, grammar: Grammar) -> SquadExample:
     """A context, a question and its answer; one question in four has none."""
     find = unanswerable if rng.happens(0.25) else answerable
     while True:
@@ -26,10 +26,10 @@ def sample_question(rng: StableRandom, grammar: Grammar) -> Asked:
     sentences = [lengthen_labels(statement(event)(grammar), f" {place}") for place, event in enumerate(events)]
     context = grammar.gap.join(sentences)
     answers = () if answered_by is None else (answer(context, events, role, answered_by),)
-    return Asked("", without_marks(question(about, role)(grammar)), without_marks(context), answers)
+    return SquadExample("", without_marks(question(about, role)(grammar)), without_marks(context), answers)
 
 
-def sample_short_question(rng: StableRandom, grammar: Grammar) -> Asked:
+def sample_short_question(rng: StableRandom, grammar: Grammar) -> SquadExample:
     """A question, the sentence that answers it, and the one before or else after it: "he" was named there."""
     while not (whole := sample_question(rng, grammar)).answers:
         pass
@@ -38,7 +38,9 @@ def sample_short_question(rng: StableRandom, grammar: Grammar) -> Asked:
     answering = sum(end <= found.start for end in ends)
     first, last = max(0, answering - 1), max(1, answering)
     start = ends[first - 1] + len(grammar.gap) if first else 0
-    return replace(whole, context=whole.context[start : ends[last]], answers=(Answer(found.text, found.start - start),))
+    return replace(
+        whole, context=whole.context[start : ends[last]], answers=(SquadAnswer(found.text, found.start - start),)
+    )
 
 
 def sample_context(rng: StableRandom) -> list[Event]:
@@ -118,9 +120,9 @@ def reworded(rng: StableRandom, event: Event) -> Event:
     return event._replace(who=who, form=rng.below(len(event.action.wordings)), pronoun=False)
 
 
-def answer(context: str, events: Sequence[Event], role: str, place: int) -> Answer:
+def answer(context: str, events: Sequence[Event], role: str, place: int) -> SquadAnswer:
     """Where the context answers; who "she" is was said in the sentence before."""
     if role == "who":
         place = next(at for at in range(place, -1, -1) if not events[at].pronoun)
     span = next(span for span in spans(context) if span.label == f"{role} {place}")
-    return Answer(without_marks(context)[span.start : span.stop], span.start)
+    return SquadAnswer(without_marks(context)[span.start : span.stop], span.start)

@@ -9,25 +9,31 @@ from glassformer.tasks.metrics.classification import Classification, MultiLabel
 from glassformer.tasks.metrics.entities import Entities
 from glassformer.tasks.metrics.intervals import Interval, bootstrap, wilson
 from glassformer.tasks.metrics.likelihood import Likelihood
-from glassformer.tasks.metrics.metric import Metric
+from glassformer.tasks.metrics.metric import DeferredMetric, Metric
 from glassformer.tasks.metrics.regression import Correlation, Regression
-from glassformer.tasks.metrics.retrieval import Retrieval
+from glassformer.tasks.metrics.retrieval import Retrieval, VectorRetrieval
 from glassformer.tasks.metrics.sequences import ExactMatch
-from glassformer.tasks.metrics.translation import Translation, bleu_tokenizer
+from glassformer.tasks.metrics.sheet import MeanLoss, Meter, ScoreSheet
+from glassformer.tasks.metrics.translation import BleuChrf, bleu_tokenizer
 
 __all__ = [
     "Answers",
+    "BleuChrf",
     "Classification",
     "Correlation",
+    "DeferredMetric",
     "Entities",
     "ExactMatch",
     "Interval",
     "Likelihood",
+    "MeanLoss",
+    "Meter",
     "Metric",
     "MultiLabel",
     "Regression",
     "Retrieval",
-    "Translation",
+    "ScoreSheet",
+    "VectorRetrieval",
     "bleu_tokenizer",
     "bootstrap",
     "wilson",

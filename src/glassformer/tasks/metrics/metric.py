@@ -57,6 +57,14 @@ class Metric(ABC):
             found[name] = wilson(round(computed[name] * self.count), self.count, level=level)
         return {name: found[name] for name in computed if name in found}
 
+    def report(self) -> dict[str, dict[str, float]]:
+        """Scores of each class or type by itself; most metrics have none."""
+        return {}
+
+    def signatures(self) -> dict[str, str]:
+        """How scores were made, in the words of the library that made them; most are made here."""
+        return {}
+
     @abstractmethod
     def _scores(self, total: Array) -> dict[str, float]:
         """The scores of a total."""
@@ -93,6 +101,32 @@ class Metric(ABC):
                 f"the {what} of example {self.count + example[0]} is {values[tuple(example)]}, which cannot be scored; "
                 "look for what made it, or leave that example out"
             )
+
+
+class DeferredMetric(ABC):
+    """A metric of what is known only when all has come: it keeps what that takes, and `judge`s it when asked to."""
+
+    count: int
+
+    @abstractmethod
+    def merge(self, other: Self) -> None:
+        """Keep what another metric has kept, too."""
+
+    @abstractmethod
+    def judge(self) -> Metric:
+        """The metric of all that was kept."""
+
+    def compute(self) -> dict[str, float]:
+        return self.judge().compute()
+
+    def intervals(self) -> dict[str, Interval]:
+        return self.judge().intervals()
+
+    def report(self) -> dict[str, dict[str, float]]:
+        return {}
+
+    def signatures(self) -> dict[str, str]:
+        return {}
 
 
 def as_array(values: Values) -> Array:

@@ -1,14 +1,18 @@
 """Scores of search: how often the right candidate is among the best k, and its mean reciprocal rank.
 
-Q queries, N candidates.
+Q queries, N candidates, B pairs, D width.
 """
 
 from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from glassformer.tasks.metrics.metric import Array, Metric
+from glassformer.tasks.metrics.metric import Array, DeferredMetric, Metric
+
+QUERIES = 1024  # ranked at a time
 
 
 class Retrieval(Metric):
@@ -35,3 +39,32 @@ class Retrieval(Metric):
 
     def _scores(self, total: Array) -> dict[str, float]:
         return dict(zip((*self.shares, "mrr"), (total[:-1] / total[-1]).tolist(), strict=True))
+
+
+class VectorRetrieval(DeferredMetric):
+    """How well second texts are found by their firsts. Candidates are all different second texts of the split, so the
+    vectors of such a split are kept."""
+
+    def __init__(self, *, keep_examples: bool) -> None:
+        self.keep_examples, self.count = keep_examples, 0
+        self.kept: list[tuple[Tensor, Tensor, Tensor]] = []
+
+    def update(self, first: Tensor, second: Tensor, same: Tensor) -> None:
+        """Vectors (B, D) of both sides, of length 1, and numbers (B,) that tell which second texts are the same."""
+        self.kept.append((first.cpu(), second.cpu(), same.cpu()))
+        self.count += len(same)
+
+    def merge(self, other: Self) -> None:
+        self.kept += other.kept
+        self.count += other.count
+
+    def judge(self) -> Retrieval:
+        retrieval = Retrieval(keep_examples=self.keep_examples)
+        first, second, same = (torch.cat(parts) for parts in zip(*self.kept, strict=True))
+        _, right = same.unique(return_inverse=True)
+        candidates = torch.empty(int(right.max()) + 1, second.shape[1])
+        candidates[right] = second
+        for start in range(0, len(first), QUERIES):
+            some = slice(start, start + QUERIES)
+            retrieval.update(first[some] @ candidates.T, right[some])
+        return retrieval

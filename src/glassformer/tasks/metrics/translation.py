@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -26,11 +26,12 @@ def bleu_tokenizer(references: Iterable[str]) -> str:
     return "zh" if 2 * ideographs > letters else "13a"
 
 
-class Translation(Metric):
+class BleuChrf(Metric):
     """BLEU and chrF from 0 to 100, over one reference a sentence."""
 
-    def __init__(self, *, tokenize: str = "13a", lowercase: bool = False, keep_examples: bool = False) -> None:
-        if tokenize not in TOKENIZERS:
+    def __init__(self, *, tokenize: str | None = "13a", lowercase: bool = False, keep_examples: bool = False) -> None:
+        """`tokenize` None: to be set when the references are known."""
+        if tokenize not in (None, *TOKENIZERS):
             raise ValueError(f"tokenize must be one of {', '.join(TOKENIZERS)}, not {tokenize!r}")
         self.tokenize, self.lowercase = tokenize, lowercase
         super().__init__(np.zeros(BLEU_COUNTS + CHRF_COUNTS), keep_examples=keep_examples)
@@ -42,6 +43,11 @@ class Translation(Metric):
         if hypotheses:
             counts = [scorer._extract_corpus_statistics(hypotheses, [references]) for scorer in self._scorers()]
             self._add(np.concatenate(counts, -1))
+
+    def merge(self, other: Self) -> None:
+        """Count what another metric has counted, too."""
+        self.tokenize = self.tokenize or other.tokenize
+        super().merge(other)
 
     def signatures(self) -> dict[str, str]:
         """How each score was made, in sacreBLEU's words, for others to make it in the same way."""
@@ -58,7 +64,7 @@ class Translation(Metric):
         }
 
     def _scorers(self) -> tuple["BLEU", "CHRF"]:
-        return _scorers(self.tokenize, self.lowercase)  # not held: they cannot be pickled
+        return _scorers(self.tokenize or "13a", self.lowercase)  # not held: they cannot be pickled
 
 
 @lru_cache

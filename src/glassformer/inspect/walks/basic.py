@@ -1,0 +1,63 @@
+"""The walks of torch's own modules: linear layers, layer norms, look-ups, and lists of modules."""
+
+from torch import Tensor, nn
+
+from ..formulas import Formula
+from ..numbers import Place, linear, row_of
+from ..walk import Walk, walks
+
+LINEAR = Formula("x Wᵀ + b", r"x W^\top + b", lambda x, weight, *bias: sum(bias, x @ weight.mT), linear())
+LOOKUP = Formula("E[i]", r"E_{i}", lambda i, table: table[i])
+
+
+@walks(nn.Linear)
+def walk_linear(walk: Walk, name: str, x: str) -> str:
+    return walk.add(name, LINEAR, {"x": x, **walk.weights(name, W="weight", b="bias")}, walk.out(name))
+
+
+@walks(nn.Embedding)
+def walk_lookup(walk: Walk, name: str, ids: str, formula: Formula = LOOKUP) -> str:
+    seen = walk.out(name) if name in walk.calls else None  # of a segment that is nobody's, the table alone is read
+    return walk.add(name, formula, {"i": ids, "E": f"{name}.weight"}, seen)
+
+
+@walks(nn.LayerNorm)
+def walk_layer_norm(walk: Walk, name: str, x: str) -> str:
+    part = walk.part(name, nn.LayerNorm)
+    formula = layer_norm(part.eps, shifted=part.bias is not None)
+    return walk.add(name, formula, {"x": x, **walk.weights(name, γ="weight", β="bias")}, walk.out(name))
+
+
+@walks(nn.ModuleList)
+def walk_list(walk: Walk, name: str, x: str, *operands: object, **more: object) -> str:
+    """One module after another, each given what the list was given."""
+    for number in range(len(walk.part(name, nn.ModuleList))):
+        x = walk.block(f"{name}.{number}", x, *operands, **more)
+    return x
+
+
+def layer_norm(epsilon: float, *, shifted: bool) -> Formula:
+    def compute(x: Tensor, gain: Tensor, *shift: Tensor) -> Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        variance = (centred * centred).mean(-1, keepdim=True)
+        return sum(shift, start=centred / (variance + epsilon).sqrt() * gain)
+
+    return Formula(
+        "(x − mean) / √(variance + ε) · γ" + (" + β" if shifted else ""),
+        r"\frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot \gamma" + (r" + \beta" if shifted else ""),
+        compute,
+        _number_of_norm,
+    )
+
+
+def _number_of_norm(place: Place, x: Tensor, gain: Tensor, *shift: Tensor) -> dict[str, Tensor]:
+    given, unit = row_of(x, place[0]), place[1]
+    mean = given.mean()
+    return {
+        "x": given,
+        f"x[{unit}]": given[unit],
+        "mean": mean,
+        "variance": ((given - mean) ** 2).mean(),
+        f"γ[{unit}]": gain[unit],
+        **{f"β[{unit}]": one[unit] for one in shift},
+    }

@@ -1,0 +1,70 @@
+"""The walks of embeddings: token + segment + position, normed; and of the kinds of positions.
+
+Positions are counted by the model, and taken as it counted them.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from glassformer.blocks.embeddings import Embeddings, OffsetPositions, Sinusoidal, TokenEmbeddings
+
+from ..formulas import Formula
+from ..walk import Walk, walks
+from .basic import walk_lookup
+
+
+@walks(TokenEmbeddings)
+def walk_token_embeddings(walk: Walk, name: str) -> str:
+    return walk.block(f"{name}.token", walk.give(f"{name}.ids", walk.fed(name)))
+
+
+@walks(Embeddings)
+def walk_embeddings(walk: Walk, name: str) -> str:
+    part = walk.part(name, Embeddings)
+    ids, places, *rest = walk.calls[name][-1].args
+    operands = {"token": walk.block(f"{name}.token", walk.give(f"{name}.ids", ids))}
+    if part.segment is not None:
+        segments = rest[0] if rest and rest[0] is not None else torch.zeros_like(ids)
+        operands["segment"] = walk.block(f"{name}.segment", walk.give(f"{name}.segments", segments))
+    operands["position"] = walk.block(f"{name}.position", walk.give(f"{name}.positions", places))
+    seen = walk.out(name) if part.norm is None else walk.fed(f"{name}.norm")
+    total = walk.add(f"{name}.sum", weighted_sum(operands, part.scale), operands, seen)
+    return total if part.norm is None else walk.block(f"{name}.norm", total)
+
+
+@walks(OffsetPositions)
+def walk_offset_positions(walk: Walk, name: str, ids: str) -> str:
+    return walk_lookup(walk, name, ids, shifted(walk.part(name, OffsetPositions).offset))
+
+
+@walks(Sinusoidal)
+def walk_sinusoidal(walk: Walk, name: str, ids: str) -> str:
+    return walk.add(name, sinusoid(walk.part(name, Sinusoidal).width), {"i": ids}, walk.out(name))
+
+
+def weighted_sum(kinds: Iterable[str], factor: float) -> Formula:
+    """The vectors of a token, its segment and its position; a Transformer makes the token's larger first."""
+    text = " + ".join(kinds)
+    if factor == 1.0:
+        return Formula(text, rf"\mathrm{{{text}}}", lambda x, *more: sum(more, x))
+    return Formula(
+        f"{factor:.4g} · {text}", rf"{factor:.4g} \cdot \mathrm{{{text}}}", lambda x, *more: sum(more, x * factor)
+    )
+
+
+def shifted(offset: int) -> Formula:
+    """Positions whose first rows are never used."""
+    return Formula(f"E[i + {offset}]", rf"E_{{i+{offset}}}", lambda i, table: table[i + offset])
+
+
+def sinusoid(width: int) -> Formula:
+    """Vaswani's positions: sines in the first half, cosines in the second."""
+
+    def compute(places: Tensor) -> Tensor:
+        rates = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+        angles = places[..., None] * rates
+        return torch.cat([angles.sin(), angles[..., : width // 2].cos()], dim=-1)
+
+    return Formula("sin, cos(i / 10000^(2k/D))", rf"\sin, \cos\left(i / 10000^{{2k/{width}}}\right)", compute)

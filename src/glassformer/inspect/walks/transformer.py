@@ -1,0 +1,50 @@
+"""The walks of Transformer layers, of their feed-forwards and of their stacks."""
+
+from collections.abc import Callable
+
+from glassformer.blocks.transformer import FeedForward, Layer, Stack
+
+from ..formulas import AT_PADDING, RESIDUAL, activation
+from ..walk import Walk, walks
+from .attention import MaskOperands
+from .basic import walk_list
+
+
+@walks(FeedForward)
+def walk_feed_forward(walk: Walk, name: str, x: str) -> str:
+    part = walk.part(name, FeedForward)
+    operands = {"x": walk.block(f"{name}.up", x)}
+    inner = walk.add(f"{name}.neurons", activation(part.activation), operands, walk.out(f"{name}.neurons"))
+    return walk.block(f"{name}.down", inner)
+
+
+@walks(Layer)
+def walk_layer(
+    walk: Walk, name: str, x: str, mask: MaskOperands, memory: str = "", memory_mask: MaskOperands | None = None
+) -> str:
+    """Each block with its residual and norm, the norm first or last; `memory` is what a decoder's layer looks at."""
+    part = walk.part(name, Layer)
+    blocks: dict[str, Callable[[str], str]] = {"attention": lambda y: walk.block(f"{name}.attention", y, mask)}
+    if memory:
+        blocks["cross_attention"] = lambda y: walk.block(f"{name}.cross_attention", y, memory_mask, memory)
+    blocks["feed_forward"] = lambda y: walk.block(f"{name}.feed_forward", y)
+    names = list(blocks)
+    for place, (block, run) in enumerate(blocks.items()):
+        norm, total = f"{name}.{block}_norm", f"{name}.{block}_residual"
+        if part.pre_norm:
+            y = run(walk.block(norm, x))
+            after = walk.out(name) if block == names[-1] else walk.fed(f"{name}.{names[place + 1]}_norm")
+            x = walk.add(total, RESIDUAL, {"x": x, "y": y}, after)
+        else:
+            y = run(x)
+            x = walk.block(norm, walk.add(total, RESIDUAL, {"x": x, "y": y}, walk.fed(norm)))
+    return x
+
+
+@walks(Stack)
+def walk_stack(walk: Walk, name: str, x: str, mask: MaskOperands, *source: object) -> str:
+    """Layers one after another; where there is padding, zero there. `source`: a decoder's memory and its mask."""
+    x = walk_list(walk, name, x, mask, *source)
+    if bool(walk.given[mask.keep].all()):
+        return x
+    return walk.add(name, AT_PADDING, {"x": x, "keep": mask.keep}, walk.out(name))

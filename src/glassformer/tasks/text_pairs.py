@@ -1,0 +1,99 @@
+"""Pairs of texts, a source and its target, in tokens; how target tokens are scored.
+
+N pairs, R real target tokens, V target vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from glassformer.data.examples import Parallel
+from glassformer.data.ragged import Ragged
+from glassformer.generate.result import Generated
+from glassformer.text.tokenizer import Tokenizer
+
+from .batch import Batch
+from .encoded import encodings
+from .metrics import Likelihood
+from .spec import SpecialIds
+
+BUCKET = 16  # sources whose lengths are rounded up to the same multiple may grow equally long targets
+
+
+@dataclass
+class Translated:
+    """Encoded pairs of texts."""
+
+    sources: Ragged
+    targets: Ragged | None  # with the end token; None where they are to be written
+    references: list[str]
+    bleu_tokenizer: str
+    num_truncated: int
+    lengths: NDArray[np.int64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lengths = self.sources.lengths
+        if self.targets is not None:
+            self.lengths = np.maximum(self.lengths, self.targets.lengths)
+
+
+def encode_sources(
+    tokenizer: Tokenizer, texts: Sequence[str], ids: SpecialIds, *, max_length: int | None, special: bool = True
+) -> tuple[Ragged, int]:
+    """Rows as `generate` makes them, and how many tokens they lost; a text of no token still has its first."""
+    found = list(encodings(tokenizer, texts, max_length=max_length, add_special_tokens=special))
+    rows = (row or [ids.first] for one in found for row in one["input_ids"])
+    return Ragged.of(rows), sum(sum(one.num_truncated) for one in found)
+
+
+def encode_targets(
+    tokenizer: Tokenizer, texts: Sequence[str], ids: SpecialIds, *, before: Sequence[int], max_length: int | None
+) -> tuple[Ragged, int]:
+    """Rows that begin with `before` and end, unless they were cut, and how many tokens they lost."""
+    room = None if max_length is None else max_length - len(before) - 1
+    found = list(encodings(tokenizer, texts, max_length=room, target=True, add_special_tokens=False))
+    pairs = [pair for one in found for pair in zip(one["input_ids"], one.num_truncated, strict=True)]
+    rows = ([*before, *row, *(() if lost else ids.ends[:1])] for row, lost in pairs)
+    return Ragged.of(rows), sum(lost for _, lost in pairs)
+
+
+def score_targets(likelihood: Likelihood, logits: Tensor, batch: Batch) -> None:
+    """Enter the logits (R, V) of real target tokens, example by example."""
+    labels, rows = batch.targets["labels"], batch.targets["rows"]
+    losses, right = F.cross_entropy(logits, labels, reduction="none"), logits.argmax(-1) == labels
+    none = torch.zeros(len(batch.inputs["input_ids"]), dtype=torch.float64, device=rows.device)
+    loss, correct = (none.index_add(0, rows, each.double()) for each in (losses, right))
+    likelihood.update(loss, rows.bincount(minlength=len(none)), correct=correct)
+
+
+def as_source(given: object) -> str:
+    """A text, or a dict with text, as Hugging Face takes them."""
+    match given:
+        case str():
+            return given
+        case Parallel():
+            return given.source
+        case {"text": str(text)}:
+            return text
+    raise ValueError(f"a text or a dict with 'text' is wanted, not {given!r}")
+
+
+def written_texts(tokenizer: Tokenizer, found: Tensor | Generated, start: int) -> list[dict[str, Any]]:
+    """What `generate` gives, from this column on, as dicts with translation_text and, where it is known, the score."""
+    ids = found.sequences if isinstance(found, Generated) else found
+    texts = tokenizer.batch_decode(ids[:, start:].tolist(), skip_special_tokens=True)
+    if not isinstance(found, Generated):
+        return [{"translation_text": text} for text in texts]
+    scores = found.sequences_scores.tolist()
+    return [{"translation_text": text, "score": score} for text, score in zip(texts, scores, strict=True)]
+
+
+def rounded_up(length: int) -> int:
+    """The length of a bucket's longest sources."""
+    return BUCKET * -(-length // BUCKET)

@@ -1,0 +1,47 @@
+"""What `make test` takes of a product, such as every task on every kind of model; `make test-all` runs all of it."""
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import settings
+
+from tasks.cases import NAMES
+
+MANY = 6
+Case = TypeVar("Case")
+WHOLE = ("tests/laws/test_laws.py", "tests/laws/test_resume.py", "tests/parity/")  # every head of every family
+
+
+def takes_long(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """Of a test with many cases, those that can be left out while each value of each parameter still occurs."""
+    for name, group in groupby(items, lambda item: item.nodeid.split("[")[0]):
+        cases = {item: _values(item) for item in group if not item.get_closest_marker("slow")}
+        if len(cases) > MANY and not name.startswith(WHOLE):
+            yield from cases.keys() - thinned(cases)
+
+
+def _values(item: pytest.Item) -> set[tuple[object, ...]]:
+    """Each with the name of its parameter; the name of a case of tests/tasks/cases.py is that of a task, a model…"""
+    found: set[tuple[object, ...]] = set()
+    for parameter, value in item.callspec.params.items() if hasattr(item, "callspec") else ():
+        plain = value is None or isinstance(value, (str, int, float))
+        parts = value.split("/") if plain and value in NAMES else [value if plain else id(value)]
+        found.update((parameter, *part) for part in enumerate(parts))
+    return found
+
+
+def thinned(cases: dict[Case, set[tuple[object, ...]]]) -> set[Case]:
+    """Few cases with every value: always the one with the most that are missing."""
+    kept, missing = set(), set().union(*cases.values())
+    while missing:
+        kept.add(best := max(cases, key=lambda item: len(cases[item] & missing)))
+        missing -= cases[best]
+    return kept
+
+
+def few_examples(test: Any) -> None:
+    """A third of the examples that a test asks for; it has no other way to be told than where hypothesis keeps them."""
+    asked = test._hypothesis_internal_use_settings
+    test._hypothesis_internal_use_settings = settings(asked, max_examples=max(1, asked.max_examples // 3))
