@@ -17,7 +17,7 @@ from playwright.sync_api import sync_playwright
 
 import glassformer as gf
 from glassformer.studio.app import create_app
-from glassformer.studio.desk import Shelf, Studio
+from glassformer.studio.app_state import ModelStore, Studio
 from glassformer.studio.traces import Traces
 
 from .measure import Row, row
@@ -155,7 +155,7 @@ def run() -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         where = Path(folder) / "bert-base"
         gf.save(looking(gf.build("bert", "fill-mask")), where)
-        with serving(Studio(Shelf([str(where)]), Traces(budget=8 << 30))) as url:
+        with serving(Studio(ModelStore([str(where)]), Traces(budget=8 << 30))) as url:
             found = measured(url, where.name, TOKENS)
     return [
         row(f"studio, {TOKENS} tokens: {what}", found[name], bound, "the bound", unit)

@@ -93,3 +93,10 @@ def test_blocks_import_only_torch_and_the_standard_library():
             "typer",
         }
         assert not third_party, f"{path.name} imports {third_party}"
+
+
+def test_tasks_do_not_know_the_built_in_examples():
+    """A task learns from any examples; which are built in for it is asked by jobs."""
+    for path in (PACKAGE / "tasks").rglob("*.py"):
+        found = imports(ast.parse(path.read_text("utf-8")), "glassformer.tasks")
+        assert not [name for name in found if name.startswith("glassformer.data.microworld")], path.name

@@ -14,41 +14,43 @@ from hypothesis import strategies as st
 from glassformer.data import microworld
 from glassformer.data.conll import read_tagged
 from glassformer.data.documents import read_documents
-from glassformer.data.microworld import questions
-from glassformer.data.microworld.events import happen
+from glassformer.data.microworld import GRAMMARS, questions
+from glassformer.data.microworld.events import sample_event
 from glassformer.data.microworld.german import agree
 from glassformer.data.microworld.lexicon import (
-    ADJECTIVES,
-    CITIES,
-    COMPANY_KINDS,
-    COMPANY_NAMES,
-    FAMILIES,
-    JOBS,
-    MEN,
-    THINGS,
-    WOMEN,
+    NounPhrase,
+    People,
+    Person,
+    adjectives,
+    nouns,
+    person_noun,
+    phrases,
 )
-from glassformer.data.microworld.records import VOICES, sentence
-from glassformer.data.microworld.voice import Spoken, mark, spoken
-from glassformer.data.microworld.world import Chance, Item, People, Person
+from glassformer.data.microworld.marked_text import mark, spans, without_marks
+from glassformer.data.microworld.sentences import sample_sentence
+from glassformer.data.microworld.stable_random import StableRandom
 from glassformer.data.parallel import read_parallel
 from glassformer.data.squad import read_asked
 from glassformer.data.table import read_labelled
+from microworld_files import write_examples
 
 KINDS = list(microworld.KINDS)
 LANGUAGES = ["en", "de", "zh"]
-GERMAN, ENGLISH, CHINESE = VOICES["de"], VOICES["en"], VOICES["zh"]
+GERMAN, ENGLISH, CHINESE = GRAMMARS["de"], GRAMMARS["en"], GRAMMARS["zh"]
+ANNA, TOM = Person(phrases("women")[0], female=True), Person(phrases("men")[0], female=False)
 EVERYTHING = """
 import hashlib
+from dataclasses import astuple
 from glassformer.data import microworld
 found = [
-    microworld.examples(kind, 20, seed=5, language=language)
+    astuple(one)
     for kind in microworld.KINDS
     for language in ("en", "de", "zh")
+    for one in microworld.examples(kind, 20, seed=5, language=language)
 ]
 print(hashlib.sha256(repr(found).encode()).hexdigest())
 """
-FINGERPRINT = "555e1a8c7dfa5a326f555e8d131fa0c424739168580af151d34605c720d244a1"
+FINGERPRINT = "550fa7d120bf788cd6b9373078093fc9104df9bce08d9f1ec2205bde7d8622eb"
 
 
 def texts_of(example):
@@ -75,10 +77,25 @@ def test_the_first_of_many_are_the_few(kind):
     assert len(set(map(repr, many))) == 60
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_short_examples_are_short_and_right(language):
+    for kind in ("labelled", "scored", "tagged", "parallel", "documents"):
+        for one in microworld.examples(kind, 40, language=language, short=True):
+            sentences = microworld.sentences_of(one)
+            assert sentences
+            assert all(microworld.words_in(text, language) <= microworld.MAX_WORDS for text in sentences)
+    for one in microworld.examples("asked", 100, language=language, short=True):
+        (answer,) = one.answers
+        assert one.context[answer.start :].startswith(answer.text)
+        assert len(re.findall("[.。]", one.context)) == 2
+
+
+@pytest.mark.parametrize("short", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_training_and_held_out_examples_have_nothing_in_common(kind, language):
-    splits = [{repr(one) for one in microworld.examples(kind, 50, seed=seed, language=language)} for seed in range(3)]
+def test_training_and_held_out_examples_have_nothing_in_common(kind, language, short):
+    settings = {"language": language, "short": short}
+    splits = [{repr(one) for one in microworld.examples(kind, 50, seed=seed, **settings)} for seed in range(3)]
     assert len(set.union(*splits)) == 150
 
 
@@ -143,77 +160,82 @@ FORMS = {  # by hand
 
 @pytest.mark.parametrize(("words", "forms"), FORMS.items())
 def test_german_articles_adjectives_and_pronouns_are_declined(words, forms):
-    thing = Item(THINGS[words[0]], ADJECTIVES[words[1]], owner=Person(WOMEN[0], female=True))
-    assert {form: GERMAN.form(thing, form) for form in forms} == forms
+    thing = NounPhrase(nouns()[words[0]], adjectives()[words[1]], owner=ANNA)
+    assert {form: GERMAN.inflect(thing, form) for form in forms} == forms
 
 
 @pytest.mark.parametrize(
     ("item", "german", "known", "chinese"),
     [
-        (Item(THINGS["umbrella"], ADJECTIVES["red"], 2), "zwei rote Regenschirme", "die zwei", "两把红色的雨伞"),
-        (Item(THINGS["book"], ADJECTIVES["old"], 3), "drei alte Bücher", "die drei", "三本旧书"),
-        (Item(THINGS["bicycle"], None, 4), "vier Fahrräder", "die vier", "四辆自行车"),
+        (
+            NounPhrase(nouns()["umbrella"], adjectives()["red"], 2),
+            "zwei rote Regenschirme",
+            "die zwei",
+            "两把红色的雨伞",
+        ),
+        (NounPhrase(nouns()["book"], adjectives()["old"], 3), "drei alte Bücher", "die drei", "三本旧书"),
+        (NounPhrase(nouns()["bicycle"], None, 4), "vier Fahrräder", "die vier", "四辆自行车"),
     ],
 )
 def test_plurals_and_measure_words(item, german, known, chinese):
-    assert GERMAN.form(item, "einen") == german
-    assert GERMAN.form(item, "den").startswith(known)
-    assert CHINESE.form(item, "一") == chinese
+    assert GERMAN.inflect(item, "einen") == german
+    assert GERMAN.inflect(item, "den").startswith(known)
+    assert CHINESE.inflect(item, "一") == chinese
 
 
-def test_a_job_has_the_gender_of_its_person():
-    doctor = next(job for job in JOBS if job.names.en == "doctor")
-    for name, female, forms in ((WOMEN[0], True, ("Ärztin", "eine Ärztin")), (MEN[0], False, ("Arzt", "einen Arzt"))):
-        job = doctor._replace(person=Person(name, female))
-        assert (GERMAN.form(job), GERMAN.form(job, "einen")) == forms
+def test_an_occupation_has_the_gender_of_its_person():
+    for person, forms in ((ANNA, ("Ärztin", "eine Ärztin")), (TOM, ("Arzt", "einen Arzt"))):
+        doctor = NounPhrase(person_noun("occupations", "doctor", person))
+        assert (GERMAN.inflect(doctor), GERMAN.inflect(doctor, "einen")) == forms
+        assert ENGLISH.inflect(doctor, "a") == "a doctor"
 
 
 @given(st.integers(0, 10**6))
 def test_the_german_verb_is_second_in_a_main_clause_and_last_in_a_subordinate_one(number):
-    event = happen(Chance(number))
-    verb = agree(event.wording.de_past, event.who)
-    told = GERMAN.tell(event)
-    first = {"when": GERMAN.when(event), "where": GERMAN.where(event, "in ")}.get(event.front) or GERMAN.who(
-        event, "er"
-    )
-    assert told.startswith(f"{first} {verb} ")
-    assert told.endswith(f" {event.wording.de_prefix}") or not event.wording.de_prefix
-    had = agree("war" if event.wording.de_moves else "hatte", event.who)
-    assert GERMAN.reason(event, fits=True).endswith(f" {event.wording.de_participle} {had}")
-    question = GERMAN.ask(event, "who")
-    assert question.startswith("wer ist " if event.wording.de_moves else "wer hat ")
-    assert question.endswith(f" {event.wording.de_participle}?")
+    event = sample_event(StableRandom(number))
+    forms, parts = event.wording["de"], GERMAN.parts(event)
+    sein = "perfect" in forms
+    statement = GERMAN.statement(event)
+    first = parts[event.first or "who"]
+    assert statement.startswith(f"{first} {agree(forms['past'], plural=event.plural)} ")
+    assert statement.endswith(f" {forms.get('prefix', '')}".rstrip())
+    had = agree("war" if sein else "hatte", plural=event.plural)
+    assert GERMAN.clause("because", event).endswith(f" {forms['participle']} {had}")
+    question = GERMAN.question(event, "who")
+    assert question.startswith("wer ist " if sein else "wer hat ")
+    assert question.endswith(f" {forms['participle']}?")
 
 
 @given(st.integers(0, 10**6))
 def test_chinese_says_who_when_where_and_then_what(number):
-    event = happen(Chance(number))
-    order = [one.label for one in Spoken(CHINESE.tell(event)).marks() if one.label in ("who", "when", "where", "what")]
-    expected = [event.front, *(role for role in ("who", "when", "where", "what") if role != event.front)]
+    event = sample_event(StableRandom(number))
+    statement = CHINESE.statement(event)
+    order = [one.label for one in spans(statement) if one.label in ("who", "when", "where", "what")]
+    expected = [event.first, *(role for role in ("who", "when", "where", "what") if role != event.first)]
     there = [role for role in expected if role in order]
     assert order == there
-    assert CHINESE.tell(event).count("了") == 1
+    assert statement.count("了") == 1
 
 
 @given(st.integers(0, 10**6))
 def test_a_question_leaves_out_what_it_asks_for(number):
-    event = happen(Chance(number))
-    for voice in VOICES.values():
-        told = {one.label for one in spoken(voice.tell(event)).marks()}
+    event = sample_event(StableRandom(number))
+    for grammar in GRAMMARS.values():
+        told = {one.label for one in spans(grammar.statement(event))}
         for role in event.roles:
             assert role in told
-            assert role not in {one.label for one in spoken(voice.ask(event, role)).marks()}
+            assert role not in {one.label for one in spans(grammar.question(event, role))}
 
 
-def part(said, one):
-    return said.text[one.start : one.stop]
+def part(marked, one):
+    return without_marks(marked)[one.start : one.stop]
 
 
 @given(st.lists(st.tuples(st.sampled_from(["x", "who", ""]), st.text("ab ", max_size=4)), max_size=5))
 def test_marks_come_off_and_their_places_stay(pieces):
-    said = Spoken("".join(mark(label, text) if label else text for label, text in pieces))
-    assert said.text == "".join(text for _, text in pieces)
-    assert [(one.label, part(said, one)) for one in said.marks()] == [piece for piece in pieces if piece[0]]
+    marked = "".join(mark(label, text) if label else text for label, text in pieces)
+    assert without_marks(marked) == "".join(text for _, text in pieces)
+    assert [(one.label, part(marked, one)) for one in spans(marked)] == [piece for piece in pieces if piece[0]]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -294,10 +316,10 @@ def test_answers_are_where_they_are_said_to_be(language):
 
 @given(st.integers(0, 10**6))
 def test_a_question_fits_one_event_or_none(number):
-    chance = Chance(number)
-    events = questions.context(chance)
+    rng = StableRandom(number)
+    events = questions.sample_context(rng)
     for find, fitting in ((questions.answerable, 1), (questions.unanswerable, 0)):
-        found = find(chance, events)
+        found = find(rng, events)
         if found is None:
             continue
         question, role, place = found
@@ -321,17 +343,17 @@ def test_a_question_fits_one_event_or_none(number):
 
 def may_be(asked, told):
     """A hat of which no colour is said may be the red hat."""
-    if isinstance(asked, Item) and isinstance(told, Item) and None in (asked.adjective, told.adjective):
-        return asked.thing is told.thing
+    if isinstance(asked, NounPhrase) and isinstance(told, NounPhrase) and None in (asked.adjective, told.adjective):
+        return asked.noun is told.noun
     return asked == told
 
 
 def in_english():
     """Every name of the other languages, in English."""
-    people = [*WOMEN, *MEN, *FAMILIES]
+    people = [words for table in ("women", "men", "families") for words in phrases(table)]
     table = {("PER", name): words.en for words in people for name in words}
-    table |= {("LOC", name): city.names.en for city in CITIES for name in city.names}
-    for name, kind in product(COMPANY_NAMES, COMPANY_KINDS):
+    table |= {("LOC", name): words.en for words in phrases("cities") for name in words}
+    for name, kind in product(phrases("company_names"), phrases("company_kinds")):
         english = f"{name.en} {kind.en}"
         table |= {("ORG", english): english, ("ORG", name.zh + kind.zh): english}
     return table
@@ -339,12 +361,12 @@ def in_english():
 
 @given(st.integers(0, 10**6))
 def test_all_languages_speak_of_the_same_people_places_and_organisations(number):
-    saying, names = sentence(Chance(number)), in_english()
+    utterance, names = sample_sentence(StableRandom(number)), in_english()
     entities = []
-    for voice in VOICES.values():
-        said = saying(voice)
-        marks = [one for one in said.marks() if one.label in ("PER", "LOC", "ORG")]
-        parts = [(one.label, re.split("[ ·]" if one.label == "PER" else "$", part(said, one))) for one in marks]
+    for grammar in GRAMMARS.values():
+        said = utterance(grammar)
+        found = [one for one in spans(said) if one.label in ("PER", "LOC", "ORG")]
+        parts = [(one.label, re.split("[ ·]" if one.label == "PER" else "$", part(said, one))) for one in found]
         entities.append(sorted((label, [names[label, name] for name in split if name]) for label, split in parts))
     assert entities[0] == entities[1] == entities[2]
 
@@ -370,7 +392,7 @@ def test_stories_are_running_text_about_one_person(language):
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_files_give_the_examples_back(tmp_path, language):
     def drawn(kind, **languages):
-        paths = microworld.write(tmp_path, kind, 30, seed=2, **languages)
+        paths = write_examples(tmp_path, kind, 30, seed=2, **languages)
         return microworld.examples(kind, 30, seed=2, **languages), [str(path) for path in paths]
 
     for kind, how in (("labelled", "classes"), ("scored", "regression"), ("multi-label", "multi-label")):
@@ -386,10 +408,9 @@ def test_files_give_the_examples_back(tmp_path, language):
 
 
 def test_people_are_he_she_or_they():
-    anna, tom = Person(WOMEN[0], female=True), Person(MEN[0], female=False)
-    assert [ENGLISH.form(anna, "his"), ENGLISH.form(tom, "his")] == ["her", "his"]
-    assert ENGLISH.form(People((anna, tom)), "was") == "were"
-    assert [CHINESE.form(People(who), "他") for who in ((anna,), (tom,), (anna, tom), (anna, anna))] == [
+    assert [ENGLISH.inflect(ANNA, "his"), ENGLISH.inflect(TOM, "his")] == ["her", "his"]
+    assert ENGLISH.inflect(People((ANNA, TOM)), "was") == "were"
+    assert [CHINESE.inflect(People(who), "他") for who in ((ANNA,), (TOM,), (ANNA, TOM), (ANNA, ANNA))] == [
         "她",
         "他",
         "他们",
@@ -413,7 +434,7 @@ def test_wrong_wishes_are_answered_with_what_there_is(arguments, languages, mess
 
 def test_more_than_there_is_cannot_be_had(monkeypatch):
     monkeypatch.setattr(microworld, "PATIENCE", 50)
-    monkeypatch.setitem(microworld.KINDS, "documents", lambda chance, _voice: chance.pick("abc"))
+    monkeypatch.setitem(microworld.KINDS, "documents", lambda rng, _grammar: rng.choice("abc"))
     assert sorted(microworld.examples("documents", 3)) == ["a", "b", "c"]
     with pytest.raises(ValueError, match="no more than 3 different documents"):
         microworld.examples("documents", 4)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from glassformer.data import microworld
+from microworld_files import write_examples
 from tasks.cases import SMALL
 
 FEW = ("--steps", 1, "--batch-size", 4, "--device", "cpu")
@@ -365,7 +365,7 @@ def test_a_line_of_a_megabyte_is_cut_and_it_is_said(glassformer, files, arch):
 
 
 def test_some_scores_that_are_none_are_skipped_and_counted(glassformer, files):
-    (path,) = microworld.write(files, "scored", 30)
+    (path,) = write_examples(files, "scored", 30)
     path.write_text(path.read_text() + "a,b,nan\nc,d,inf\ne,f,\n")
     words = ["train", "sentence-similarity", *LSTM, *FEW, "--data", path, "--out", "run"]
     code, out, err = glassformer(*words)

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import glassformer as gf
-from glassformer.data import microworld
+from microworld_files import write_examples
 from tasks.cases import SMALL, case, recipe_of
 
 CLASSIFIER = "text-classification/gru"
@@ -242,7 +242,7 @@ def test_questions_come_as_objects_or_as_squads_file(glassformer, trained, tmp_p
     stdin("".join(json.dumps({"question": one.question, "context": one.context}) + "\n" for one in examples))
     code, piped, _ = glassformer("predict", folder, "--json")
     assert code == 0
-    (path,) = microworld.write(tmp_path, "asked", 3, seed=1)
+    (path,) = write_examples(tmp_path, "asked", 3, seed=1)
     code, read, _ = glassformer("predict", folder, "--file", path, "--json")
     answers = [[json.loads(line)["output"]["answer"] for line in out.splitlines()] for out in (piped, read)]
     assert answers[0] == answers[1]
@@ -302,7 +302,7 @@ FILES |= {"sentence-similarity/bert/mean": "scored", "text-classification/bert/r
 def test_eval_gives_the_scores_of_the_run(glassformer, trained, tmp_path, name):
     """The test split of the micro-world, written to files, as the run scored it."""
     folder = trained(name)
-    paths = microworld.write(tmp_path, FILES[name], 40, seed=2)
+    paths = write_examples(tmp_path, FILES[name], 40, seed=2)
     words = [word for path in paths for word in ("--data", path)]
     extra = ["--set", "unit=block"] if FILES[name] == "documents" else []
     code, out, err = glassformer("eval", folder, *words, *extra, "--json")
@@ -325,7 +325,7 @@ def test_eval_on_the_micro_world_needs_no_file(glassformer, trained):
 
 
 def test_eval_takes_the_options_of_task_and_reader(glassformer, trained, tmp_path):
-    (path,) = microworld.write(tmp_path, "tagged", 20, seed=1)
+    (path,) = write_examples(tmp_path, "tagged", 20, seed=1)
     swapped = tmp_path / "swapped.conll"
     swapped.write_text("\n".join("\t".join(reversed(line.split("\t"))) for line in path.read_text().split("\n")))
     folder = trained("token-classification/bert")

@@ -12,6 +12,7 @@ from torch.testing import assert_close
 
 import glassformer as gf
 from glassformer.data import microworld
+from microworld_files import write_examples
 from tasks.cases import SMALL
 
 FEW = ("--steps", 3, "--batch-size", 8, "--device", "cpu", "--lr", 1e-2)
@@ -32,8 +33,8 @@ def scores_in(out: str) -> dict[str, dict[str, float]]:
 
 @pytest.mark.parametrize("dev", ["held out", "given"])
 def test_scores_of_pairs(glassformer, here, dev):
-    (path,) = microworld.write(here / "train", "scored", 60)
-    (other,) = microworld.write(here / "dev", "scored", 30, seed=1)
+    (path,) = write_examples(here / "train", "scored", 60)
+    (other,) = write_examples(here / "dev", "scored", 30, seed=1)
     given = ("--dev", other, "--test", other) if dev == "given" else ()
     words = ["train", "text-classification", *GRU, *FEW, "--set", "problem_type=regression"]
     code, out, err = glassformer(*words, "--data", path, *given, "--out", "run", "--json")
@@ -50,7 +51,7 @@ def test_scores_of_pairs(glassformer, here, dev):
 
 
 def test_several_labels_a_text(glassformer, here):
-    (path,) = microworld.write(here, "multi-label", 60)
+    (path,) = write_examples(here, "multi-label", 60)
     words = ["train", "text-classification", *GRU, *FEW, "--set", "problem_type=multi_label_classification"]
     code, out, err = glassformer(*words, "--data", path, "--out", "run", "--json")
     assert code == 0, err
@@ -77,7 +78,7 @@ def test_several_labels_a_text(glassformer, here):
     ],
 )
 def test_the_files_of_every_task(glassformer, here, task, kind, words):
-    paths = microworld.write(here, kind, 60)
+    paths = write_examples(here, kind, 60)
     data = [word for path in paths for word in ("--data", path.name)]
     code, out, err = glassformer("train", task, *words, *FEW, *data, "--out", "run")
     assert code == 0, err

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from glassformer.studio.app import create_app
-from glassformer.studio.desk import Shelf, Studio
+from glassformer.studio.app_state import ModelStore, Studio
 from glassformer.studio.traces import Traces
 from studio.cases import made, serving, visited, watched
 
@@ -20,8 +20,8 @@ def studio_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def studio(studio_folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Studio:
-    shelf = Shelf([str(folder) for folder in studio_folders.values()])
-    return Studio(shelf, Traces(), runs=tmp_path_factory.mktemp("runs"))
+    store = ModelStore([str(folder) for folder in studio_folders.values()])
+    return Studio(store, Traces(), runs=tmp_path_factory.mktemp("runs"))
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 import glassformer as gf
 from glassformer.studio.app import create_app
-from glassformer.studio.desk import Shelf, Studio
+from glassformer.studio.app_state import ModelStore, Studio
 from glassformer.studio.traces import Traces
 from studio.cases import MODELS, TEXT
 
@@ -25,7 +25,7 @@ def broken(folder: Path, where: Path, bad: float) -> TestClient:
     with torch.no_grad():
         next(model.parameters())[:, 0] = bad
     gf.save(model, where, tokenizer=gf.load_tokenizer(where))
-    return TestClient(create_app(Studio(Shelf([str(where)]), Traces())), base_url="http://127.0.0.1:8421")
+    return TestClient(create_app(Studio(ModelStore([str(where)]), Traces())), base_url="http://127.0.0.1:8421")
 
 
 def strict(answer: Any, *statuses: int) -> list[Any]:

@@ -1,20 +1,19 @@
 """The studio's own models: trained once, kept whole or not at all, and good for something."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
 import glassformer as gf
 from glassformer.data import microworld
-from glassformer.studio import demo, lessons
-from glassformer.studio.demo import demo_models, make, mark
+from glassformer.studio import demo
+from glassformer.studio.demo import demo_models, make, recipes_hash
+from glassformer.studio.example_inputs import EXAMPLE_INPUTS, example_inputs
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +70,7 @@ def test_only_what_is_missing_is_trained(folders, home, monkeypatch):
 
 def test_another_recipe_is_another_folder():
     other = {**FEW, "one": {**FEW["one"], "steps": 5}}
-    assert mark(other) != mark(FEW) == mark(dict(FEW))
+    assert recipes_hash(other) != recipes_hash(FEW) == recipes_hash(dict(FEW))
 
 
 def test_what_cannot_be_trained_says_which_and_why_and_leaves_nothing(tmp_path):
@@ -94,7 +93,7 @@ def test_a_stop_leaves_whole_models_and_no_process(tmp_path, how):
     running = subprocess.Popen(
         [sys.executable, script], env=environment, stderr=subprocess.DEVNULL, start_new_session=True
     )
-    home = tmp_path / mark(long)
+    home = tmp_path / recipes_hash(long)
     try:
         wait_for(lambda: (home / "one").is_dir() and (home / ".making" / "two" / "metrics.jsonl").is_file())
         if how == signal.SIGINT:
@@ -129,7 +128,7 @@ def alive(group):
 
 
 def test_a_studio_waits_for_another_that_trains(tmp_path, monkeypatch):
-    home, said = tmp_path / mark(FEW), []
+    home, said = tmp_path / recipes_hash(FEW), []
     home.mkdir()
     lock = FileLock(home / ".lock")
     lock.acquire()
@@ -145,39 +144,21 @@ def test_a_studio_waits_for_another_that_trains(tmp_path, monkeypatch):
     assert said == ["another studio is training its models: waiting for it", []]
 
 
-def test_lessons_are_short_and_right(tmp_path, monkeypatch):
-    monkeypatch.setattr(lessons, "COUNTS", {"train": 300, "dev": 60})
-    for task in lessons.LESSONS:
-        files = lessons.write_lesson(task, tmp_path / task)
-        assert all(Path(file).is_file() for names in files.values() for file in names)
-    english, german = (
-        (tmp_path / "translation" / f"train.{side}").read_text("utf-8").splitlines() for side in ("en", "de")
-    )
-    assert len(english) == len(german) == lessons.COUNTS["train"]
-    assert max(len(line.split()) for line in english) <= lessons.LONGEST
-    asked = json.loads((tmp_path / "question-answering" / "dev.json").read_text("utf-8"))
-    for paragraph in asked["data"][0]["paragraphs"]:
-        (answer,) = paragraph["qas"][0]["answers"]
-        assert paragraph["context"][answer["answer_start"] :].startswith(answer["text"])
-        assert paragraph["context"].count(". ") <= 1
-
-
 @pytest.mark.parametrize("name", demo.MODELS)
-def test_every_recipe_runs(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(lessons, "COUNTS", {"train": 40, "dev": 10})
+def test_every_recipe_runs(name, tmp_path):
     settings = {**demo.MODELS[name], "steps": 1, "batch_size": 4, "limit": 40}
     settings.pop("batch_tokens", None)
     make(tmp_path / ".making" / name, tmp_path / name, settings)
     model, tokenizer = gf.load(tmp_path / name), gf.load_tokenizer(tmp_path / name)
-    for one in lessons.examples(settings["task"]):
+    for one in example_inputs(settings["task"]):
         read = tokenizer(one["inputs"], one.get("pair"))["input_ids"]
         assert len(read) <= getattr(model.config, "max_position_embeddings", 128)
 
 
 def test_examples_suit_their_tasks():
-    assert all(one["inputs"] for task in lessons.EXAMPLES for one in lessons.examples(task))
-    assert "<mask>" in lessons.examples("fill-mask", "<mask>")[0]["inputs"]
-    assert all(one["pair"] for one in lessons.examples("question-answering"))
-    assert lessons.examples("feature-extraction") == lessons.examples(None) == []
+    assert all(one["inputs"] for task in EXAMPLE_INPUTS for one in example_inputs(task))
+    assert "<mask>" in example_inputs("fill-mask", "<mask>")[0]["inputs"]
+    assert all(one["pair"] for one in example_inputs("question-answering"))
+    assert example_inputs("feature-extraction") == example_inputs(None) == []
     for task in ("text-classification", "translation"):  # a text's share says which seeds may draw it
-        assert all(microworld.share_of(one["inputs"]) != 0 for one in lessons.examples(task))
+        assert all(microworld.share_of(one["inputs"]) != 0 for one in example_inputs(task))

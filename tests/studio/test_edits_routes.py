@@ -13,7 +13,7 @@ import glassformer as gf
 from glassformer.inspect import edits
 from glassformer.inspect.lens import scores
 from glassformer.studio.app import create_app
-from glassformer.studio.desk import Busy, Shelf, Studio
+from glassformer.studio.app_state import Busy, ModelStore, Studio
 from glassformer.studio.traces import Traces
 from studio.cases import MODELS, TEXT
 
@@ -176,7 +176,7 @@ def odd(studio_folders, tmp_path_factory):
     gpt = {"vocab_size": 20, "n_embd": 8, "n_head": 2, "n_layer": 1, "n_positions": 8}
     gf.save(gf.build("gpt2", "text-generation", **gpt, eos_token_id=None, bos_token_id=None), where / "ids")
     gf.save(gf.build("bert", None, **bert), where / "headless", tokenizer=tok)
-    return Studio(Shelf([str(folder) for folder in sorted(where.iterdir())]), Traces(), runs=where)
+    return Studio(ModelStore([str(folder) for folder in sorted(where.iterdir())]), Traces(), runs=where)
 
 
 def test_a_score_and_several_classes_have_no_entropy(odd):
@@ -238,7 +238,7 @@ def test_a_busy_server_ends_the_stream_with_a_reason(studio):
     def busy():
         raise Busy("too many requests are waiting; try again in a moment")
 
-    full = Studio(studio.shelf, studio.traces, studio.runs)
+    full = Studio(studio.models, studio.traces, studio.runs)
     api = TestClient(create_app(full), base_url="http://127.0.0.1")
     trace = traced(api, studio, "bert")
     object.__setattr__(full, "work", busy)

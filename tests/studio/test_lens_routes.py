@@ -90,7 +90,7 @@ def test_what_comes_next_is_ranked(api, studio):
 
 
 def test_a_masked_model_is_asked_at_its_masks(api, studio):
-    mask = studio.shelf["bert-mlm"].tokenizer.mask_token
+    mask = studio.models["bert-mlm"].tokenizer.mask_token
     trace, (lens,) = looked(api, studio, "bert-mlm", inputs=f"Anna gave the {mask} book .")
     place = trace.reading.tokens["read"].texts.index(mask)
     assert lens["asked"] == [place]

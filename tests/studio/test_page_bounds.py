@@ -4,7 +4,7 @@ import pytest
 
 import glassformer as gf
 from browser import MISSING, chromium
-from glassformer.studio.desk import Shelf, Studio
+from glassformer.studio.app_state import ModelStore, Studio
 from glassformer.studio.traces import Traces
 
 SMALL = {"hidden_size": 48, "num_attention_heads": 12, "num_hidden_layers": 12, "intermediate_size": 48}
@@ -20,7 +20,7 @@ def test_a_long_text_keeps_within_its_bounds(tmp_path):
 
     where = tmp_path / "narrow"
     gf.save(looking(gf.build("bert", "fill-mask", vocab_size=120, **SMALL)), where)
-    with serving(Studio(Shelf([str(where)]), Traces())) as url:
+    with serving(Studio(ModelStore([str(where)]), Traces())) as url:
         found = measured(url, "narrow", 512, count=3, overviews=1)
     for name, (what, bound, unit) in BOUNDS.items():
         room = TIMES_SLOWER if unit == "s" else 1

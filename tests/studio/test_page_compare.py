@@ -11,7 +11,7 @@ import torch
 
 import glassformer as gf
 from glassformer.studio.app import create_app
-from glassformer.studio.desk import Shelf, Studio
+from glassformer.studio.app_state import ModelStore, Studio
 from glassformer.studio.traces import Traces
 from glassformer.view.colours import ColourScale, ramp
 from studio.cases import MODELS, TEXT, serving, watched
@@ -130,7 +130,7 @@ def test_two_checkpoints_of_one_shape(browser, studio_folders, tmp_path):
         model.layers[0].attention.query.weight.mul_(-1)
     gf.save(model, tmp_path / "turned", tokenizer=tokenizer)
     folders = [studio_folders["bert"], studio_folders["gpt2"], tmp_path / "same", tmp_path / "turned"]
-    studio = Studio(Shelf([str(folder) for folder in folders]), Traces())
+    studio = Studio(ModelStore([str(folder) for folder in folders]), Traces())
     with serving(create_app(studio)) as url, watched(browser, url) as page:
         page.goto("/?" + urlencode({"screen": "compare", "model": "bert", "text": TEXT, "by": "model", "lang": "en"}))
         page.wait_for_selector("[data-painted=yes]")

@@ -10,7 +10,7 @@ import glassformer as gf
 from glassformer.inspect.lens import head_layers, prefix_lens, scores
 from glassformer.jobs.reading import reading
 from glassformer.studio.app import create_app
-from glassformer.studio.desk import Shelf, Studio
+from glassformer.studio.app_state import ModelStore, Studio
 from glassformer.studio.traces import Traces
 from glassformer.view.colours import SHARE
 from studio.cases import MODELS, TEXT, serving, watched
@@ -105,7 +105,7 @@ def test_512_tokens_and_12_layers_are_a_small_page(browser, tmp_path, studio_fol
     text = "a" * 3000
     while len(tok(text)["input_ids"]) > 512:
         text = text[:-1]
-    studio = Studio(Shelf([str(tmp_path / "long")]), Traces(), runs=tmp_path)
+    studio = Studio(ModelStore([str(tmp_path / "long")]), Traces(), runs=tmp_path)
     with serving(create_app(studio)) as url, watched(browser, url) as page:
         page.goto("/?" + urlencode({"screen": "lens", "lang": "en", "model": "long", "text": text}))
         page.wait_for_selector("[data-painted=yes]")

@@ -12,7 +12,7 @@ import pytest
 import glassformer as gf
 import glassformer.studio
 from glassformer.studio.app import create_app
-from glassformer.studio.desk import Shelf, Studio
+from glassformer.studio.app_state import ModelStore, Studio
 from glassformer.studio.traces import Traces
 from studio.cases import MODELS, TEXT, serving, turn, watched
 
@@ -93,7 +93,7 @@ def test_a_picture_of_hostile_text_is_xml(screen, model, page):
 
 def test_words_of_both_languages_have_the_same_keys(page):
     page.goto("/?lang=en")
-    files = ["words.js", *(f"words/{file.name}" for file in sorted((PAGE / "words").glob("*.js")))]
+    files = ["i18n.js", *(f"i18n/{file.name}" for file in sorted((PAGE / "i18n").glob("*.js")))]
     for file in files:
         keys = page.evaluate(
             "async (file) => { const found = await import(`/static/${file}`), { en, zh } = found.known ?? found;"
@@ -117,7 +117,7 @@ def test_nothing_of_the_page_comes_from_elsewhere():
 
 def test_an_expired_trace_says_so_and_can_be_run_again(browser, studio_folders):
     now = [0.0]
-    studio = Studio(Shelf([str(studio_folders["bert"])]), Traces(seconds=60, clock=lambda: now[0]))
+    studio = Studio(ModelStore([str(studio_folders["bert"])]), Traces(seconds=60, clock=lambda: now[0]))
     with serving(create_app(studio)) as url, watched(browser, url) as page:
         page.goto(asked("tensors", "bert"))
         page.wait_for_selector("[data-painted=yes]")
@@ -159,7 +159,10 @@ def test_wrong_addresses_are_answered_in_words(page):
 
 def test_a_word_that_is_no_id_is_named(browser, studio_folders, tmp_path):
     gf.save(gf.load(studio_folders["gpt2"]), tmp_path / "bare")
-    with serving(create_app(Studio(Shelf([str(tmp_path / "bare")]), Traces()))) as url, watched(browser, url) as page:
+    with (
+        serving(create_app(Studio(ModelStore([str(tmp_path / "bare")]), Traces()))) as url,
+        watched(browser, url) as page,
+    ):
         page.goto(asked("tensors", "bare", text="5 17 seven"))
         assert "seven is not a whole number" in page.locator(".problem").text_content()
         page.goto(asked("compare", "bare", text="5 17", text2="5 x7"))

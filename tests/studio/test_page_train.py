@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from glassformer.studio.app import create_app
-from glassformer.studio.desk import Shelf, Studio
+from glassformer.studio.app_state import ModelStore, Studio
 from glassformer.studio.traces import Traces
 from studio.cases import serving, watched
 
@@ -42,7 +42,7 @@ def runs(tmp_path):
 
 @pytest.fixture
 def client(runs):
-    with TestClient(create_app(Studio(Shelf([]), Traces(), runs=runs)), base_url="http://127.0.0.1") as client:
+    with TestClient(create_app(Studio(ModelStore([]), Traces(), runs=runs)), base_url="http://127.0.0.1") as client:
         yield client
 
 
@@ -123,7 +123,7 @@ def test_a_model_that_is_a_run_is_in_the_table(studio_folders, runs, tmp_path):
     model.symlink_to(studio_folders["lstm"])
     (studio_folders["lstm"] / "metrics.jsonl").write_text(row(10, loss=1.0))
     try:
-        app = create_app(Studio(Shelf([str(model), str(studio_folders["bert"])]), Traces(), runs=runs))
+        app = create_app(Studio(ModelStore([str(model), str(studio_folders["bert"])]), Traces(), runs=runs))
         with TestClient(app, base_url="http://127.0.0.1") as client:
             assert list(entries(client)) == ["trained"]
     finally:
@@ -136,7 +136,7 @@ def test_a_model_that_is_a_run_is_in_the_table(studio_folders, runs, tmp_path):
 @pytest.fixture
 def visit(browser, runs):
     """Open the Train screen of a studio over this test's runs."""
-    with serving(create_app(Studio(Shelf([]), Traces(), runs=runs))) as url, watched(browser, url) as page:
+    with serving(create_app(Studio(ModelStore([]), Traces(), runs=runs))) as url, watched(browser, url) as page:
 
         def go(**state):
             page.goto("/?" + urlencode({"screen": "train", "lang": "en", **state}))
@@ -270,7 +270,7 @@ def test_a_stopped_run_says_how_to_go_on_and_a_lost_one_is_missed(visit, runs):
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_a_phone_is_wide_enough(browser, runs, lang):
     write_run(runs / "a-run-with-quite-a-long-name")
-    app = create_app(Studio(Shelf([]), Traces(), runs=runs))
+    app = create_app(Studio(ModelStore([]), Traces(), runs=runs))
     with serving(app) as url, watched(browser, url, width=390, height=844) as page:
         page.goto(f"/?screen=train&lang={lang}")
         page.wait_for_selector(".screen-train[data-painted=yes]")

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 import glassformer as gf
 from families import SMALL_BERT, SMALL_GPT
 from glassformer.studio.app import create_app
-from glassformer.studio.desk import Shelf, Studio, Turns
+from glassformer.studio.app_state import ModelStore, Studio, WorkQueue
 from glassformer.studio.limits import MOST
 from glassformer.studio.safe import dump
 from glassformer.studio.traces import Traces
@@ -29,7 +29,7 @@ FOLDERS = (
 
 @pytest.fixture(scope="module")
 def studio(trained) -> Studio:
-    return Studio(Shelf([str(trained(name)) for name in FOLDERS]), Traces())
+    return Studio(ModelStore([str(trained(name)) for name in FOLDERS]), Traces())
 
 
 @pytest.fixture(scope="module")
@@ -222,7 +222,7 @@ def test_a_model_without_a_tokenizer_writes_ids(tmp_path, capsys):
     bare = {"gpt": gf.build("gpt2", "text-generation", **SMALL_GPT), "bert": gf.build("bert", None, **SMALL_BERT)}
     for name, model in bare.items():
         gf.save(model, tmp_path / name)
-    app = create_app(Studio(Shelf([str(tmp_path / name) for name in bare]), Traces()))
+    app = create_app(Studio(ModelStore([str(tmp_path / name) for name in bare]), Traces()))
     client = TestClient(app, base_url="http://127.0.0.1")
     ask = {"model": "gpt", "inputs": [5, 6, 7], "options": {"max_new_tokens": 4, "strategy": "beam", "num_beams": 2}}
     begin, *_, texts, _ = map(json.loads, client.post("/api/v1/results", json=ask).text.splitlines())
@@ -244,8 +244,8 @@ def test_numbers_that_json_has_not_are_named():
     assert json.loads(dump(line)) == {"scores": ["nan", "-inf", 1.5], "deep": [{"x": "inf"}]}
 
 
-class Counted(Turns):
-    """Counts the turns that are taken."""
+class Counted(WorkQueue):
+    """Counts the queue that are taken."""
 
     def __init__(self):
         super().__init__()
@@ -258,14 +258,14 @@ class Counted(Turns):
 
 def test_a_reader_that_goes_away_stops_the_work(studio, monkeypatch):
     monkeypatch.setitem(MOST, "max_new_tokens", 10**6)
-    turns, seen = Counted(), -1
+    queue, seen = Counted(), -1
     body = {"model": "text-generation-gru", "inputs": TEXT, "options": {"max_new_tokens": 10**6}}
-    with serving(create_app(replace(studio, work=turns))) as url:
+    with serving(create_app(replace(studio, work=queue))) as url:
         with httpx.stream("POST", f"{url}/api/v1/results", json=body) as answer:
             lines = answer.iter_lines()
             assert [json.loads(next(lines))["kind"] for _ in range(3)] == ["begin", "token", "token"]
         for _ in range(50):
-            before, seen = seen, turns.taken
+            before, seen = seen, queue.taken
             if before == seen:
                 break
             time.sleep(0.3)

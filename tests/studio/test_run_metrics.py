@@ -9,8 +9,8 @@ from fastapi.testclient import TestClient
 
 from glassformer.studio import runs as room
 from glassformer.studio.app import create_app
-from glassformer.studio.desk import Shelf, Studio
-from glassformer.studio.metrics import RUNS, Metrics, followed
+from glassformer.studio.app_state import ModelStore, Studio
+from glassformer.studio.metrics import RUNS, MetricsReader, followed
 from glassformer.studio.traces import Traces
 
 
@@ -29,7 +29,7 @@ def test_a_run_that_is_watched_takes_no_more_memory_with_every_look(tmp_path):
     path = tmp_path / "a" / "metrics.jsonl"
     path.parent.mkdir()
     add(path, *(line(step, loss=1 / (1 + step), lr=1e-3, grad_norm=0.5) for step in range(3000)))
-    with TestClient(create_app(Studio(Shelf([]), Traces(), runs=tmp_path)), base_url="http://127.0.0.1") as client:
+    with TestClient(create_app(Studio(ModelStore([]), Traces(), runs=tmp_path)), base_url="http://127.0.0.1") as client:
         known = len(client.get("/api/v1/runs/a/metrics").json()["rows"])
         client.get("/api/v1/runs")
         tracemalloc.start()
@@ -48,9 +48,9 @@ def test_a_run_that_is_watched_takes_no_more_memory_with_every_look(tmp_path):
 
 def test_only_what_is_new_is_read(tmp_path, monkeypatch):
     path, read = tmp_path / "metrics.jsonl", []
-    parse = room.Metrics._take
-    monkeypatch.setattr(Metrics, "_take", lambda self, line: (read.append(line), parse(self, line)))
-    metrics = Metrics(path)
+    parse = room.MetricsReader._take
+    monkeypatch.setattr(MetricsReader, "_take", lambda self, line: (read.append(line), parse(self, line)))
+    metrics = MetricsReader(path)
     for count in range(1, 6):
         add(path, line(count, loss=1.0))
         metrics.read_on()
@@ -60,7 +60,7 @@ def test_only_what_is_new_is_read(tmp_path, monkeypatch):
 def test_a_resumed_run_cuts_the_file_and_other_rows_follow(tmp_path):
     path = tmp_path / "metrics.jsonl"
     add(path, *(line(step, loss=1.0, dev_loss=float(step)) for step in range(10)))
-    metrics = Metrics(path).read_on()
+    metrics = MetricsReader(path).read_on()
     assert metrics.least["dev_loss"] == (0.0, 0)
     with path.open("r+") as file:
         file.truncate(len("".join(line(step, loss=1.0, dev_loss=float(step)) for step in range(4))))
@@ -81,7 +81,7 @@ def test_a_line_that_is_none_keeps_its_place(tmp_path, odd):
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(f"{odd}\n".encode(errors="surrogateescape"))
     add(path, line(1, loss=0.5))
-    metrics = Metrics(path).read_on()
+    metrics = MetricsReader(path).read_on()
     assert metrics.rows(0) == [{}, {"step": 1, "epoch": 0, "loss": 0.5}]
     assert metrics.loss == 0.5
 
@@ -101,7 +101,7 @@ def test_a_run_of_another_program_is_shown_as_far_as_it_can_be(tmp_path):
         (tmp_path / name / "recipe.toml").write_text(recipe)
         (tmp_path / name / "run.json").write_text(result)
         add(tmp_path / name / "metrics.jsonl", line(1, dev_loss=0.5))
-    with TestClient(create_app(Studio(Shelf([]), Traces(), runs=tmp_path)), base_url="http://127.0.0.1") as client:
+    with TestClient(create_app(Studio(ModelStore([]), Traces(), runs=tmp_path)), base_url="http://127.0.0.1") as client:
         found = client.get("/api/v1/runs").json()["runs"]
     assert [(one["best"]["value"], one["steps"]) for one in found] == [(0.5, None)] * 2
 

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 import glassformer as gf
 from glassformer.studio import traces
 from glassformer.studio.app import create_app
-from glassformer.studio.desk import Busy, Shelf, Studio, Turns
+from glassformer.studio.app_state import Busy, ModelStore, Studio, WorkQueue
 from glassformer.studio.tensors import furthest
 from glassformer.studio.traces import Traces, traced
 from glassformer.view.colours import ColourScale
@@ -159,8 +159,8 @@ def test_only_what_is_named_is_captured(api):
 
 def test_traces_expire_and_then_are_gone(studio_folders):
     now = [0.0]
-    shelf = Shelf([str(studio_folders["bert"])])
-    api = client(Studio(shelf, Traces(seconds=10, clock=lambda: now[0])))
+    store = ModelStore([str(studio_folders["bert"])])
+    api = client(Studio(store, Traces(seconds=10, clock=lambda: now[0])))
     trace = traced_by(api, model="bert")
     assert trace["expires_at"] == 10
     where = f"/api/v1/traces/{trace['trace_id']}"
@@ -174,7 +174,7 @@ def test_traces_expire_and_then_are_gone(studio_folders):
 
 
 def test_the_oldest_make_room_and_one_too_large_is_refused(studio_folders):
-    loaded = Shelf([str(studio_folders["bert"])])["bert"]
+    loaded = ModelStore([str(studio_folders["bert"])])["bert"]
     size = traced(loaded, TEXT).bytes
     kept = Traces(budget=int(2.5 * size))
     first, second, third = (traced(loaded, TEXT) for _ in range(3))
@@ -208,12 +208,12 @@ def test_a_look_measures_nothing(api, monkeypatch):
 
 
 def test_too_many_at_once_are_sent_away(studio_folders):
-    turns = Turns(waiting=0)
-    with turns(), pytest.raises(Busy), turns():
+    queue = WorkQueue(waiting=0)
+    with queue(), pytest.raises(Busy), queue():
         pass
-    shelf = Shelf([str(studio_folders["bert"])])
-    api = client(Studio(shelf, Traces(), work=turns))
-    with turns():
+    store = ModelStore([str(studio_folders["bert"])])
+    api = client(Studio(store, Traces(), work=queue))
+    with queue():
         answer = api.post("/api/v1/traces", json={"model": "bert", "inputs": TEXT})
     assert (answer.status_code, answer.headers["Retry-After"]) == (429, "1")
     assert api.post("/api/v1/traces", json={"model": "bert", "inputs": TEXT}).status_code == 200
@@ -311,7 +311,7 @@ def test_chunks_that_grow_too_large_are_refused(api):
 
 def test_a_folder_may_have_any_name_and_no_tokenizer(studio_folders, tmp_path):
     gf.save(gf.load(studio_folders["gpt2"]), tmp_path / "情感 模型")
-    api = client(Studio(Shelf([str(tmp_path / "情感 模型")]), Traces()))
+    api = client(Studio(ModelStore([str(tmp_path / "情感 模型")]), Traces()))
     assert [one["examples"] for one in api.get("/api/v1/models").json()] == [[]]  # which would be words
     trace = traced_by(api, model="情感 模型", inputs=[5, 6, 7])
     answer = api.get(f"/api/v1/traces/{trace['trace_id']}/npz", params={"names": "outputs.logits"})
@@ -323,19 +323,19 @@ def test_two_models_of_one_name_are_refused(studio_folders, tmp_path):
     other = tmp_path / "bert"
     other.symlink_to(studio_folders["bert"])
     with pytest.raises(ValueError, match="both called 'bert'"):
-        Shelf([str(studio_folders["bert"]), str(other)])
+        ModelStore([str(studio_folders["bert"]), str(other)])
 
 
 def test_a_folder_that_cannot_be_read_is_named_at_the_start(studio_folders, tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     with pytest.raises(ValueError, match=f"{tmp_path}: .*llama"):
-        Shelf([str(studio_folders["bert"]), str(tmp_path)])
+        ModelStore([str(studio_folders["bert"]), str(tmp_path)])
 
 
 def test_the_page_is_there_and_nothing_beside_it(api):
     assert "<main" in api.get("/").text
     for name in ("main.js", "style.css", "colours.css", "ramps.js", "values.js", "screens/tensors.js"):
         assert api.get(f"/static/{name}").status_code == 200
-    for name in ("../app.py", "%2e%2e/app.py", "..%2fdesk.py"):
+    for name in ("../app.py", "%2e%2e/app.py", "..%2fapp_state.py"):
         assert api.get(f"/static/{name}").status_code == 404
     assert not list(Path("src/glassformer/studio/page").rglob("*.min.js"))

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from glassformer.data import microworld
 from glassformer.jobs.data import Splits
 from glassformer.jobs.models import head_for, model_type
 from glassformer.jobs.recipe import Recipe
@@ -18,6 +17,7 @@ from glassformer.jobs.tasks import TASKS, task_class
 from glassformer.jobs.train import assemble
 from glassformer.tasks.task import Task
 from glassformer.train.plan import Plan
+from microworld_files import write_examples
 
 WHERE = TemporaryDirectory()  # for as long as the tests run
 BERT = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
@@ -128,5 +128,5 @@ def _assemble(settings: dict[str, Any]) -> Case:
 
 @cache
 def _file(kind: str) -> Path:
-    (path,) = microworld.write(Path(WHERE.name) / kind, kind, 60)
+    (path,) = write_examples(Path(WHERE.name) / kind, kind, 60)
     return path

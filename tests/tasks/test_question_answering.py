@@ -11,6 +11,7 @@ from language import learn, tokenizer_of
 from torch.testing import assert_close
 from vocabularies import asked, small_tokenizer
 
+from glassformer.data import microworld
 from glassformer.data.batches import Budget
 from glassformer.data.examples import SquadAnswer, SquadExample
 from glassformer.hub.load import load, load_tokenizer
@@ -294,7 +295,7 @@ def one_sentence(one):
 
 @pytest.mark.slow
 def test_a_small_model_learns_the_micro_world():
-    drawn = (QuestionAnswering.made_up(count, seed) for count, seed in ((1500, 0), (300, 1)))
+    drawn = (microworld.examples("asked", count, seed=seed) for count, seed in ((1500, 0), (300, 1)))
     train, dev = ([one_sentence(one) for one in some if one.answers] for some in drawn)
     tokenizer = tokenizer_of(QuestionAnswering.texts(train), "wordpiece", 600)
     task = QuestionAnswering.for_data(tokenizer, train)

@@ -33,7 +33,7 @@ FORMS = [
 
 def task_of(lesson, head="text2text-generation"):
     cls = LESSONS[lesson]
-    train = cls.made_up(300, 0)
+    train = examples(lesson, 300, seed=0)
     return cls.for_data(tokenizer_of(cls.texts(train), cls.vocabulary, 40), train, head=head)
 
 
@@ -96,7 +96,7 @@ def test_the_share_of_a_sequence_tells_nothing_of_its_parity():
 def test_a_language_model_is_judged_by_its_answers_alone(lesson, family):
     """What each place is to say next, against the plain text with its end; and what the loss makes of it."""
     task, model = lesson_of(lesson, "text-generation", family)
-    given_ = LESSONS[lesson].made_up(7, 1)
+    given_ = examples(lesson, 7, seed=1)
     items = task.encode(given_)
     batch = task.batch(items, np.arange(7))
     width, total = batch.inputs["input_ids"].shape[1], 0.0
@@ -115,7 +115,7 @@ def test_a_language_model_is_judged_by_its_answers_alone(lesson, family):
 @pytest.mark.parametrize(("lesson", "head", "family"), FORMS)
 def test_micro_batches_have_the_gradient_of_the_whole(lesson, head, family):
     task, model = lesson_of(lesson, head, family, **({"dropout": 0.0} if family == "transformer" else {}))
-    items = task.encode(LESSONS[lesson].made_up(8, 0))
+    items = task.encode(examples(lesson, 8, seed=0))
     whole, count, expected = gradients(model, task, items, [range(8)], 3)
     parts, again, found = gradients(model, task, items, [[5], [0, 7, 2], [1, 3, 4, 6]], 3)
     assert count == again
@@ -159,8 +159,8 @@ def test_a_lesson_is_learnt(lesson, head, family, steps, lr, reached, tmp_path):
     """Answers to sequences never seen, of four digits and more; parity stays at 0.5 without the short ones."""
     cls = LESSONS[lesson]
     task, model = lesson_of(lesson, head, family)
-    dev = task.encode(cls.made_up(200, 1))
-    learn(model, task, task.encode(cls.made_up(3000, 0)), steps=steps, lr=lr, rows=64)
+    dev = task.encode(examples(lesson, 200, seed=1))
+    learn(model, task, task.encode(examples(lesson, 3000, seed=0)), steps=steps, lr=lr, rows=64)
     scores = evaluate(model, task, dev, budget=Budget(rows=64), final=True).compute()
     assert scores[task.metric] > reached
     gf.save(model, tmp_path, tokenizer=task.tokenizer)

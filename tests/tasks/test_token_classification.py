@@ -14,6 +14,7 @@ from language import learn, tokenizer_of
 from torch.testing import assert_close
 from vocabularies import small_tokenizer
 
+from glassformer.data import microworld
 from glassformer.data.batches import Budget
 from glassformer.data.examples import Tagged
 from glassformer.hub.load import load, load_tokenizer
@@ -352,7 +353,7 @@ def test_conll_has_a_target_for_every_word(data, minilm):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "glassformer-rnn"])
 def test_a_small_model_learns_the_micro_world(kind):
-    train, dev = (TokenClassification.made_up(count, seed) for count, seed in ((800, 0), (300, 1)))
+    train, dev = (microworld.examples("tagged", count, seed=seed) for count, seed in ((800, 0), (300, 1)))
     tokenizer = tokenizer_of(TokenClassification.texts(train), "wordpiece", 500)
     task = TokenClassification.for_data(tokenizer, train)
     lr, sizes = 5e-3, {"hidden_size": 48, "num_attention_heads": 4, "intermediate_size": 96, "initializer_range": 0.02}

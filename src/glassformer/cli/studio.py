@@ -49,17 +49,17 @@ def studio(
     _check_extra()
     with _listening(host, port) as listener:
         from glassformer.studio.app import create_app
-        from glassformer.studio.desk import Studio, Turns
+        from glassformer.studio.app_state import Studio, WorkQueue
         from glassformer.studio.server import server_of
         from glassformer.studio.traces import Traces
 
-        shelf, traces = _shelf(models, device, quiet=json), Traces(budget=budget, seconds=60 * keep)
-        desk = Studio(shelf, traces, runs=runs, work=Turns(seconds=deadline))
-        server = server_of(create_app(desk, key=key))
+        store, traces = _store(models, device, quiet=json), Traces(budget=budget, seconds=60 * keep)
+        studio = Studio(store, traces, runs=runs, work=WorkQueue(seconds=deadline))
+        server = server_of(create_app(studio, key=key))
         port = listener.getsockname()[1]
         address = address_of(host, port, typed)  # a key that was kept from sight is not printed either
         if json:
-            print_json({"address": address, "models": [one["name"] for one in desk.shelf.entries]})
+            print_json({"address": address, "models": [one["name"] for one in studio.models.entries]})
         else:
             needed = "; add ?key= and the key" if key and not typed else ""
             echo(f"the studio is at {address} (Ctrl-C stops it{needed})")
@@ -69,13 +69,13 @@ def studio(
             server.run(sockets=[listener])
 
 
-def _shelf(models: list[str] | None, device: str | None, *, quiet: bool) -> Any:
+def _store(models: list[str] | None, device: str | None, *, quiet: bool) -> Any:
     """The models that are named, or the studio's own."""
+    from glassformer.studio.app_state import ModelStore
     from glassformer.studio.demo import demo_models
-    from glassformer.studio.desk import Shelf
 
     say = partial(print, file=sys.stderr) if quiet else print
-    return Shelf(models or [str(folder) for folder in demo_models(say=say)], device=device)
+    return ModelStore(models or [str(folder) for folder in demo_models(say=say)], device=device)
 
 
 def size_of(text: str) -> int:

@@ -14,10 +14,9 @@ from glassformer.tasks.task import AnyTask
 from glassformer.text.train import MOST_BYTES
 from glassformer.train.processes import Processes
 
+from .built_in import built_in_examples, is_built_in
 from .progress import shown
-from .recipe import MICROWORLD, Recipe, expanded
-
-MICRO_SIZE = {"train": 4000, "dev": 400, "test": 400}
+from .recipe import Recipe, expanded
 
 
 @dataclass
@@ -43,7 +42,7 @@ def read_splits(recipe: Recipe, task: type[AnyTask]) -> Splits:
     splits.train = _read(recipe.data, "train", recipe, task, splits)
     if recipe.dev:
         splits.dev = _read(recipe.dev, "dev", recipe, task, splits)
-    elif is_made_up(recipe.data):
+    elif is_built_in(recipe.data):
         splits.dev = _read(recipe.data, "dev", recipe, task, splits)
     elif isinstance(splits.train, Corpus):
         splits.train, splits.dev = splits.train.split()
@@ -64,8 +63,8 @@ def read_splits(recipe: Recipe, task: type[AnyTask]) -> Splits:
 
 
 def _read(sources: Sequence[str], split: str, recipe: Recipe, task: type[AnyTask], splits: Splits) -> Any:
-    if is_made_up(sources):
-        return made_up(sources[0], split, task, limit=recipe.limit)
+    if is_built_in(sources):
+        return built_in_examples(sources[0], split, task, limit=recipe.limit)
     files, columns = expanded(sources), recipe.columns or None
     if issubclass(task, RunningTextTask) and (corpus := task.corpus(files, columns=columns, **recipe.options)):
         return corpus
@@ -126,8 +125,8 @@ def read_examples(
     options: Mapping[str, Any],
 ) -> Read[Any]:
     """One split by itself."""
-    if is_made_up(sources):
-        examples = made_up(sources[0], split, task)
+    if is_built_in(sources):
+        examples = built_in_examples(sources[0], split, task)
         return Read(examples, ReadReport(rows={sources[0]: len(examples)}))
     return task.read(expanded(sources), columns=columns, **reading(task, options))
 
@@ -136,15 +135,3 @@ def reading(task: type[AnyTask], options: Mapping[str, Any]) -> dict[str, Any]:
     """Of a recipe's options, those that concern reading."""
     known = set(inspect.signature(task.read).parameters) - {"sources", "columns"}
     return {name: value for name, value in options.items() if name in known}
-
-
-def is_made_up(sources: Sequence[str]) -> bool:
-    return sources[0].partition(":")[0] == MICROWORLD  # and not a file called microworld.csv
-
-
-def made_up(source: str, split: str, task: type[AnyTask], *, limit: int | None = None) -> list[Any]:
-    """ "microworld" or "microworld:de": examples that need no file; each split has a seed of its own."""
-    _, _, language = source.partition(":")
-    seed = list(MICRO_SIZE).index(split)
-    count = MICRO_SIZE[split] if limit is None else min(limit, MICRO_SIZE[split])
-    return list(task.made_up(count, seed, language or None))

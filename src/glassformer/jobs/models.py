@@ -94,7 +94,7 @@ def check_model(name: str | Path, task: type[AnyTask]) -> None:
 def check_config(recipe: Recipe, task: type[AnyTask]) -> None:
     """Refuse settings that the recipe's kind of model does not have, or values that they cannot have."""
     kind = (
-        model_type(str(recipe.arch), head_for(recipe.arch, task))
+        model_type(str(recipe.arch), recipe.options.get("head", head_for(recipe.arch, task)))
         if recipe.model is None
         else read_config(config_folder(recipe.model)).get("model_type")
     )

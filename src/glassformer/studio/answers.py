@@ -5,13 +5,13 @@ T places, V choices.
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor
 
-from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.inspect.lens import scores
 from glassformer.jobs.reading import token_text
+from glassformer.models.contract import Model, as_model, label_names, problem_type
 
 from .limits import SECONDS, Deadline
 from .traces import Trace
@@ -20,23 +20,27 @@ Choices = Literal["words", "classes", "tokens"]
 
 
 @dataclass(frozen=True)
-class Answers:
+class TraceAnswers:
     """One trace as questions and answers."""
 
     trace: Trace
     deadline: Deadline = field(default_factory=lambda: Deadline.after(SECONDS))
 
     @cached_property
-    def model(self) -> Any:
-        model: Any = self.trace.loaded.model
+    def model(self) -> Model:
+        model = as_model(self.trace.loaded.model)
         if model.head_name is None:
             raise ValueError("this model has no head, so it says nothing; load one that was trained for a task")
         return model
 
     @property
+    def head(self) -> str:
+        return self.model.head_name or ""
+
+    @property
     def choices(self) -> Choices:
         """Words of the vocabulary, classes of the config, or the tokens of the text."""
-        head = self.model.head_name
+        head = self.head
         if head == "question-answering":
             return "tokens"
         return "classes" if "classification" in head or head == "next-sentence-prediction" else "words"
@@ -44,7 +48,7 @@ class Answers:
     @property
     def side(self) -> str | None:
         """Whose tokens the places are; None where they are no tokens."""
-        if is_encoder_decoder(self.model):
+        if self.model.config.is_encoder_decoder:
             return "fed"
         return None if self.model.head_name in WHOLE else "read"
 
@@ -52,7 +56,7 @@ class Answers:
     def places(self) -> list[str]:
         """A label for each place."""
         if self.side is None:
-            return WHOLE[self.model.head_name]
+            return WHOLE[self.head]
         return list(self.trace.reading.tokens[self.side].texts)
 
     @property
@@ -83,8 +87,7 @@ class Answers:
         """Probabilities: of one choice, or of each of several classes; a regression's number stays as it is."""
         if self.alone:
             return logits
-        several = getattr(self.model.config, "problem_type", None) == "multi_label_classification"
-        return logits.sigmoid() if several and self.choices == "classes" else logits.softmax(-1)
+        return logits.sigmoid() if self.several else logits.softmax(-1)
 
     @property
     def alone(self) -> bool:
@@ -94,14 +97,18 @@ class Answers:
     @property
     def exclusive(self) -> bool:
         """Whether one choice excludes the others, so that there is an entropy."""
-        several = getattr(self.model.config, "problem_type", None) == "multi_label_classification"
-        return not self.alone and not (several and self.choices == "classes")
+        return not self.alone and not self.several
+
+    @property
+    def several(self) -> bool:
+        """Whether any number of classes may be right."""
+        return self.choices == "classes" and problem_type(self.model.config) == "multi_label_classification"
 
     @property
     def labels(self) -> list[str]:
         if self.model.head_name == "next-sentence-prediction":
             return ["follows", "does not follow"]
-        return [str(label) for label in getattr(self.model.config, "id2label", {}).values()]
+        return label_names(self.model.config)
 
     def name(self, number: int) -> str:
         """A choice as a person reads it."""

@@ -1,21 +1,21 @@
 """The studio's web application: its routes, its page, and who may ask."""
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from hmac import compare_digest
 from importlib.resources import files
-from typing import Any
 from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlencode
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from glassformer.view.colours import ramp, variables
 
 from . import LOOPBACK, edits, explain, lens, results, runs, states, tensors, traces
-from .desk import Busy, Gone, Missing, Studio
-from .safe import Answer, one_line
+from .app_state import Busy, Gone, Missing, Studio
+from .safe import SafeJSONResponse, one_line
 
 PARTS = (traces, tensors, results, explain, states, lens, edits, runs)
 API = "/api/v1"
@@ -35,9 +35,6 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 def create_app(studio: Studio, *, key: str | None = None) -> FastAPI:
@@ -49,22 +46,23 @@ def create_app(studio: Studio, *, key: str | None = None) -> FastAPI:
         app.add_exception_handler(kind, _answer(status))
     app.add_exception_handler(RequestValidationError, _misread)
     _add_page(app)
-    app.add_middleware(Door, key=key)
+    app.add_middleware(AuthMiddleware, key=key)
     return app
 
 
-def _answer(status: int) -> Any:
+def _answer(status: int) -> Callable[[Request, Exception], Response]:
     def handler(_: Request, error: Exception) -> Response:
         headers = {"Retry-After": "1"} if status == 429 else None
-        return Answer({"detail": one_line(error)}, status_code=status, headers=headers)
+        return SafeJSONResponse({"detail": one_line(error)}, status_code=status, headers=headers)
 
     return handler
 
 
-def _misread(_: Request, error: Any) -> Response:
+def _misread(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"] if part != "body")
-    return Answer({"detail": one_line(f"{where}: {first['msg']}")}, status_code=422)
+    return SafeJSONResponse({"detail": one_line(f"{where}: {first['msg']}")}, status_code=422)
 
 
 def _add_page(app: FastAPI) -> None:
@@ -95,10 +93,10 @@ PAPERS = ("light", "dark")
 SHARED = ("make", "number", "paint", "pool", "step", "visible")  # of view/values.js, which pages carry inside
 
 
-class Door:
+class AuthMiddleware:
     """Who may come in: this machine's own pages, or whoever has the key. Every answer gets the protecting headers."""
 
-    def __init__(self, app: Any, *, key: str | None) -> None:
+    def __init__(self, app: ASGIApp, *, key: str | None) -> None:
         self.app, self.key = app, key
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,7 +104,7 @@ class Door:
             await self.app(scope, receive, send)
             return
 
-        async def guarded(message: MutableMapping[str, Any]) -> None:
+        async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 known = {name.lower() for name, _ in message["headers"]}
                 extra = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
@@ -115,7 +113,7 @@ class Door:
 
         size = 0
 
-        async def counted() -> MutableMapping[str, Any]:  # chunks come without a content-length
+        async def counted() -> Message:  # chunks come without a content-length
             nonlocal size
             message = await receive()
             size += len(message.get("body", b""))
@@ -167,4 +165,4 @@ def _cookies(request: Request) -> Iterator[bytes]:
 
 
 def _refused(status: int, detail: str) -> Response:
-    return Answer({"detail": one_line(detail)}, status_code=status)
+    return SafeJSONResponse({"detail": one_line(detail)}, status_code=status)

@@ -7,13 +7,15 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from multiprocessing import get_context, parent_process
+from multiprocessing.process import BaseProcess
+from multiprocessing.queues import Queue
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, TypeAlias
 
 from filelock import FileLock, Timeout
 
@@ -22,11 +24,12 @@ from glassformer.files import read_json
 from glassformer.jobs.progress import shown
 from glassformer.jobs.recipe import RECIPE
 
-from .lessons import COUNTS, LONGEST, write_lesson
 from .runs import last_step
 
 Models = Mapping[str, Mapping[str, Any]]
 Say = Callable[[str], None]
+Wanted: TypeAlias = "Queue[tuple[str, Mapping[str, Any]] | None]"  # a name and its settings; None: no more
+Made: TypeAlias = "Queue[tuple[str, float, str | None]]"  # a name, seconds, and what went wrong
 
 # What a model of a few tens of thousands of weights learns in seconds needs weights that are not near zero at first,
 # and no dropout.
@@ -39,7 +42,7 @@ TRANSFORMER = {"d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder
 GPT: Sizes = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128}
 GPT |= {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
 STORIES = {"task": "text-generation", "data": "microworld", "limit": 2000, "block_size": 64}
-TRANSLATION = {"task": "translation", "tokenizer": "bpe", "schedule": "linear"}
+TRANSLATION = {"task": "translation", "data": "microworld:short", "tokenizer": "bpe", "schedule": "linear"}
 
 MODELS: Models = {  # folder -> the settings of gf.train
     "lstm": {"task": "text-classification", "data": "microworld", "arch": "lstm", "steps": 750, "batch_size": 32}
@@ -52,12 +55,12 @@ MODELS: Models = {  # folder -> the settings of gf.train
     | {"average": 1, "config": {**TRANSFORMER, "dropout": 0.0}},
     "bert": {"task": "text-classification", "data": "microworld", "arch": "bert", "steps": 700, "batch_size": 24}
     | {"lr": 2e-3, "config": BERT},
-    "bert-mask": {"task": "fill-mask", "arch": "bert", "unit": "line", "packing": False, "steps": 900}
+    "bert-mask": {"task": "fill-mask", "data": "microworld:short", "arch": "bert", "packing": False, "steps": 900}
     | {"batch_tokens": 512, "lr": 3e-3, "config": BERT},
     "bert-entities": {"task": "token-classification", "data": "microworld", "arch": "bert", "steps": 300}
     | {"batch_size": 32, "lr": 2e-3, "config": BERT},
-    "bert-answers": {"task": "question-answering", "arch": "bert", "steps": 700, "batch_size": 32, "lr": 3e-3}
-    | {"config": BERT},
+    "bert-answers": {"task": "question-answering", "data": "microworld:short", "limit": 8000, "arch": "bert"}
+    | {"steps": 700, "batch_size": 32, "lr": 3e-3, "config": BERT},
     "gpt": {**STORIES, "arch": "gpt2", "steps": 320, "batch_tokens": 1024, "lr": 4e-3, "config": GPT},
 }
 
@@ -68,7 +71,7 @@ def demo_models(models: Models = MODELS, *, say: Say = print, home: Path | None 
     They are kept under a name made from the recipes, so that others are trained anew. One studio trains while another
     that wants the same models waits; what is not whole when training is broken off is removed.
     """
-    home = (home or cache_home() / "studio") / mark(models)
+    home = (home or cache_home() / "studio") / recipes_hash(models)
     if _missing(home, models):
         home.mkdir(parents=True, exist_ok=True)
         with _alone(home, say):
@@ -76,11 +79,11 @@ def demo_models(models: Models = MODELS, *, say: Say = print, home: Path | None 
     return [home / name for name in models]
 
 
-def mark(models: Models) -> str:
-    """A name for what these recipes make, by this version."""
+def recipes_hash(models: Models) -> str:
+    """A name for the models that these recipes make with this version."""
     from glassformer import __version__
 
-    return f"{__version__}-{blake2b(json.dumps([models, COUNTS, LONGEST]).encode(), digest_size=4).hexdigest()}"
+    return f"{__version__}-{blake2b(json.dumps(models).encode(), digest_size=4).hexdigest()}"
 
 
 def _missing(home: Path, models: Models) -> Models:
@@ -124,8 +127,8 @@ def _train(home: Path, models: Models, say: Say) -> None:
                 worker.start()
         if models:
             say(f"training {len(models)} small models for the studio, this once: {', '.join(models)}")
-        with shown("training") as told:
-            _follow(making, models, workers, made, say, told)
+        with shown("training") as on_progress:
+            _follow(making, models, workers, made, say, on_progress)
     finally:
         for worker in workers:
             worker.terminate()
@@ -133,7 +136,14 @@ def _train(home: Path, models: Models, say: Say) -> None:
         shutil.rmtree(making, ignore_errors=True)
 
 
-def _follow(making: Path, models: Models, workers: Any, made: Any, say: Say, told: Callable[[int, int], None]) -> None:
+def _follow(
+    making: Path,
+    models: Models,
+    workers: Sequence[BaseProcess],
+    made: Made,
+    say: Say,
+    on_progress: Callable[[int, int], None],
+) -> None:
     """Tell how far the workers are, until all models are made."""
     total, done = sum(settings["steps"] for settings in models.values()), set[str]()
     while len(done) < len(models):
@@ -147,7 +157,7 @@ def _follow(making: Path, models: Models, workers: Any, made: Any, say: Say, tol
             if not all(worker.is_alive() or worker.exitcode == 0 for worker in workers):
                 raise ValueError("training was killed; is there enough memory? Start again to go on with it") from None
         steps = {name: last_step(making / name) for name in models if name not in done}
-        told(sum(models[name]["steps"] for name in done) + sum(steps.values()), total)
+        on_progress(sum(models[name]["steps"] for name in done) + sum(steps.values()), total)
 
 
 def score_of(folder: Path) -> str:
@@ -166,7 +176,7 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _work(making: Path, home: Path, wanted: Any, made: Any) -> None:
+def _work(making: Path, home: Path, wanted: Wanted, made: Made) -> None:
     """Train one model after another; runs in a process of its own."""
     import torch
 
@@ -184,7 +194,7 @@ def _work(making: Path, home: Path, wanted: Any, made: Any) -> None:
         made.put((name, time.perf_counter() - began, None))
 
 
-def _end_with(studio: Any) -> None:
+def _end_with(studio: BaseProcess) -> None:
     """Nobody is left to work for once the studio was killed."""
     studio.join()
     os._exit(1)
@@ -194,10 +204,9 @@ def make(making: Path, place: Path, settings: Mapping[str, Any]) -> None:
     """Train one model beside its place, and put it there when it is whole."""
     from glassformer.jobs.train import train
 
-    lesson = {} if "data" in settings else write_lesson(settings["task"], making / "data")
     steps = settings["steps"]
     run = train(
-        **{"eval_every": max(1, steps // 4), "save_every": steps, **settings, **lesson},
+        **{"eval_every": max(1, steps // 4), "save_every": steps, **settings},
         out=str(making),
         device="cpu",
         log=lambda _: None,

@@ -16,14 +16,14 @@ from torch import Tensor
 from glassformer.generate.api import generate
 from glassformer.inspect.ablation import ablate, ablation_targets, python_of
 from glassformer.inspect.edits import Edits
-from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.inspect.record import record
+from glassformer.models.contract import as_model, can_generate
 
-from .answers import Answers, divergence
-from .desk import Busy, Studio
+from .answers import TraceAnswers, divergence
+from .app_state import Busy, Studio
 from .limits import Late
-from .results import Question, given
-from .safe import Answer, dump, one_line
+from .results import PredictionRequest, given
+from .safe import SafeJSONResponse, dump, one_line
 from .sizes import held_bytes
 from .traces import Trace, outputs_of
 from .writing import request
@@ -33,7 +33,7 @@ SHOWN = 12  # choices of one place
 PATIENCE = 120.0  # seconds that trying every head may take
 
 
-class Order(BaseModel):
+class AblationRequest(BaseModel):
     """What is to be put out; `place` is where Δlogits are wanted, else where most has changed."""
 
     off: list[str]
@@ -41,7 +41,7 @@ class Order(BaseModel):
     place: int | None = None
 
 
-class Trial(BaseModel):
+class HeadSweepRequest(BaseModel):
     """How heads are put out when every one of them is tried."""
 
     to: Literal["zero", "mean"] = "zero"
@@ -56,26 +56,26 @@ def router(studio: Studio) -> APIRouter:
         return [{"name": one.name, "kind": one.kind, "size": one.size} for one in found]
 
     @routes.post("/traces/{trace_id}/edits")
-    def edits(trace_id: str, order: Order) -> Answer:
+    def edits(trace_id: str, order: AblationRequest) -> SafeJSONResponse:
         trace = studio.traces[trace_id]
         with studio.work() as deadline, trace.loaded.lock, deadline.watching(trace.loaded.model):
             studio.traces.reserve(trace, held_bytes(trace.outputs), "an edit")
-            return Answer(edited(trace, order))
+            return SafeJSONResponse(edited(trace, order))
 
     @routes.post("/traces/{trace_id}/edits/heads")
-    def heads(trace_id: str, trial: Trial) -> StreamingResponse:
+    def heads(trace_id: str, trial: HeadSweepRequest) -> StreamingResponse:
         trace = studio.traces[trace_id]
-        Answers(trace).model  # noqa: B018 - a model that says nothing is refused before the stream begins
+        TraceAnswers(trace).model  # noqa: B018 - a model that says nothing is refused before the stream begins
         lines = (f"{dump(line)}\n" for line in every_head(studio, trace, trial.to))
         return StreamingResponse(lines, media_type="application/x-ndjson")
 
     return routes
 
 
-def edited(trace: Trace, order: Order) -> dict[str, Any]:
+def edited(trace: Trace, order: AblationRequest) -> dict[str, Any]:
     """Before and after: the scores at one place, how far every place moved, and the answer in the task's words."""
-    answers = Answers(trace)
-    changes = ablate(answers.model, order.off, order.to, trace.reading.inputs, seen=trace.seen)
+    answers = TraceAnswers(trace)
+    changes = ablate(trace.loaded.model, order.off, order.to, trace.reading.inputs, seen=trace.seen)
     before = answers.scores
     outputs = trace.keep("edited", run(trace, changes) if changes else trace.outputs)
     after = answers.scores_of(outputs)
@@ -105,7 +105,7 @@ def run(trace: Trace, changes: Edits) -> dict[str, Tensor]:
         return outputs_of(trace.loaded, trace.reading)
 
 
-def _place(answers: Answers, moved: Tensor, wanted: int | None) -> int:
+def _place(answers: TraceAnswers, moved: Tensor, wanted: int | None) -> int:
     if wanted is None:
         return max(answers.asked, key=lambda place: float(moved[place]))
     if not 0 <= wanted < len(answers.places):
@@ -113,12 +113,12 @@ def _place(answers: Answers, moved: Tensor, wanted: int | None) -> int:
     return wanted
 
 
-def _best(answers: Answers, scores: Tensor) -> list[str]:
+def _best(answers: TraceAnswers, scores: Tensor) -> list[str]:
     """The likeliest choice of every place."""
     return [answers.name(number) for number in scores.argmax(-1).tolist()]
 
 
-def _changes(answers: Answers, before: Tensor, after: Tensor) -> list[dict[str, Any]]:
+def _changes(answers: TraceAnswers, before: Tensor, after: Tensor) -> list[dict[str, Any]]:
     """The likeliest choices before and after, then those whose score moved most."""
     delta = after - before
     few = min(SHOWN // 3, len(before))
@@ -149,7 +149,7 @@ def said(trace: Trace, changes: Edits) -> Any:
     """What the model makes of the text in the words of its task, or in ids; None where it has none."""
     loaded, text = trace.loaded, trace.text
     room = _room(trace)
-    writes = hasattr(loaded.model, "step") and loaded.model.head_name in ("text-generation", "text2text-generation")
+    writes = can_generate(as_model(loaded.model))
     if writes and room < 1:
         return None
     with record(loaded.model, edit=changes):
@@ -160,7 +160,7 @@ def said(trace: Trace, changes: Edits) -> Any:
             return None
         read = trace.reading.inputs["input_ids"]
         ids = generate(loaded.model, None, read, **request({"max_new_tokens": room}))[0].tolist()
-        new = ids if is_encoder_decoder(loaded.model) else ids[read.shape[1] :]
+        new = ids if as_model(loaded.model).config.is_encoder_decoder else ids[read.shape[1] :]
         return [{"generated_text": " ".join(map(str, new))}]
 
 
@@ -174,23 +174,22 @@ def _asked(trace: Trace, room: int) -> tuple[Any, dict[str, Any]] | None:
         known["fill-mask"] = {"top_k": 5}
     if task not in known:
         return None
-    question = Question(model=loaded.name, inputs=trace.text, pair=trace.pair, options=known[task])
+    question = PredictionRequest(model=loaded.name, inputs=trace.text, pair=trace.pair, options=known[task])
     inputs, options = given(loaded.pipeline, question)
     return inputs, options | ({"return_full_text": False} if task == "text-generation" else {})
 
 
 def _room(trace: Trace) -> int:
     """How many tokens may be written: few, and no more than the model has positions for."""
-    config: Any = trace.loaded.model.config
-    limit = getattr(config, "n_positions", None) or getattr(config, "max_position_embeddings", None)
-    taken = 1 if is_encoder_decoder(trace.loaded.model) else trace.reading.inputs["input_ids"].shape[1]
-    return WRITTEN if limit is None else min(WRITTEN, limit - taken)
+    config = as_model(trace.loaded.model).config
+    taken = 1 if config.is_encoder_decoder else trace.reading.inputs["input_ids"].shape[1]
+    return WRITTEN if config.max_positions is None else min(WRITTEN, config.max_positions - taken)
 
 
 def every_head(studio: Studio, trace: Trace, to: Literal["zero", "mean"]) -> Iterator[dict[str, Any]]:
     """One pass for each head, and how far it moves the answer; it stops when nobody listens, or takes too long."""
-    answers, start = Answers(trace), monotonic()
-    targets = ablation_targets(answers.model)
+    answers, start = TraceAnswers(trace), monotonic()
+    targets = ablation_targets(trace.loaded.model)
     heads = [f"{one.name}:{number}" for one in targets if one.kind == "head" for number in range(one.size or 0)]
     yield {"kind": "start", "total": len(heads)}
     before, places = answers.scores, answers.asked
@@ -198,7 +197,7 @@ def every_head(studio: Studio, trace: Trace, to: Literal["zero", "mean"]) -> Ite
     for done, name in enumerate(heads, 1):
         try:
             with studio.work() as deadline, trace.loaded.lock, deadline.watching(trace.loaded.model):
-                given = run(trace, ablate(answers.model, [name], to, trace.reading.inputs, seen=trace.seen))
+                given = run(trace, ablate(trace.loaded.model, [name], to, trace.reading.inputs, seen=trace.seen))
             after = answers.scores_of(given)
         except (Busy, Late) as error:  # the answer has begun, so that its status cannot say it
             yield {"kind": "problem", "status": 429 if isinstance(error, Busy) else 422, "detail": one_line(error)}
@@ -209,7 +208,7 @@ def every_head(studio: Studio, trace: Trace, to: Literal["zero", "mean"]) -> Ite
     yield {"kind": "end", "done": done, "seconds": monotonic() - start}
 
 
-def effect(answers: Answers, before: Tensor, after: Tensor) -> dict[str, float | None]:
+def effect(answers: TraceAnswers, before: Tensor, after: Tensor) -> dict[str, float | None]:
     """KL as a mean over the places asked, and the mean change of the score that was highest."""
     best = before.argmax(-1, keepdim=True)
     kl = float(divergence(before, after).mean()) if answers.exclusive else None

@@ -20,8 +20,8 @@ from glassformer.inspect.recompute import (
 )
 from glassformer.inspect.record import modules_of
 
-from .desk import Studio
-from .safe import Answer
+from .app_state import Studio
+from .safe import SafeJSONResponse
 from .traces import Trace
 
 WORK = 2e9  # weights × tokens, and
@@ -34,7 +34,7 @@ def router(studio: Studio) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/traces/{trace_id}/steps")
-    def steps(trace_id: str, of: str | None = None, block: str | None = None) -> Answer:
+    def steps(trace_id: str, of: str | None = None, block: str | None = None) -> SafeJSONResponse:
         found, part = recomputed(studio, studio.traces[trace_id], block or of or "")
         rows = found.rows()
         shown = folded(rows) if of is None else [row for row in rows if kind(row.name) == of]
@@ -45,12 +45,12 @@ def router(studio: Studio) -> APIRouter:
         judgements = [
             judged(row, counts[row.name] if of is None else 1) | {"numbers": row.name in made} for row in shown
         ]
-        return Answer({"part": part, "tolerance": TOLERANCE, "rows": judgements, "unused": found.unused})
+        return SafeJSONResponse({"part": part, "tolerance": TOLERANCE, "rows": judgements, "unused": found.unused})
 
     @routes.get("/traces/{trace_id}/explain")
-    def explain(trace_id: str, step: str, cell: str | None = None) -> Answer:
+    def explain(trace_id: str, step: str, cell: str | None = None) -> SafeJSONResponse:
         found, part = recomputed(studio, studio.traces[trace_id], step)
-        return Answer(as_json(explained(found, step, place(cell))) | {"part": part})
+        return SafeJSONResponse(as_json(explained(found, step, place(cell))) | {"part": part})
 
     return routes
 

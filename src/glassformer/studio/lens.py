@@ -6,6 +6,7 @@ T places, V choices, R rows (layers).
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,14 +14,14 @@ from fastapi import APIRouter, Response
 from torch import Tensor
 
 from glassformer.blocks.transformer import Layer
-from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.inspect.lens import Layers, decoder_layers, head_layers, logit_layers, prefix_lens
 from glassformer.inspect.record import modules_of
+from glassformer.models.contract import can_generate
 
-from .answers import Answers
-from .desk import Studio
+from .answers import TraceAnswers
+from .app_state import Studio
 from .limits import Deadline
-from .safe import Answer
+from .safe import SafeJSONResponse
 from .traces import Trace
 
 PYTHON = {  # the same in Python, for a model and its inputs
@@ -50,7 +51,7 @@ def router(studio: Studio) -> APIRouter:
             kept: dict[int, bytes] = trace.kept.get("lens", {})
             if top not in kept:
                 studio.traces.reserve(trace, size_of(trace, top), "the lens")
-                made = Answer({"lenses": list(lenses(trace, top, deadline))})
+                made = SafeJSONResponse({"lenses": list(lenses(trace, top, deadline))})
                 kept = trace.keep("lens", {top: bytes(made.body)})  # one alone, and a fifth of what lists would take
             return Response(kept[top], media_type="application/json")
 
@@ -65,38 +66,42 @@ def size_of(trace: Trace, top: int) -> int:
 
 def lenses(trace: Trace, top: int, deadline: Deadline) -> Iterator[dict[str, Any]]:
     """Every lens that suits the model: one, and of an encoder-decoder Transformer two."""
-    answers, inputs = Answers(trace, deadline), trace.reading.inputs
-    model = answers.model
-    names = modules_of(model)
+    answers, inputs = TraceAnswers(trace, deadline), trace.reading.inputs
+    model, names = trace.loaded.model, modules_of(trace.loaded.model)
     if "recurrent" in names or "encoder.recurrent" in names:
         yield _over_time(answers, top)
-    elif is_encoder_decoder(model):
+    elif answers.model.config.is_encoder_decoder:
         yield _table(answers, "logit", _rows(logit_layers(model, inputs)), top)
         yield _table(answers, "decoder", _rows(decoder_layers(model, inputs)), top)
-    elif hasattr(model, "step"):
+    elif answers.model.is_causal:
         yield _table(answers, "logit", _rows(logit_layers(model, inputs)), top)
     else:
         yield _table(answers, "head", _rows(head_layers(model, inputs)), top)
 
 
 def _rows(layers: Layers) -> Rows:
-    return [(name, lambda name=name: layers.says(name)[0].float()) for name in layers.names]  # type: ignore[misc]
+    return [(name, partial(_scores, layers, name)) for name in layers.names]
 
 
-def _over_time(answers: Answers, top: int) -> dict[str, Any]:
+def _scores(layers: Layers, name: str) -> Tensor:
+    """(T, V) that the head makes of one layer."""
+    return layers.says(name)[0].float()
+
+
+def _over_time(answers: TraceAnswers, top: int) -> dict[str, Any]:
     """One row: a classifier's answer to every beginning of the text, else what is said at every token."""
     if answers.side is not None:
         return _table(answers, "time", [("head", lambda: answers.scores)], top)
     texts = answers.trace.reading.tokens["read"].texts
     lengths = sorted({math.ceil(len(texts) * part / MOST) for part in range(1, MOST + 1)})
     rows = max(1, min(64, TOGETHER // len(texts)))
-    found = prefix_lens(answers.model, answers.trace.reading.inputs, lengths, rows=rows).float()  # (T, C)
+    found = prefix_lens(answers.trace.loaded.model, answers.trace.reading.inputs, lengths, rows=rows).float()  # (T, C)
     table = _table(answers, "prefix", [("head", lambda: found)], top, final=answers.scores.expand_as(found))
     places = [length - 1 for length in lengths]
     return table | {"side": "read", "columns": [texts[place] for place in places], "asked": list(range(len(found)))}
 
 
-def _table(answers: Answers, kind: str, rows: Rows, top: int, final: Tensor | None = None) -> dict[str, Any]:
+def _table(answers: TraceAnswers, kind: str, rows: Rows, top: int, final: Tensor | None = None) -> dict[str, Any]:
     """The likeliest choices in every cell, and how far each cell is from the model's last word."""
     final = answers.scores if final is None else final
     following = _next(answers)
@@ -120,21 +125,21 @@ def _table(answers: Answers, kind: str, rows: Rows, top: int, final: Tensor | No
     }
 
 
-def _next(answers: Answers) -> list[int | None] | None:
+def _next(answers: TraceAnswers) -> list[int | None] | None:
     """The token that does come next, where a model guesses it; the last place has none."""
     if answers.choices != "words":
         return None
     tokens = answers.trace.reading.tokens
     if "written" in tokens:
         return list(tokens["written"].ids)
-    return [*tokens["read"].ids[1:], None] if hasattr(answers.model, "step") else None
+    return [*tokens["read"].ids[1:], None] if can_generate(answers.model) else None
 
 
 @dataclass(frozen=True)
 class _Sheet:
     """What every row is compared with."""
 
-    answers: Answers
+    answers: TraceAnswers
     last: Tensor  # (T,): the model's own choice
     final: Tensor  # (T, V): the logarithms of its shares
     following: list[int | None] | None

@@ -14,14 +14,14 @@ RUNS = 256  # that are followed at once
 Row = dict[str, float]
 
 
-class Mark(NamedTuple):
+class BestScore(NamedTuple):
     """A value, and the step it was reached at."""
 
     value: float
     step: float | None
 
 
-class Metrics:
+class MetricsReader:
     """One file. What is kept does not grow with its rows but for eight bytes each; rows are read when asked for."""
 
     def __init__(self, path: Path) -> None:
@@ -33,13 +33,13 @@ class Metrics:
         self._end, self._tail = 0, b""  # how far the file was read, and the end of the last row
         self.last: Row = {}
         self.loss: float | None = None
-        self.least: dict[str, Mark] = {}  # of every score of the dev split
-        self.greatest: dict[str, Mark] = {}
+        self.least: dict[str, BestScore] = {}  # of every score of the dev split
+        self.greatest: dict[str, BestScore] = {}
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    def read_on(self) -> "Metrics":
+    def read_on(self) -> "MetricsReader":
         """Take in what was written since; from the beginning if the file is another, or was cut by a resumed run."""
         with self._lock:
             try:
@@ -76,15 +76,15 @@ class Metrics:
         self.last, self.loss = row, row.get("loss", self.loss)
         for name, value in row.items():
             if name.startswith("dev_"):
-                mark = Mark(value, row.get("step"))
-                self.least[name] = min(self.least.get(name, mark), mark, key=lambda one: one.value)
-                self.greatest[name] = max(self.greatest.get(name, mark), mark, key=lambda one: one.value)
+                score = BestScore(value, row.get("step"))
+                self.least[name] = min(self.least.get(name, score), score, key=lambda one: one.value)
+                self.greatest[name] = max(self.greatest.get(name, score), score, key=lambda one: one.value)
 
 
 @lru_cache(maxsize=RUNS)
-def followed(path: Path) -> Metrics:
-    """The one Metrics of a file."""
-    return Metrics(path)
+def followed(path: Path) -> MetricsReader:
+    """The one MetricsReader of a file."""
+    return MetricsReader(path)
 
 
 def _lines(file: BinaryIO, start: int) -> Iterator[bytes]:

@@ -1,6 +1,6 @@
 """What a model's task says of a text: the results of gf.pipeline, line by line as they come."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import nullcontext
 from itertools import chain
 from typing import Any
@@ -25,12 +25,12 @@ from glassformer.tasks.text_generation import TextGeneration
 from glassformer.tasks.token_classification import TokenClassification
 from glassformer.tasks.translation import Translation
 
-from .desk import Busy, Loaded, Studio
+from .app_state import Busy, Loaded, Studio
 from .limits import Deadline, check_length
 from .safe import dump, one_line
 from .writing import Line, request, written, written_ids
 
-ANSWERS, FILLS = 5, 8  # how many are told where nobody says it
+ANSWERS, FILLS = 5, 8  # how many are given where nobody says it
 OPTIONS: dict[type, tuple[str, ...]] = {  # what may be asked of each task
     TextClassification: (),
     TokenClassification: ("aggregation_strategy",),
@@ -45,7 +45,7 @@ WRITES = {"strategy": str} | {
 }
 
 
-class Question(BaseModel):
+class PredictionRequest(BaseModel):
     """What is asked: of a question-answering model `inputs` is the question, and `pair` the context.
 
     A model without a tokenizer is asked in ids, if it is one that writes.
@@ -57,10 +57,10 @@ class Question(BaseModel):
     options: dict[str, Any] = {}
 
 
-class Lines(StreamingResponse):
+class JSONLinesResponse(StreamingResponse):
     """Lines of JSON, sent as they are made; when the reader goes away, no more are made."""
 
-    def __init__(self, lines: Iterator[Line], source: Any) -> None:
+    def __init__(self, lines: Iterator[Line], source: Generator[Line, None, None]) -> None:
         super().__init__((f"{dump(line)}\n" for line in lines), media_type="application/x-ndjson")
         self.source = source
 
@@ -75,19 +75,19 @@ def router(studio: Studio) -> APIRouter:
     routes = APIRouter()
 
     @routes.post("/results")
-    def results(question: Question) -> Lines:
+    def results(question: PredictionRequest) -> JSONLinesResponse:
         """A line {"kind": "begin"}, the results, and {"kind": "end"}: a stream that has no such end was dropped."""
-        loaded = studio.shelf[question.model]
+        loaded = studio.models[question.model]
         made, words = in_ids(loaded, question) if isinstance(question.inputs, list) else in_words(loaded, question)
         lines = in_turn(studio, loaded, made, writes=isinstance(question.inputs, list) or writes(loaded.pipeline))
         begin = {"kind": "begin", "task": loaded.task, "python": words}
         first = next(lines)  # what is wrong with the question is said before the answer begins
-        return Lines(chain([begin, first], _to_the_end(lines)), lines)
+        return JSONLinesResponse(chain([begin, first], _to_the_end(lines)), lines)
 
     return routes
 
 
-def in_turn(studio: Studio, loaded: Loaded, lines: Iterator[Line], *, writes: bool) -> Iterator[Line]:
+def in_turn(studio: Studio, loaded: Loaded, lines: Iterator[Line], *, writes: bool) -> Generator[Line, None, None]:
     """Every line is made in a turn of its own, so that a long text keeps nobody waiting; all have one deadline.
 
     A model that `writes` has a line for every step, and a hook on it would be in the way of what makes it fast.
@@ -119,7 +119,7 @@ def _to_the_end(lines: Iterator[Line]) -> Iterator[Line]:
         yield {"kind": "end"}
 
 
-def in_words(loaded: Loaded, question: Question) -> tuple[Iterator[Line], str]:
+def in_words(loaded: Loaded, question: PredictionRequest) -> tuple[Iterator[Line], str]:
     """The lines, and the Python for them; a lesson is the task that it is learnt as, asked with an equals sign."""
     pipe, text = loaded.pipeline, str(question.inputs)
     if not text.strip():
@@ -130,10 +130,10 @@ def in_words(loaded: Loaded, question: Question) -> tuple[Iterator[Line], str]:
     names = next((names for cls, names in OPTIONS.items() if isinstance(pipe.task, cls)), None)
     known = WRITES if names is None else {name: pipe.task.predict_options()[name] for name in names}
     check(pipe.task.name, known, question.options)
-    return told(pipe, question), python(loaded, pipe, question)
+    return result_lines(pipe, question), python(loaded, pipe, question)
 
 
-def in_ids(loaded: Loaded, question: Question) -> tuple[Iterator[Line], str]:
+def in_ids(loaded: Loaded, question: PredictionRequest) -> tuple[Iterator[Line], str]:
     """The same for a model without a tokenizer."""
     if loaded.tokenizer is not None:
         raise ValueError(f"{loaded.name} has a tokenizer: give a text instead of ids")
@@ -154,19 +154,19 @@ def check(task: str, known: Mapping[str, Any], options: dict[str, Any]) -> None:
         conform(value, known[name], name)
 
 
-def told(pipe: Pipeline, question: Question) -> Iterator[Line]:
+def result_lines(pipe: Pipeline, question: PredictionRequest) -> Iterator[Line]:
     """All lines of a result."""
     if not writes(pipe):
         if as_model(pipe.model).config.max_positions is None:  # who has some is cut to them, or reads in windows
             check_length(len(pipe.task.tokenizer(str(question.inputs), question.pair)["input_ids"]))
-        yield next(tell for cls, tell in TELLERS.items() if isinstance(pipe.task, cls))(pipe, question)
+        yield next(result for cls, result in RESULTS.items() if isinstance(pipe.task, cls))(pipe, question)
     elif question.pair is not None:
         raise ValueError(f"{pipe.task.name} reads one text: leave the pair out")
     else:
         yield from written(pipe, str(question.inputs), question.options)
 
 
-def given(pipe: Pipeline, question: Question) -> tuple[Any, dict[str, Any]]:
+def given(pipe: Pipeline, question: PredictionRequest) -> tuple[Any, dict[str, Any]]:
     """What the pipeline is called with."""
     text, pair = question.inputs, question.pair
     match pipe.task:
@@ -191,18 +191,19 @@ def _pair(pipe: Pipeline, pair: str | None, what: str) -> str:
     return pair
 
 
-def _called(pipe: Pipeline, question: Question) -> Any:
+def _called(pipe: Pipeline, question: PredictionRequest) -> Any:
     inputs, options = given(pipe, question)
     return pipe(inputs, **options)
 
 
-def _classes(pipe: Any, question: Question) -> Line:
+def _classes(pipe: Pipeline, question: PredictionRequest) -> Line:
     """The classes by probability; `labels` has them in the order of the logits."""
     task = pipe.task
+    assert isinstance(task, TextClassification)
     return {"kind": "classes", "problem": task.problem, "labels": task.labels, "classes": _called(pipe, question)}
 
 
-def _entities(pipe: Any, question: Question) -> Line:
+def _entities(pipe: Pipeline, question: PredictionRequest) -> Line:
     """Entities, and every token by itself with the number of its word."""
     entities, text = _called(pipe, question), str(question.inputs)
     tokens = pipe(text, aggregation_strategy="none", ignore_labels=())
@@ -214,25 +215,25 @@ def _entities(pipe: Any, question: Question) -> Line:
     }
 
 
-def _answers(pipe: Any, question: Question) -> Line:
+def _answers(pipe: Pipeline, question: PredictionRequest) -> Line:
     found = _called(pipe, question)
     return {"kind": "answers", "answers": found if isinstance(found, list) else [found]}
 
 
-def _fills(pipe: Any, question: Question) -> Line:
+def _fills(pipe: Pipeline, question: PredictionRequest) -> Line:
     found = _called(pipe, question)
     return {"kind": "fills", "masks": found if isinstance(found[0], list) else [found]}
 
 
-def _vector(pipe: Any, question: Question) -> Line:
+def _vector(pipe: Pipeline, question: PredictionRequest) -> Line:
     return {"kind": "vector", "values": _called(pipe, question)}
 
 
-def _likeness(pipe: Any, question: Question) -> Line:
+def _likeness(pipe: Pipeline, question: PredictionRequest) -> Line:
     return {"kind": "likeness", "cosine": _called(pipe, question)}
 
 
-TELLERS: dict[type, Callable[[Any, Question], Line]] = {
+RESULTS: dict[type, Callable[[Pipeline, PredictionRequest], Line]] = {
     TextClassification: _classes,
     TokenClassification: _entities,
     QuestionAnswering: _answers,
@@ -242,7 +243,7 @@ TELLERS: dict[type, Callable[[Any, Question], Line]] = {
 }
 
 
-def python(loaded: Loaded, pipe: Pipeline, question: Question) -> str:
+def python(loaded: Loaded, pipe: Pipeline, question: PredictionRequest) -> str:
     """The lines that give the same result in Python."""
     inputs, options = given(pipe, question)
     if isinstance(loaded.pipeline.task, Teaching):  # which gives its best answer, and that alone

@@ -11,9 +11,9 @@ from glassformer.files import read_json
 from glassformer.jobs.recipe import RECIPE, read_recipe
 from glassformer.train.checkpoint import BETWEEN, found
 
-from .desk import Missing, Studio
-from .metrics import Metrics, followed
-from .safe import Answer
+from .app_state import Missing, Studio
+from .metrics import MetricsReader, followed
+from .safe import SafeJSONResponse
 
 METRICS, RESULT = "metrics.jsonl", "run.json"
 QUIET = 60.0  # seconds without a line, or as long as five lines usually take: then nobody is training any more
@@ -26,31 +26,31 @@ def router(studio: Studio) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/runs")
-    def table() -> Answer:
+    def table() -> SafeJSONResponse:
         entries = [entry(name, folder) for name, folder in run_folders(studio).items()]
-        return Answer({"folder": str(studio.runs), "runs": sorted(entries, key=lambda one: -one["changed"])})
+        return SafeJSONResponse({"folder": str(studio.runs), "runs": sorted(entries, key=lambda one: -one["changed"])})
 
     @routes.get("/runs/{name:path}/metrics")
-    def metrics(name: str, after: int = Query(0, ge=0)) -> Answer:
+    def metrics(name: str, after: int = Query(0, ge=0)) -> SafeJSONResponse:
         """The rows from `after` on; all of them where there are fewer, for then the run was begun again."""
         folders = run_folders(studio)
         if name not in folders:
             raise Missing(f"there is no run {name!r} in {studio.runs}; there are: {', '.join(folders) or 'none'}")
         found = metrics_of(folders[name])
         first = after if after <= len(found) else 0
-        return Answer({"first": first, "rows": found.rows(first), "state": state_of(folders[name])})
+        return SafeJSONResponse({"first": first, "rows": found.rows(first), "state": state_of(folders[name])})
 
     return routes
 
 
 def run_folders(studio: Studio) -> dict[str, Path]:
-    """Runs by name: those in the studio's folder of runs, and models of the shelf that are runs themselves."""
+    """Runs by name: those in the studio's folder of runs, and models that are runs themselves."""
     root = studio.runs.resolve()
     files = [path for deep in DEEP for name in (RECIPE, METRICS) for path in studio.runs.glob(f"{deep}/{name}")]
     folders = {str(path.parent.relative_to(studio.runs)): path.parent for path in sorted(files)}
     folders = {name: folder for name, folder in folders.items() if folder.resolve().is_relative_to(root)}
     known = {folder.resolve() for folder in folders.values()}
-    for name, folder in studio.shelf.folders.items():
+    for name, folder in studio.models.folders.items():
         if (folder / METRICS).is_file() and folder.resolve() not in known:
             folders.setdefault(name, folder)
     return folders
@@ -91,13 +91,13 @@ def _steps_done(folder: Path) -> Any:
     return None
 
 
-def metric_of(recipe: dict[str, Any], metrics: Metrics) -> str | None:
+def metric_of(recipe: dict[str, Any], metrics: MetricsReader) -> str | None:
     """The score that a run is judged by, "-" before it where less is better; None before the first one is known."""
     wanted = (recipe.get("metric"), JUDGED_BY.get(str(recipe.get("task"))), "bleu", "exact_match", "-loss")
     return next((one for one in wanted if isinstance(one, str) and dev_name(one) in metrics.least), None)
 
 
-def best_of(metrics: Metrics, metric: str | None) -> dict[str, Any] | None:
+def best_of(metrics: MetricsReader, metric: str | None) -> dict[str, Any] | None:
     """The best score of a run so far, and the step it was reached at."""
     if metric is None:
         return None
@@ -135,6 +135,6 @@ def last_step(folder: Path) -> int:
     return int(metrics_of(folder).last.get("step", 0))
 
 
-def metrics_of(folder: Path) -> Metrics:
+def metrics_of(folder: Path) -> MetricsReader:
     """What a run has written until now."""
     return followed(folder / METRICS).read_on()

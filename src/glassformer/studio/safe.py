@@ -1,4 +1,4 @@
-"""Answers in JSON, which knows no NaN and no infinity: their names stand for them."""
+"""TraceAnswers in JSON, which knows no NaN and no infinity: their names stand for them."""
 
 import json
 import math
@@ -31,7 +31,7 @@ def one_line(error: object) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
 
 
-class Answer(JSONResponse):
+class SafeJSONResponse(JSONResponse):
     """What every route gives that gives JSON."""
 
     def render(self, content: Any) -> bytes:

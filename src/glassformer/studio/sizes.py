@@ -13,7 +13,7 @@ from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.inspect.record import record
 from glassformer.models.contract import as_model
 
-from .desk import Loaded
+from .app_state import Loaded
 
 SHORT = 64  # tokens up to which nothing is worked out beforehand
 PROBES = (2, 4, 6)  # tokens

@@ -7,8 +7,8 @@ from fastapi import APIRouter
 from glassformer.inspect.norms import EDGE, ResidualNorms, needed, norms_of, residual_norms
 from glassformer.inspect.saturation import Saturation, rules_of, saturation
 
-from .desk import Studio
-from .safe import Answer
+from .app_state import Studio
+from .safe import SafeJSONResponse
 from .traces import Trace
 
 
@@ -16,10 +16,10 @@ def router(studio: Studio) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/traces/{trace_id}/norms")
-    def norms(trace_id: str) -> Answer:
+    def norms(trace_id: str) -> SafeJSONResponse:
         trace = studio.traces[trace_id]
         with studio.work() as deadline, trace.loaded.lock, deadline.watching(trace.loaded.model):
-            return Answer(trace.once("norms", lambda: states(trace)))
+            return SafeJSONResponse(trace.once("norms", lambda: states(trace)))
 
     return routes
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from glassformer.view.colours import ColourScale
 
-from .desk import Missing, Studio
-from .safe import Answer
+from .app_state import Missing, Studio
+from .safe import SafeJSONResponse
 from .traces import Trace
 
 DTYPES = {"f32": "<f4", "f16": "<f2"}
@@ -28,10 +28,10 @@ def router(studio: Studio) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/traces/{trace_id}/tensors")
-    def listed(trace_id: str) -> Answer:
+    def listed(trace_id: str) -> SafeJSONResponse:
         trace = studio.traces[trace_id]
         with studio.work():
-            return Answer(trace.once("tensors", lambda: entries(trace)))
+            return SafeJSONResponse(trace.once("tensors", lambda: entries(trace)))
 
     @routes.get("/traces/{trace_id}/tensors/{name:path}")
     def sliced(
@@ -53,8 +53,8 @@ def router(studio: Studio) -> APIRouter:
         with studio.work():
             other = None if minus is None else studio.traces[minus]
             tiles, scales = pooled(studio.traces[trace_id], board, side, other)
-        told = {"X-Shape": ",".join(map(str, tiles.shape)), "X-Reach": ",".join(repr(one.high) for one in scales)}
-        return Response(tiles.tobytes(), media_type=BINARY, headers=told)
+        headers = {"X-Shape": ",".join(map(str, tiles.shape)), "X-Reach": ",".join(repr(one.high) for one in scales)}
+        return Response(tiles.tobytes(), media_type=BINARY, headers=headers)
 
     @routes.get("/traces/{trace_id}/npz")
     def archive(trace_id: str, names: Annotated[list[str], Query()]) -> Response:

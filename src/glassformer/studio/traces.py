@@ -4,6 +4,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any, TypeVar
@@ -21,9 +22,9 @@ from glassformer.jobs.reading import TokenizedInputs, reading
 from glassformer.models.contract import as_generative
 from glassformer.view.board import Board
 
-from .desk import Gone, Loaded, Missing, Studio
+from .app_state import Gone, Loaded, Missing, Studio
 from .limits import SECONDS, Deadline, check_length, within
-from .safe import Answer
+from .safe import SafeJSONResponse
 from .sizes import check_trace, held_bytes
 
 T = TypeVar("T")
@@ -44,7 +45,7 @@ class Trace:
     outputs: dict[str, Tensor]
     expires_at: float = 0.0
     kept: dict[str, Any] = field(default_factory=dict)
-    lock: Any = field(default_factory=RLock, repr=False)
+    lock: AbstractContextManager[bool] = field(default_factory=RLock, repr=False)
     sizes: dict[str, int] = field(default_factory=dict)  # bytes: measuring takes too long for every look
 
     def __post_init__(self) -> None:
@@ -179,7 +180,7 @@ def outputs_of(loaded: Loaded, asked: TokenizedInputs) -> dict[str, Tensor]:
     return {name: value.detach().cpu() for name, value in given.items() if isinstance(value, Tensor)}
 
 
-class Asked(BaseModel):
+class TraceRequest(BaseModel):
     """What a trace is asked for."""
 
     model: str
@@ -194,20 +195,27 @@ def router(studio: Studio) -> APIRouter:
 
     @routes.get("/models")
     def models() -> list[dict[str, Any]]:
-        return studio.shelf.entries
+        return studio.models.entries
 
     @routes.post("/traces")
-    def create(asked: Asked) -> Answer:
+    def create(asked: TraceRequest) -> SafeJSONResponse:
         with studio.work() as deadline:
-            loaded, kept = studio.shelf[asked.model], {"budget": studio.traces.budget, "deadline": deadline}
-            trace = traced(loaded, asked.inputs, asked.pair, asked.target, capture=asked.capture or ("*",), **kept)
+            trace = traced(
+                studio.models[asked.model],
+                asked.inputs,
+                asked.pair,
+                asked.target,
+                capture=asked.capture or ("*",),
+                budget=studio.traces.budget,
+                deadline=deadline,
+            )
             trace.once("boards", lambda: [board_entry(one) for one in boards(trace.seen, trace.reading.tokens)])
         studio.traces.add(trace)
-        return Answer(described(trace))
+        return SafeJSONResponse(described(trace))
 
     @routes.get("/traces/{trace_id}")
-    def show(trace_id: str) -> Answer:
-        return Answer(described(studio.traces[trace_id]))
+    def show(trace_id: str) -> SafeJSONResponse:
+        return SafeJSONResponse(described(studio.traces[trace_id]))
 
     return routes
 

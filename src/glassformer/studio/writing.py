@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from glassformer.data.examples import Parallel
 from glassformer.generate.choices import Chance, choices
@@ -13,9 +13,10 @@ from glassformer.generate.prompts import prompt_of, request_of
 from glassformer.generate.tree import Tree, growing
 from glassformer.jobs.predict import Pipeline
 from glassformer.jobs.reading import checked_ids, token_text
-from glassformer.models.contract import as_model
+from glassformer.models.contract import GenerativeModel, as_generative
 from glassformer.tasks.text_generation import TextGeneration
 from glassformer.tasks.translation import Translation
+from glassformer.text.tokenizer import Tokenizer
 
 from .limits import check_length, within
 
@@ -45,23 +46,29 @@ def request(options: dict[str, Any]) -> dict[str, Any]:
 
 def written(pipe: Pipeline, text: str, options: dict[str, Any]) -> Iterator[Line]:
     """The lines of a task that writes: tokens or steps, and the texts at the end."""
-    model, task, asked = pipe.model, pipe.task, request(options)
+    model, task, asked = as_generative(pipe.model), pipe.task, request(options)
     if isinstance(task, Translation):
         ids, mask = source(task, text)
-        job = job_of(model, None, ids, mask, task.request(as_model(model), int(mask.sum()), asked), options)
+        job = job_of(model, None, ids, mask, task.request(model, int(mask.sum()), asked), options)
     else:
         job = job_of(model, task.tokenizer, [text], None, asked, options)
     return _lines(model, task.tokenizer, job, whole=isinstance(task, TextGeneration))
 
 
-def written_ids(model: Any, ids: list[int], options: dict[str, Any]) -> Iterator[Line]:
+def written_ids(module: nn.Module, ids: list[int], options: dict[str, Any]) -> Iterator[Line]:
     """The same for a model without a tokenizer."""
-    given = checked_ids(model, ids, next(model.parameters()).device)
+    model = as_generative(module)
+    given = checked_ids(module, ids, next(model.parameters()).device)
     return _lines(model, None, job_of(model, None, given, None, request(options), options), whole=False)
 
 
 def job_of(
-    model: Any, tokenizer: Any | None, prompts: Any, mask: Tensor | None, asked: dict[str, Any], options: dict[str, Any]
+    model: GenerativeModel[Any],
+    tokenizer: Tokenizer | None,
+    prompts: list[str] | Tensor,
+    mask: Tensor | None,
+    asked: dict[str, Any],
+    options: dict[str, Any],
 ) -> Job:
     """What is asked of generation, within the studio's limits; `options` are what the user himself said of it."""
     prompt, settings = prompt_of(model, tokenizer, prompts, mask, request_of(model, asked))
@@ -69,7 +76,7 @@ def job_of(
     return Job.of(prompt, within(settings, prompt.written.shape[1], asked="max_new_tokens" in options))
 
 
-def _lines(model: Any, tokenizer: Any | None, job: Job, *, whole: bool) -> Iterator[Line]:
+def _lines(model: GenerativeModel[Any], tokenizer: Tokenizer | None, job: Job, *, whole: bool) -> Iterator[Line]:
     """With `whole`, new words are read together with the prompt that they lean on."""
     read: list[int] = job.prompt.written[0].tolist() if whole else []
     tell = _beams if job.settings.num_beams > 1 else _tokens
@@ -81,7 +88,7 @@ def source(task: Translation, text: str) -> tuple[Tensor, Tensor]:
     return task.prompts(task.batch(task.encode([Parallel(text)]), np.array([0])))
 
 
-def _tokens(model: Any, tokenizer: Any | None, job: Job, read: list[int]) -> Iterator[Line]:
+def _tokens(model: GenerativeModel[Any], tokenizer: Tokenizer | None, job: Job, read: list[int]) -> Iterator[Line]:
     new, sent = list[int](), ""
     for choice in choices(model, job, ALTERNATIVES):
         new.append(choice.taken.id)
@@ -93,18 +100,18 @@ def _tokens(model: Any, tokenizer: Any | None, job: Job, read: list[int]) -> Ite
     yield {"kind": "texts", "texts": [{"text": _text(tokenizer, read, new)}]}
 
 
-def _text(tokenizer: Any | None, read: list[int], new: list[int]) -> str:
+def _text(tokenizer: Tokenizer | None, read: list[int], new: list[int]) -> str:
     if tokenizer is None:
         return " ".join(map(str, new))
     before = len(tokenizer.decode(read, skip_special_tokens=True)) if read else 0
     return str(tokenizer.decode([*read, *new], skip_special_tokens=True))[before:]
 
 
-def _chance(tokenizer: Any | None, one: Chance) -> Line:
+def _chance(tokenizer: Tokenizer | None, one: Chance) -> Line:
     return {"token": token_text(tokenizer, one.id), "id": one.id, "logprob": one.logprob, "share": one.share}
 
 
-def _beams(model: Any, tokenizer: Any | None, job: Job, read: list[int]) -> Iterator[Line]:
+def _beams(model: GenerativeModel[Any], tokenizer: Tokenizer | None, job: Job, read: list[int]) -> Iterator[Line]:
     """Every step of the search, then what it found, best first, and the way to the best."""
     tree, steps = Tree(), growing(model, job)
     while True:
@@ -114,8 +121,8 @@ def _beams(model: Any, tokenizer: Any | None, job: Job, read: list[int]) -> Iter
             found = end.value
             break
         tree.steps.append(nodes)
-        told = [vars(node) | {"id": node.token, "token": token_text(tokenizer, node.token)} for node in nodes]
-        yield {"kind": "step", "nodes": told}
+        described = [vars(node) | {"id": node.token, "token": token_text(tokenizer, node.token)} for node in nodes]
+        yield {"kind": "step", "nodes": described}
     tree.best = found.new(0)
     texts = [
         {"text": _text(tokenizer, read, found.new(row)), "score": score}

@@ -56,7 +56,6 @@ class QuestionAnswering(Task[SquadExample, AskedTexts]):
     name = "question-answering"
     head = "question-answering"
     metric = "f1"
-    micro = "asked"
     longest = 384
 
     def __init__(

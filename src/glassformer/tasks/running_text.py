@@ -19,7 +19,6 @@ class RunningTextTask(Task[Document, I]):
     """A task whose examples are documents."""
 
     metric = "-loss"
-    micro = "documents"
 
     @classmethod
     def read(

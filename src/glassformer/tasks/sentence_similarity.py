@@ -61,7 +61,6 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
 
     name = "sentence-similarity"
     head = None
-    micro = "scored"
 
     def __init__(
         self,

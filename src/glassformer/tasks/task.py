@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 import torch
 from torch import Tensor
 
-from glassformer.data import microworld
 from glassformer.data.batches import Budget, Indices, in_order
 from glassformer.data.report import Read
 from glassformer.data.splits import split_by_hash
@@ -36,7 +35,6 @@ class Task(ABC, Generic[E, I]):
     name: ClassVar[str]  # Hugging Face's
     head: str | None  # what gf.load is asked for
     metric: str  # the best model has the most of it, or the least where a "-" stands before the name
-    micro: ClassVar[str]  # what the micro-world calls such examples
     vocabulary: ClassVar[str] = "wordpiece"  # what a fresh model learns, if nothing else is asked for
     one_in_a_list: ClassVar[bool] = False  # whether a pipeline, as Hugging Face's, wraps the result of one text
     longest: ClassVar[int | None] = 1024  # tokens, where a model reads more: an endless line must not take all memory
@@ -82,11 +80,6 @@ class Task(ABC, Generic[E, I]):
         """Train and dev from one set, where no dev was given."""
         train, dev, _ = split_by_hash(examples, cls.key)
         return train, dev
-
-    @classmethod
-    def made_up(cls, count: int, seed: int, language: str | None = None) -> Sequence[E]:
-        """Examples of the micro-world, which need no file."""
-        return microworld.examples(cls.micro, count, seed=seed, language=language or "en")
 
     # From data or a model to a spec, and from a spec to a task.
 

@@ -101,11 +101,6 @@ class Teaching(Task[Parallel, Any]):
         return read_parallel(sources, columns=columns)
 
     @classmethod
-    def made_up(cls, count: int, seed: int, language: str | None = None) -> list[Parallel]:
-        del language  # digits are the same in all
-        return examples(cls.lesson, count, seed=seed)
-
-    @classmethod
     def texts(cls, examples: Iterable[Parallel]) -> Iterator[str]:
         return Translation.texts(examples)
 
@@ -172,19 +167,19 @@ class Teaching(Task[Parallel, Any]):
 class Copy(Teaching):
     """Write the same digits."""
 
-    name, lesson, micro = "copy", "copy", "copy"
+    name, lesson = "copy", "copy"
 
 
 class Reverse(Teaching):
     """Write the digits from the last to the first."""
 
-    name, lesson, micro = "reverse", "reverse", "reverse"
+    name, lesson = "reverse", "reverse"
 
 
 class Parity(Teaching):
     """Write 1 if the sum of the digits is odd, else 0."""
 
-    name, lesson, micro = "parity", "parity", "parity"
+    name, lesson = "parity", "parity"
 
 
 class Classes(TextClassification):

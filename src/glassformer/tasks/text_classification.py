@@ -50,7 +50,6 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
 
     name = "text-classification"
     head = "text-classification"
-    micro = "labelled"
     one_in_a_list = True
 
     def __init__(

@@ -57,7 +57,6 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
 
     name = "token-classification"
     head = "token-classification"
-    micro = "tagged"
 
     def __init__(
         self,

@@ -53,7 +53,6 @@ class Translation(Task[Parallel, Translated]):
 
     name = "translation"
     head = "text2text-generation"
-    micro = "parallel"
     one_in_a_list = True
     vocabulary = "unigram"
 

@@ -1,101 +1,145 @@
 """What happens in the micro-world: somebody does something to something, somewhere, some time."""
 
+from collections.abc import Mapping
+from functools import cache
 from typing import NamedTuple
 
-from glassformer.data.microworld.actions import ACTIONS, OBJECTS, PORTIONS, Action, Wording
-from glassformer.data.microworld.lexicon import CITIES, TIMES, VEHICLES, VENUES, company, item, somebody, somebody_else
-from glassformer.data.microworld.world import Chance, City, Item, Organisation, People, Person, Portion, Venue, Words
+from .lexicon import (
+    FixedPhrase,
+    NounPhrase,
+    People,
+    Person,
+    ProperName,
+    Trilingual,
+    Venue,
+    cities,
+    expand,
+    fixed_phrases,
+    phrases,
+    sample_company,
+    sample_noun_phrase,
+    sample_person,
+    texts,
+    venues,
+)
+from .stable_random import StableRandom
 
-What = Item | Portion | Organisation
+
+class Action(NamedTuple):
+    """Something that people do; see texts/actions.toml."""
+
+    wordings: list[Mapping[str, Mapping[str, str]]]  # forms of the verb by language
+    what: str = ""  # the kind of its object
+    whom: bool = False
+    places: tuple[str, ...] = ()  # venues where it is done; "city" among them for any city
+    goals: tuple[str, ...] = ()  # venues to which it leads
+    topic: str = ""
+    asks_what: bool = True  # "what?" can be asked of it in every language
+    good: bool | None = None  # how those who did it felt, where that is clear
+
+
+@cache
+def actions() -> list[Action]:
+    groups, found = texts()["places"], list[Action]()
+    for row in texts()["actions"]:
+        places = {name: tuple(expand(row.get(name, ""), groups)) for name in ("places", "goals")}
+        found.append(Action(**row | places))
+    return found
 
 
 class Event(NamedTuple):
-    """One thing that happened."""
+    """One thing that happened, and how it is told."""
 
     action: Action
     who: People
-    what: What | None = None
+    what: NounPhrase | FixedPhrase | ProperName | None = None
     whom: Person | None = None
-    where: City | Venue | None = None
-    to: City | Venue | None = None
-    how: Words | None = None
-    when: Words | None = None
-    # How it is told:
+    where: ProperName | Venue | None = None
+    to: ProperName | Venue | None = None
+    how: Trilingual | None = None
+    when: Trilingual | None = None
     form: int = 0  # which of the action's wordings
-    front: str = ""  # "when" or "where" may stand first
-    pronoun: str = ""  # "who" or "whom" is known already
+    first: str = ""  # "when" or "where" may stand first
+    pronoun: bool = False  # those who did it are known already
 
     @property
-    def wording(self) -> Wording:
+    def wording(self) -> Mapping[str, Mapping[str, str]]:
         return self.action.wordings[self.form]
 
     @property
-    def topics(self) -> tuple[str, ...]:
-        """What it is about, in alphabetical order."""
-        found = {self.action.topic}
-        if isinstance(self.what, Item):
-            found.add(self.what.thing.topic)
-        elif isinstance(self.what, Portion):
-            found.add(self.what.topic)
-        return tuple(sorted(found - {""}))
+    def plural(self) -> bool:
+        return len(self.who.members) > 1
 
     @property
-    def roles(self) -> tuple[str, ...]:
+    def topics(self) -> set[str]:
+        found = {self.action.topic}
+        if isinstance(self.what, NounPhrase):
+            found.add(self.what.noun.topic)
+        elif isinstance(self.what, FixedPhrase):
+            found.add(self.what.topic)
+        return found - {""}
+
+    @property
+    def roles(self) -> list[str]:
         """The parts that may be asked for."""
-        there = {
+        asked = {
             "who": True,
             "what": self.what is not None and self.action.asks_what,
             "whom": self.whom is not None and self.what is None,
             "where": self.where is not None or self.to is not None,
             "when": self.when is not None,
         }
-        return tuple(role for role, present in there.items() if present)
+        return [role for role, possible in asked.items() if possible]
+
+    @property
+    def firsts(self) -> list[str]:
+        """The parts that may stand first."""
+        return [name for name, part in (("when", self.when), ("where", self.where)) if part]
 
 
-def place(chance: Chance, names: str) -> City | Venue | None:
-    """One of some venues, or a city."""
-    if not names:
-        return None
-    name = chance.pick(names.split())
-    return chance.pick(CITIES) if name == "city" else VENUES[name]
-
-
-def thing(chance: Chance, kind: str) -> What | None:
-    """An object of a kind."""
-    if not kind:
-        return None
-    if kind == "company":
-        return company(chance)
-    if kind in PORTIONS:
-        return chance.pick(PORTIONS[kind])
-    return item(chance, OBJECTS[kind], several=0.15 if kind == "goods" else 0.0)
-
-
-def happen(chance: Chance, *, action: Action | None = None, who: People | None = None, full: float = 0.4) -> Event:
-    """Something that happens, told in any way."""
-    done = action or chance.pick(ACTIONS)
-    who = who or doers(chance, full=full)
+def sample_event(
+    rng: StableRandom, *, action: Action | None = None, who: People | None = None, full: float = 0.4
+) -> Event:
+    """Something that happens, told in any way; people have a family name at the probability `full`."""
+    done = action or rng.choice(actions())
+    who = who or sample_people(rng, full=full)
     event = Event(
         done,
         who,
-        what=thing(chance, done.what),
-        whom=somebody_else(chance, who.members, full=full) if done.whom else None,
-        where=place(chance, done.places) if chance.happens(0.8) else None,
-        to=place(chance, done.goals),
-        how=chance.pick(VEHICLES) if done.goals == "city" and chance.happens(0.5) else None,
-        when=chance.pick(TIMES) if chance.happens(0.6) else None,
-        form=chance.below(len(done.wordings)) if chance.happens(0.5) else 0,
+        what=_object(rng, done.what),
+        whom=sample_person(rng, known=who.members, full=full) if done.whom else None,
+        where=_place(rng, done.places) if rng.happens(0.8) else None,
+        to=_place(rng, done.goals),
+        how=rng.choice(phrases("vehicles")) if done.goals == ("city",) and rng.happens(0.5) else None,
+        when=rng.choice(phrases("times")) if rng.happens(0.6) else None,
+        form=rng.below(len(done.wordings)) if rng.happens(0.5) else 0,
     )
-    return event._replace(front=front(chance, event))
+    return event._replace(first=rng.choice(event.firsts) if event.firsts and rng.happens(0.35) else "")
 
 
-def doers(chance: Chance, *, full: float = 0.4) -> People:
+def sample_people(rng: StableRandom, *, full: float = 0.4) -> People:
     """One person, sometimes two."""
-    first = somebody(chance, full=full)
-    return People((first, somebody_else(chance, [first], full=0.0)) if chance.happens(0.15) else (first,))
+    first = sample_person(rng, full=full)
+    return People((first, sample_person(rng, known=[first], full=0.0)) if rng.happens(0.15) else (first,))
 
 
-def front(chance: Chance, event: Event) -> str:
-    """What stands first, where it is not the people."""
-    options = [name for name in ("when", "where") if getattr(event, name)]
-    return chance.pick(options) if options and chance.happens(0.35) else ""
+def sample_two_events(rng: StableRandom) -> tuple[Event, Event]:
+    """Two things that the same people do, one after the other."""
+    who = sample_people(rng)
+    first, second = sample_event(rng, who=who), sample_event(rng, who=who)
+    while second.action is first.action or (second.whom and second.whom == first.whom):
+        second = sample_event(rng, who=who)
+    return first, second._replace(when=None, first="", pronoun=True)
+
+
+def _object(rng: StableRandom, kind: str) -> NounPhrase | FixedPhrase | ProperName | None:
+    if kind in ("", "company"):
+        return sample_company(rng) if kind else None
+    if kind in fixed_phrases():
+        return rng.choice(fixed_phrases()[kind])
+    return sample_noun_phrase(rng, kind, several=0.15 if kind == "goods" else 0.0)
+
+
+def _place(rng: StableRandom, names: tuple[str, ...]) -> ProperName | Venue | None:
+    name = rng.choice(names) if names else ""
+    return rng.choice(cities()) if name == "city" else venues().get(name)

@@ -1,10 +1,13 @@
-"""German: cases, genders, adjective endings, the verb in second place or last, separable verbs, the perfect."""
+"""German: cases, genders, adjective endings, separable verbs, the perfect with haben or sein.
 
-from typing import ClassVar
+The forms asked for are masculine and singular: the case is theirs.
+"""
 
-from glassformer.data.microworld.events import Event
-from glassformer.data.microworld.voice import Voice
-from glassformer.data.microworld.world import Item, Job, Language, People
+from collections.abc import Mapping
+
+from .events import Event
+from .grammar import Grammar
+from .lexicon import NounPhrase
 
 NUMBERS = {2: "zwei", 3: "drei", 4: "vier"}
 # By the masculine word: what stands there for each gender and the plural, and the ending of an adjective after it.
@@ -33,41 +36,32 @@ def spaced(*parts: str) -> str:
     return " ".join(part for part in parts if part)
 
 
-def agree(verb: str, people: People) -> str:
+def agree(verb: str, *, plural: bool) -> str:
     """A verb of the past as one person or several take it: ging, gingen."""
-    if not people.plural:
+    if not plural:
         return verb
     return f"{verb}n" if verb.endswith("e") else f"{verb}en"
 
 
-class German(Voice):
-    """The forms asked for are masculine and singular: the case is theirs."""
+class German(Grammar):
+    language, conjunction, he = "de", " und ", "er"
+    articles, prepositions = ("einen", "den"), ("in ", "nach ")
 
-    language: ClassVar[Language] = "de"
+    def pronoun(self, form: str, *, plural: bool, female: bool) -> str:
+        if form not in PRONOUNS:
+            return agree(form, plural=plural)
+        singular = "f" if female else "m"
+        return PRONOUNS[form]["p" if plural else singular]
 
-    def people(self, people: People, form: str) -> str:
-        if not form:
-            return " und ".join(map(self.name, people.members))
-        if form in PRONOUNS:
-            singular = "f" if people.female else "m"
-            return PRONOUNS[form]["p" if people.plural else singular]
-        return agree(form, people)
-
-    def job(self, job: Job, form: str) -> str:
-        """The forms are "" and "einen"."""
-        female = bool(job.person and job.person.female)
-        article = ("eine " if female else "einen ") if form else ""
-        return article + (job.german_female if female else job.names.de)
-
-    def item(self, item: Item, form: str) -> str:
+    def noun_phrase(self, phrase: NounPhrase, form: str) -> str:
         """The forms are those of der, ein, sein (whoever owns it) and er; and "" for the bare noun."""
-        gender, noun = item.thing.gender, item.thing.name.de
-        stem = item.adjective.words.de if item.adjective else ""
+        gender, noun = phrase.noun.gender, phrase.noun.name.de
+        stem = phrase.adjective.de if phrase.adjective else ""
         if form in PRONOUNS:
             return PRONOUNS[form][gender]
-        if item.number > 1:  # as a subject or an accusative
+        if phrase.number > 1:  # as a subject or an accusative
             die, ending = ("die", "en") if form in DEFINITE else ("", "e")
-            return spaced(die, NUMBERS[item.number], stem and stem + ending, item.thing.plural.de)
+            return spaced(die, NUMBERS[phrase.number], stem and stem + ending, phrase.noun.plural.de)
         if not form:
             return noun
         if form in DEFINITE:
@@ -75,58 +69,27 @@ class German(Voice):
             return spaced(articles[gender], stem and stem + endings[gender], noun)
         article = form[: form.index("ein") + 3]
         articles, endings = ENDINGS[form.removeprefix(article)]
-        if article == "sein" and item.owner and item.owner.female:
+        if article == "sein" and phrase.owner and phrase.owner.female:
             article = "ihr"
         return spaced(article + articles[gender], stem and stem + endings[gender], noun)
 
-    def middle(self, event: Event, *, article: str = "einen", leave_out: str = "", then: str = "") -> str:
-        """What stands between the two halves of the verb: known things first, then when, where, how, new things."""
-        what = self.what(event, article) and event.wording.de_before + self.what(event, article)
-        known = article == "den" and isinstance(event.what, Item)
-        parts = {
-            "whom": self.whom(event, event.wording.de_whom),
-            "what": what if known else "",
-            "when": then or self.when(event),
-            "where": self.where(event, "in "),
-            "how": event.how.de if event.how else "",
-            "new": "" if known else what,
-            "to": self.to(event, "nach "),
+    def verb(self, event: Event, parts: Mapping[str, str]) -> Mapping[str, str]:
+        """Known things stand apart from new ones, and a preposition may stand before either."""
+        forms = event.wording["de"]
+        sein = forms.get("perfect") == "sein"
+        has = ("ist", "sind") if sein else ("hat", "haben")
+        what = parts["what"] and spaced(forms.get("preposition", ""), parts["what"])
+        known = isinstance(event.what, NounPhrase) and "asked" in parts
+        return {
+            "past": agree(forms["past"], plural=event.plural),
+            "prefix": forms.get("prefix", ""),
+            "participle": forms["participle"],
+            "had": agree("war" if sein else "hatte", plural=event.plural),
+            "has": has[event.plural and parts["who"] != ""],
+            "known": what if known else "",
+            "what": "" if known else what,
         }
-        gone = {"where": {"where", "to"}, "what": {"what", "new"}}.get(leave_out, {leave_out})
-        return spaced(*(part for name, part in parts.items() if name not in gone))
 
-    def tell(self, event: Event) -> str:
-        """The verb is second, whatever comes first."""
-        verb, who, middle = agree(event.wording.de_past, event.who), self.who(event, "er"), self.middle(event)
-        if event.front:
-            who, middle = "", spaced(who, self.middle(event, leave_out=event.front))
-        first = {"when": self.when(event), "where": self.where(event, "in ")}.get(event.front, who)
-        return spaced(first, verb, middle, event.wording.de_prefix)
-
-    def tell_on(self, event: Event) -> str:
-        verb = agree(event.wording.de_past, event.who)
-        return f" und {spaced(verb, self.middle(event, then='dann'), event.wording.de_prefix)}"
-
-    def reason(self, event: Event, *, fits: bool) -> str:
-        """The verb is last."""
-        had = agree("war" if event.wording.de_moves else "hatte", event.who)
-        clause = spaced(self.who(event, "er"), self.middle(event), event.wording.de_participle, had)
-        return f", {'weil' if fits else 'obwohl'} {clause}"
-
-    def ask(self, event: Event, role: str) -> str:
-        """In the perfect, as it is spoken."""
-        wording, plural = event.wording, event.who.plural and role != "who"
-        have = {(False, False): "hat", (False, True): "haben", (True, False): "ist", (True, True): "sind"}
-        word = {
-            "who": "wer",
-            "what": "was",
-            "whom": "wem" if wording.de_whom == "ihm" else "wen",
-            "where": "wohin" if event.to else "wo",
-            "when": "wann",
-        }[role]
-        who = "" if role == "who" else self.people(event.who, "")
-        middle = self.middle(event, article="den", leave_out=role)
-        return spaced(word, have[wording.de_moves, plural], who, middle, wording.de_participle) + "?"
-
-    def full_stop(self, clause: str) -> str:
-        return f"{clause}."
+    def question_word(self, event: Event, asked: str) -> str:
+        dative = asked == "whom" and event.wording["de"].get("whom") == "ihm"
+        return "wem" if dative else super().question_word(event, asked)

@@ -1,121 +1,128 @@
 """Questions about what happened: a context of several events, much alike, and a question that fits one or none."""
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from glassformer.data.examples import SquadAnswer, SquadExample
-from glassformer.data.microworld.actions import ACTIONS
-from glassformer.data.microworld.events import Event, happen
-from glassformer.data.microworld.lexicon import somebody_else
-from glassformer.data.microworld.voice import THEN, Spoken, Voice, joined, spoken, telling
-from glassformer.data.microworld.world import Chance, Item, People, Person
+
+from .events import Event, actions, sample_event
+from .grammar import Grammar, question, statement
+from .lexicon import NounPhrase, People, Person, sample_person
+from .marked_text import lengthen_labels, spans, without_marks
+from .stable_random import StableRandom
 
 PARTS = ("who", "what", "whom", "where", "to", "how", "when")
 
 
-def asked(chance: Chance, voice: Voice) -> SquadExample:
+def sample_question(rng: StableRandom, grammar: Grammar) -> SquadExample:
     """A context, a question and its answer; one question in four has none."""
-    find = unanswerable if chance.happens(0.25) else answerable
+    find = unanswerable if rng.happens(0.25) else answerable
     while True:
-        events = context(chance)
-        found = find(chance, events)
-        if found is not None:
-            question, role, answered_by = found
-            sentences = [numbered(telling(event)(voice), place) for place, event in enumerate(events)]
-            text = joined(sentences, voice.gap)
-            answers = () if answered_by is None else (answer(text, events, role, answered_by),)
-            return SquadExample("", spoken(voice.ask(question, role)).text, text.text, answers)
+        events = sample_context(rng)
+        if (found := find(rng, events)) is not None:
+            break
+    about, role, answered_by = found
+    sentences = [lengthen_labels(statement(event)(grammar), f" {place}") for place, event in enumerate(events)]
+    context = grammar.gap.join(sentences)
+    answers = () if answered_by is None else (answer(context, events, role, answered_by),)
+    return SquadExample("", without_marks(question(about, role)(grammar)), without_marks(context), answers)
 
 
-def context(chance: Chance) -> list[Event]:
+def sample_short_question(rng: StableRandom, grammar: Grammar) -> SquadExample:
+    """A question, the sentence that answers it, and the one before or else after it: "he" was named there."""
+    while not (whole := sample_question(rng, grammar)).answers:
+        pass
+    (found,) = whole.answers
+    ends = [match.end() for match in re.finditer(re.escape(grammar.stop), whole.context)]
+    answering = sum(end <= found.start for end in ends)
+    first, last = max(0, answering - 1), max(1, answering)
+    start = ends[first - 1] + len(grammar.gap) if first else 0
+    return replace(
+        whole, context=whole.context[start : ends[last]], answers=(SquadAnswer(found.text, found.start - start),)
+    )
+
+
+def sample_context(rng: StableRandom) -> list[Event]:
     """Three or four people and what each of them did, once or twice; they often do the same things."""
     people: list[Person] = []
-    for _ in range(3 + chance.below(2)):
-        people.append(somebody_else(chance, people))
-    actions = chance.some(ACTIONS, 3)
+    for _ in range(3 + rng.below(2)):
+        people.append(sample_person(rng, known=people))
+    some = rng.sample(actions(), 3)
+
+    def event(person: Person) -> Event:
+        found = sample_event(rng, action=rng.choice(some), who=People((person,)))
+        # It is done to somebody outside the context: given names must not come twice.
+        return found._replace(whom=sample_person(rng, known=people)) if found.whom else found
+
     events: list[Event] = []
     for person in people:
-        who = People((person,))
-        events.append(apart(chance, happen(chance, action=chance.pick(actions), who=who), people))
-        if chance.happens(0.4):
-            again = apart(chance, happen(chance, action=chance.pick(actions), who=who), people)
-            events.append(again._replace(pronoun="who"))
+        events.append(event(person))
+        if rng.happens(0.4):
+            events.append(event(person)._replace(pronoun=True))
     return events
 
 
-def apart(chance: Chance, event: Event, people: Sequence[Person]) -> Event:
-    """The event, with somebody outside the context as the one it is done to: given names must not come twice."""
-    return event._replace(whom=somebody_else(chance, people)) if event.whom else event
-
-
-def numbered(sentence: Spoken, place: int) -> Spoken:
-    """The sentence with its place in the labels of its marks."""
-    return Spoken(sentence.marked.replace(THEN, f" {place}{THEN}"))
-
-
-def matches(event: Event, question: Event, role: str) -> bool:
+def matches(event: Event, about: Event, role: str) -> bool:
     """Whether a question, but for what it asks, is true of an event."""
     hidden = ("where", "to") if role == "where" else (role,)
-    return event.action is question.action and all(
-        agrees(getattr(question, part), getattr(event, part)) for part in PARTS if part not in hidden
+    return event.action is about.action and all(
+        agrees(getattr(about, part), getattr(event, part)) for part in PARTS if part not in hidden
     )
 
 
 def agrees(asked: object, told: object) -> bool:
     """Whether a part of a question may be that of an event: "the hat" may be red, and "a hat" may be the red one."""
-    if isinstance(asked, Item) and isinstance(told, Item) and not (asked.adjective and told.adjective):
-        return asked.thing == told.thing
+    if isinstance(asked, NounPhrase) and isinstance(told, NounPhrase) and not (asked.adjective and told.adjective):
+        return asked.noun == told.noun
     return asked is None or asked == told
 
 
-def answerable(chance: Chance, events: Sequence[Event]) -> tuple[Event, str, int] | None:
-    """A question that fits one event only; None where it fits several."""
-    place = chance.below(len(events))
-    role = chance.pick(events[place].roles)
-    question = shortened(chance, events[place], role)
-    fitting = [event for event in events if matches(event, question, role)]
-    return (worded(chance, question), role, place) if len(fitting) == 1 else None
+def answerable(rng: StableRandom, events: Sequence[Event]) -> tuple[Event, str, int] | None:
+    """A question that fits one event only, its role and the event's place; None where it fits several."""
+    place = rng.below(len(events))
+    event = events[place]
+    role = rng.choice(event.roles)
+    where = event.where if role == "where" or rng.happens(0.6) else None
+    when = event.when if role == "when" or rng.happens(0.6) else None
+    about = event._replace(where=where, when=when)  # without some of what is not asked for
+    fitting = [one for one in events if matches(one, about, role)]
+    return (reworded(rng, about), role, place) if len(fitting) == 1 else None
 
 
-def unanswerable(chance: Chance, events: Sequence[Event]) -> tuple[Event, str, None] | None:
+def unanswerable(rng: StableRandom, events: Sequence[Event]) -> tuple[Event, str, None] | None:
     """A question that fits no event: somebody else did it, or it was something else, or the context does not say."""
-    event, other = chance.pick(events), chance.pick(events)
-    kind = chance.below(3)
+    event, other = rng.choice(events), rng.choice(events)
+    kind = rng.below(3)
     if kind == 0:
         missing = [role for role in ("where", "when") if role not in event.roles]
         if not missing or (missing == ["where"] and not event.action.places):
             return None
-        role, question = chance.pick(missing), event
-        known = [one for one in events if one is not event and matches(one, question, role)]
-        return None if known else (worded(chance, question), role, None)
-    role = chance.pick(event.roles)
+        role = rng.choice(missing)
+        known = any(one is not event and matches(one, event, role) for one in events)
+        return None if known else (reworded(rng, event), role, None)
+    role = rng.choice(event.roles)
     if kind == 1:
-        question = event._replace(who=other.who)
+        about = event._replace(who=other.who)
     else:
-        fresh = happen(chance, action=event.action, who=event.who)
-        question = event._replace(what=fresh.what, where=fresh.where if event.where else None, to=fresh.to)
+        fresh = sample_event(rng, action=event.action, who=event.who)
+        about = event._replace(what=fresh.what, where=fresh.where if event.where else None, to=fresh.to)
     hidden = role == "who" if kind == 1 else role in ("what", "where")
-    if hidden or any(matches(one, question, role) for one in events):
+    if hidden or any(matches(one, about, role) for one in events):
         return None
-    return worded(chance, question), role, None
+    return reworded(rng, about), role, None
 
 
-def shortened(chance: Chance, event: Event, role: str) -> Event:
-    """The event without some of what is not asked for."""
-    where = event.where if role == "where" or chance.happens(0.6) else None
-    when = event.when if role == "when" or chance.happens(0.6) else None
-    return event._replace(where=where, when=when)
-
-
-def worded(chance: Chance, event: Event) -> Event:
+def reworded(rng: StableRandom, event: Event) -> Event:
     """The event as a question puts it: names short or in full, any of the verbs that mean the same."""
     (person,) = event.who.members
-    who = People((person._replace(family=None) if chance.happens(0.5) else person,))
-    return event._replace(who=who, form=chance.below(len(event.action.wordings)), pronoun="")
+    who = People((person._replace(family=None) if rng.happens(0.5) else person,))
+    return event._replace(who=who, form=rng.below(len(event.action.wordings)), pronoun=False)
 
 
-def answer(text: Spoken, events: Sequence[Event], role: str, place: int) -> SquadAnswer:
+def answer(context: str, events: Sequence[Event], role: str, place: int) -> SquadAnswer:
     """Where the context answers; who "she" is was said in the sentence before."""
     if role == "who":
-        place = next(at for at in range(place, -1, -1) if events[at].pronoun != "who")
-    mark = next(mark for mark in text.marks() if mark.label == f"{role} {place}")
-    return SquadAnswer(text.text[mark.start : mark.stop], mark.start)
+        place = next(at for at in range(place, -1, -1) if not events[at].pronoun)
+    span = next(span for span in spans(context) if span.label == f"{role} {place}")
+    return SquadAnswer(without_marks(context)[span.start : span.stop], span.start)

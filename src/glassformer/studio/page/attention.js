@@ -51,7 +51,7 @@ export function factList(pairs) {
 export const pythonOf = (board, place) => `seen["${board.cells[place].tensor}"][${board.cells[place].slice}]`;
 
 // The name that Edit knows a head by, layers.3.attention:5; an alignment has one head and goes out whole.
-export function offOf(board, place) {
+export function ablationTarget(board, place) {
   const { tensor, slice } = board.cells[place], name = tensor.replace(/\.pattern$/, "");
   return board.name === "alignment" ? name : `${name}:${slice.split(",").at(-1)}`;
 }
@@ -59,12 +59,12 @@ export function offOf(board, place) {
 // One line that says what attention is not, with the ablation beside it.
 export function caution(view, board, place) {
   const words = make("span", "", `${view.t("attentionIsNot")} `);
-  return build("p", "note caution", [words, switchOff(view, board, place, { id: "switch-off" })]);
+  return build("p", "note caution", [words, ablateLink(view, board, place, { id: "switch-off" })]);
 }
 
-export function switchOff(view, board, place, attributes = {}) {
+export function ablateLink(view, board, place, attributes = {}) {
   const words = view.t(board.name === "alignment" ? "switchAlignment" : "switchOff");
-  return link(view, { screen: "edit", off: offOf(board, place), cell: null }, words, attributes);
+  return link(view, { screen: "edit", off: ablationTarget(board, place), cell: null }, words, attributes);
 }
 
 export function boardTabs(view, boards, chosen) {

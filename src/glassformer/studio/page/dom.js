@@ -1,6 +1,6 @@
 // Small parts of a page. All text enters through textContent.
 import { make, number, visible } from "./values.js";
-import { keyOf } from "./words.js";
+import { keyOf } from "./i18n.js";
 
 export { make, number, visible };
 

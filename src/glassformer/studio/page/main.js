@@ -3,7 +3,7 @@ import * as api from "./api.js";
 import { build, button, field, link, make, select } from "./dom.js";
 import { toolbar } from "./share.js";
 import { href, listen, read, write } from "./state.js";
-import { languages, learn, nameOf, speak, t } from "./words.js";
+import { languages, learn, nameOf, speak, t } from "./i18n.js";
 
 const SCREENS = ["run", "atlas", "head", "recompute", "states", "lens", "tensors", "edit", "compare", "train"];
 const find = (id) => document.getElementById(id);
@@ -14,7 +14,7 @@ let focused = null; // the id of what had the focus before the page was drawn an
 function load(id) {
   if (!screens.has(id)) {
     document.head.append(build("link", "", [], { rel: "stylesheet", href: `/static/styles/${id}.css` }));
-    const parts = Promise.all([import(`./screens/${id}.js`), import(`./words/${id}.js`)]);
+    const parts = Promise.all([import(`./screens/${id}.js`), import(`./i18n/${id}.js`)]);
     screens.set(id, parts.then(([{ screen }, words]) => {
       learn(words);
       return screen;

@@ -1,6 +1,6 @@
 // Compare: two texts through one model, or one text through two checkpoints; what changes in the output and inside.
 import { cssColour, heatmap, kindOf, legend, paintSteps, rampOf, stepsOf } from "../canvas.js";
-import { layerAndHead, placeOf, switchOff, titleOf } from "../attention.js";
+import { ablateLink, layerAndHead, placeOf, titleOf } from "../attention.js";
 import { differing } from "../differing.js";
 import { build, choice, exact, field, make, number, select, short, visible } from "../dom.js";
 import { matrixSvg } from "../share.js";
@@ -265,7 +265,7 @@ function stacked(all) {
 
 // A link that switches the chosen head off.
 function ablation(view, board, at) {
-  return board.kind === "attention" ? [switchOff(view, board, indexOf(board, at))] : [];
+  return board.kind === "attention" ? [ablateLink(view, board, indexOf(board, at))] : [];
 }
 
 function share(view, traces, cell, what) {

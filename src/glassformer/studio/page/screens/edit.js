@@ -1,13 +1,13 @@
-// Edit: parts of the model switched off, and what it says then beside what it said before.
+// Edit: parts of the model ablated, and what it says then beside what it said before.
 import { cssColour, hex, inkOn, legend, rampOf } from "../canvas.js";
 import { build, button, choice, exact, field, make, number, select, short, visible } from "../dom.js";
 import { grid } from "../grid.js";
-import { said } from "../said.js";
+import { answersOf } from "../answers.js";
 import { escaped } from "../share.js";
 import { step } from "../values.js";
 
 const tried = new Map(); // trace and way out -> {head: {kl, delta}}
-let past = { of: "", steps: [] }; // what was off before in the question shown, for undo
+let past = { of: "", steps: [] }; // what was ablated before in the question shown, for undo
 
 export const screen = {
   id: "edit",
@@ -15,28 +15,28 @@ export const screen = {
   refuses: (model) => (model.head ? null : "edNoHead"),
   async show(view) {
     const { root, state, t, trace, api, signal } = view;
-    const off = (state.off ?? "").split(",").filter(Boolean), to = state.to === "mean" ? "mean" : "zero";
+    const ablated = (state.off ?? "").split(",").filter(Boolean), to = state.to === "mean" ? "mean" : "zero";
     const place = /^\d+$/.test(state.place ?? "") ? Number(state.place) : undefined;
     const board = build("section", "card board"), result = build("section", "result", make("p", "busy", t("working")));
-    root.append(build("div", "desk", [board, result]));
-    const editable = await api.json(`/traces/${trace.trace_id}/editable`, { signal });
+    root.append(build("div", "workspace", [board, result]));
+    const targets = await api.json(`/traces/${trace.trace_id}/editable`, { signal });
     if (signal.aborted) return;
-    const desk = { view, editable, off, to, result }, of = JSON.stringify(view.asked());
+    const context = { view, targets, ablated, to, result }, of = JSON.stringify(view.asked());
     if (past.of !== of) past = { of, steps: [] };
-    fillBoard(board, desk);
+    fillBoard(board, context);
     let answer;
     try {
-      answer = await api.json(`/traces/${trace.trace_id}/edits`, { body: { off, to, place }, signal });
+      answer = await api.json(`/traces/${trace.trace_id}/edits`, { body: { off: ablated, to, place }, signal });
     } catch (error) {
       if (error.status !== 422) throw error;
       result.replaceChildren(build("section", "card problem", [make("h2", "", t("problem")), make("p", "", error.message),
-        button(t("edReset"), () => switchTo(desk, []), { id: "reset-off" })], { role: "alert" }));
+        button(t("edReset"), () => ablate(context, []), { id: "reset-off" })], { role: "alert" }));
       root.dataset.painted = "yes";
       return;
     }
     if (signal.aborted) return;
-    fillResult(desk, answer);
-    if (off.length) view.tell(t("edTold", off.length, exact(answer.largest)));
+    fillResult(context, answer);
+    if (ablated.length) view.tell(t("edTold", ablated.length, exact(answer.largest)));
     view.share({
       python: answer.python ? `${trace.python}
 ${answer.python}` : trace.python,
@@ -47,60 +47,60 @@ ${answer.python}` : trace.python,
   },
 };
 
-// --- switches -------------------------------------------------------------------------------------------------
+// --- ablation -------------------------------------------------------------------------------------------------
 
-function switchTo({ view, off }, names, { remember = true } = {}) {
-  if (remember) past.steps.push(off.join(","));
+function ablate({ view, ablated }, names, { remember = true } = {}) {
+  if (remember) past.steps.push(ablated.join(","));
   view.set({ off: names.join(","), place: null });
 }
 
-const toggled = (off, name) => (off.includes(name) ? off.filter((one) => one !== name) : [...off, name]);
-const headsOf = (editable) => editable.filter((one) => one.kind === "head").flatMap((one) => Array.from({ length: one.size }, (_, n) => `${one.name}:${n}`));
+const toggled = (ablated, name) => (ablated.includes(name) ? ablated.filter((one) => one !== name) : [...ablated, name]);
+const headsOf = (targets) => targets.filter((one) => one.kind === "head").flatMap((one) => Array.from({ length: one.size }, (_, n) => `${one.name}:${n}`));
 
-function fillBoard(board, desk) {
-  const { view, editable, off, to } = desk, { t } = view, heads = headsOf(editable);
+function fillBoard(board, context) {
+  const { view, targets, ablated, to } = context, { t } = view, heads = headsOf(targets);
   board.append(make("h2", "", t("edBoard")),
     build("div", "bar", [choice(t("edTo"), [["zero", t("edZero")], ["mean", t("edMean")]], to, (one) => view.set({ to: one === "mean" ? one : null }))]),
-    offNow(desk));
-  if (heads.length) board.append(...grids(desk), trial(desk, heads));
-  for (const one of editable.filter((part) => part.kind === "alignment")) {
-    board.append(build("div", "choice alignment", [make("span", "", t("edAlignment")), whole(desk, { whole: one.name })]));
+    ablatedNow(context));
+  if (heads.length) board.append(...grids(context), headSweep(context, heads));
+  for (const one of targets.filter((part) => part.kind === "alignment")) {
+    board.append(build("div", "choice alignment", [make("span", "", t("edAlignment")), whole(context, { whole: one.name })]));
   }
-  board.append(byNumber(desk));
+  board.append(byNumber(context));
 }
 
-function offNow(desk) {
-  const { view, editable, off } = desk, { t } = view, heads = headsOf(editable);
-  const chips = off.slice(0, 40).map((name) => button(`${name} ×`, () => switchTo(desk, off.filter((one) => one !== name)), { class: "off", "aria-label": t("edBackOn", name) }));
-  if (off.length > 40) chips.push(make("span", "soft", t("edMore", off.length - 40)));
-  const others = heads.filter((name) => !off.includes(name)), rest = off.filter((name) => !heads.includes(name));
+function ablatedNow(context) {
+  const { view, targets, ablated } = context, { t } = view, heads = headsOf(targets);
+  const chips = ablated.slice(0, 40).map((name) => button(`${name} ×`, () => ablate(context, ablated.filter((one) => one !== name)), { class: "off", "aria-label": t("edBackOn", name) }));
+  if (ablated.length > 40) chips.push(make("span", "soft", t("edMore", ablated.length - 40)));
+  const others = heads.filter((name) => !ablated.includes(name)), rest = ablated.filter((name) => !heads.includes(name));
   return build("div", "now", [
-    make("p", "soft", off.length ? t("edOff", off.length) : t("edNothing")),
+    make("p", "soft", ablated.length ? t("edOff", ablated.length) : t("edNothing")),
     build("div", "strip", chips),
     build("div", "strip", [
-      button(t("edUndo"), () => { const before = past.steps.pop(); switchTo(desk, (before ?? "").split(",").filter(Boolean), { remember: false }); }, { id: "undo", disabled: past.steps.length === 0 }),
-      button(t("edReset"), () => switchTo(desk, []), { id: "reset", disabled: off.length === 0 }),
-      heads.length ? button(t("edOthers"), () => switchTo(desk, [...rest, ...others]), { id: "others", title: t("edOthersSay") }) : null,
+      button(t("edUndo"), () => { const before = past.steps.pop(); ablate(context, (before ?? "").split(",").filter(Boolean), { remember: false }); }, { id: "undo", disabled: past.steps.length === 0 }),
+      button(t("edReset"), () => ablate(context, []), { id: "reset", disabled: ablated.length === 0 }),
+      heads.length ? button(t("edOthers"), () => ablate(context, [...rest, ...others]), { id: "others", title: t("edOthersSay") }) : null,
     ]),
   ]);
 }
 
 // Heads as a table of layers × heads, a layer's own switch before them; inside a table the arrow keys move.
-function grids(desk) {
+function grids(context) {
   const groups = new Map();
-  for (const one of desk.editable.filter((part) => part.kind === "head")) {
+  for (const one of context.targets.filter((part) => part.kind === "head")) {
     const [, side, layer, kind] = one.name.match(/^(.*?)layers\.(\d+)\.(\w+)$/);
     const name = kind === "cross_attention" ? "cross" : side.replace(".", "") || "attention";
     if (!groups.has(name)) groups.set(name, []);
     groups.get(name).push({ ...one, layer, whole: kind === "attention" ? `${side}layers.${layer}` : null });
   }
-  return [...groups].map(([name, rows]) => headTable(desk, name, rows));
+  return [...groups].map(([name, rows]) => headTable(context, name, rows));
 }
 
-function headTable(desk, name, rows) {
-  const { t } = desk.view, most = Math.max(...rows.map((one) => one.size));
+function headTable(context, name, rows) {
+  const { t } = context.view, most = Math.max(...rows.map((one) => one.size));
   const cells = rows.map((one) => [
-    ...(one.whole ? [whole(desk, one)] : []), ...Array.from({ length: one.size }, (_, n) => oneHead(desk, one, n)),
+    ...(one.whole ? [whole(context, one)] : []), ...Array.from({ length: one.size }, (_, n) => oneHead(context, one, n)),
   ]);
   const numbers = Array.from({ length: most }, (_, n) => build("th", "", String(n), { scope: "col" }));
   const head = build("tr", "", [build("th", "", t("layer"), { scope: "col" }), ...(rows[0].whole ? [build("th", "", t("edWhole"), { scope: "col" })] : []), ...numbers]);
@@ -126,20 +126,20 @@ function roving(table, cells) {
   });
 }
 
-function whole(desk, one) {
-  const { view, off } = desk, gone = off.includes(one.whole);
-  return button(gone ? view.t("edIsOff") : view.t("edIsOn"), () => switchTo(desk, toggled(off, one.whole)), {
+function whole(context, one) {
+  const { view, ablated } = context, gone = ablated.includes(one.whole);
+  return button(gone ? view.t("edIsOff") : view.t("edIsOn"), () => ablate(context, toggled(ablated, one.whole)), {
     class: "layer", id: `switch-${one.whole}`, "aria-pressed": String(gone), "aria-label": view.t("edSwitch", one.whole),
   });
 }
 
-function oneHead(desk, one, head) {
-  const { view, off, to } = desk, name = `${one.name}:${head}`, gone = off.includes(name);
-  const made = button(String(head), () => switchTo(desk, toggled(off, name)), {
+function oneHead(context, one, head) {
+  const { view, ablated, to } = context, name = `${one.name}:${head}`, gone = ablated.includes(name);
+  const made = button(String(head), () => ablate(context, toggled(ablated, name)), {
     class: "head", id: `switch-${name}`, "data-name": name, "aria-pressed": String(gone), "aria-label": view.t("edSwitch", name),
   });
   const tellEffect = () => {
-    const found = tried.get(keyOf(desk.view, to))?.[name];
+    const found = tried.get(keyOf(context.view, to))?.[name];
     if (found) view.tell(effectWords(view.t, name, found));
   };
   made.addEventListener("pointerenter", tellEffect);
@@ -147,8 +147,8 @@ function oneHead(desk, one, head) {
   return made;
 }
 
-function byNumber(desk) {
-  const { view, editable, off } = desk, { t } = view, places = editable.filter((one) => one.kind === "neuron" || one.kind === "unit");
+function byNumber(context) {
+  const { view, targets, ablated } = context, { t } = view, places = targets.filter((one) => one.kind === "neuron" || one.kind === "unit");
   if (!places.length) return build("div");
   const list = select(t("edPlace"), places.map((one) => [one.name, `${one.name} (${one.size})`]), places[0].name, () => limit());
   const input = build("input", "", [], { type: "number", min: "0", value: "0", id: "neuron-number", required: true });
@@ -158,7 +158,7 @@ function byNumber(desk) {
   return build("form", "bar number", [list, field(t(kind), input), build("button", "", t("edSwitchOff"), { type: "submit", id: "switch-neuron" })], {
     onsubmit: (event) => {
       event.preventDefault();
-      switchTo(desk, [...new Set([...off, `${list.querySelector("select").value}:${Number(input.value)}`])]);
+      ablate(context, [...new Set([...ablated, `${list.querySelector("select").value}:${Number(input.value)}`])]);
     },
   });
 }
@@ -171,8 +171,8 @@ function effectWords(t, name, { kl, delta }) {
   return t("edEffect", name, kl === null ? "–" : number(kl), exact(delta));
 }
 
-function trial(desk, heads) {
-  const { view, to } = desk, { t, api, trace, signal, state } = view;
+function headSweep(context, heads) {
+  const { view, to } = context, { t, api, trace, signal, state } = view;
   const key = keyOf(view, to), done = build("progress", "", [], { max: String(heads.length), value: "0", "aria-label": t("edTrying"), hidden: true });
   const note = make("p", "soft"), bar = build("div", "bar");
   let running = null;
@@ -215,13 +215,13 @@ function trial(desk, heads) {
         } else if (line.kind === "end" && line.done < heads.length) view.tell(t("edTooLong", line.done, Math.round(line.seconds)));
       }
     } catch (error) {
-      if (error.name !== "AbortError") desk.result.prepend(view.trouble(error, view.again));
+      if (error.name !== "AbortError") context.result.prepend(view.trouble(error, view.again));
     }
     running = null;
     done.hidden = true;
     start.textContent = t("edTry", heads.length);
     paint();
-    if (!signal.aborted) desk.view.root.dataset.tried = "yes";
+    if (!signal.aborted) context.view.root.dataset.tried = "yes";
   }
 
   requestAnimationFrame(paint);
@@ -231,10 +231,10 @@ function trial(desk, heads) {
 
 // --- before and after -----------------------------------------------------------------------------------------
 
-function fillResult(desk, answer) {
-  const { view, off } = desk, { t } = view, few = answer.places.length > 1;
-  const words = said(answer, t, view.state.text), parts = [];
-  if (!off.length) parts.push(make("p", "note", t("edStart")));
+function fillResult(context, answer) {
+  const { view, ablated } = context, { t } = view, few = answer.places.length > 1;
+  const words = answersOf(answer, t, view.state.text), parts = [];
+  if (!ablated.length) parts.push(make("p", "note", t("edStart")));
   if (words) {
     parts.push(build("section", "card pair", [
       build("div", "", [make("h2", "", t("edBefore")), words.before]), build("div", "after", [make("h2", "", t("edAfter")), words.after]),
@@ -243,11 +243,11 @@ function fillResult(desk, answer) {
   const where = few ? t("edAt", answer.side ? visible(answer.places[answer.place]) : t(`ed_${answer.places[answer.place]}`)) : "";
   const kl = answer.kl?.[answer.place];
   parts.push(build("section", "card", [
-    make("h2", "", `${t("edDeltas")} ${where}`), make("p", "soft kl", kl === undefined || !off.length ? "" : t("edKl", number(kl))), deltas(answer, t),
+    make("h2", "", `${t("edDeltas")} ${where}`), make("p", "soft kl", kl === undefined || !ablated.length ? "" : t("edKl", number(kl))), deltas(answer, t),
   ]));
-  if (few) parts.push(places(desk, answer));
-  if (off.length) parts.push(build("section", "card", [make("h2", "", "Python"), make("pre", "", answer.python)]));
-  desk.result.replaceChildren(...parts);
+  if (few) parts.push(places(context, answer));
+  if (ablated.length) parts.push(build("section", "card", [make("h2", "", "Python"), make("pre", "", answer.python)]));
+  context.result.replaceChildren(...parts);
 }
 
 function deltas(answer, t) {
@@ -264,8 +264,8 @@ function deltas(answer, t) {
 }
 
 // Every place with its likeliest choice before and after; one is chosen for the Δ above.
-function places(desk, answer) {
-  const { view } = desk, { t, signal } = view, most = Math.max(...(answer.kl ?? [0])) || 1;
+function places(context, answer) {
+  const { view } = context, { t, signal } = view, most = Math.max(...(answer.kl ?? [0])) || 1;
   const columns = [t("edBefore"), t("edAfter"), "KL"], { before, after } = answer.best;
   const table = grid({
     rows: answer.places.map((name) => (answer.side ? visible(name) : t(`ed_${name}`))), columns,

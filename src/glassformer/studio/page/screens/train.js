@@ -19,21 +19,21 @@ export const screen = {
     const chosen = asked.filter((name) => known.has(name)), rows = new Map();
     if (!found.runs.length) return waitForOne(view, found.folder);
     await Promise.all(chosen.map((name) => fetchRows(view, name, rows)));
-    const desk = { view, known, chosen, rows, colours: [cssColour("accent"), ...COLOURS[isDark() ? "dark" : "light"]] };
-    const list = runTable(desk, found.folder), notes = build("div", "notes"), curves = build("div", "curves");
+    const context = { view, known, chosen, rows, colours: [cssColour("accent"), ...COLOURS[isDark() ? "dark" : "light"]] };
+    const list = runTable(context, found.folder), notes = build("div", "notes"), curves = build("div", "curves");
     const lost = build("p", "note", t("quiet"), { hidden: true, role: "status" });
-    root.replaceChildren(list.element, lost, notes, controls(desk, () => draw()), curves);
-    const board = plots(desk, curves);
+    root.replaceChildren(list.element, lost, notes, controls(context, () => draw()), curves);
+    const board = plots(context, curves);
 
     function draw() {
       list.fill();
-      notes.replaceChildren(...remarks(desk, asked));
+      notes.replaceChildren(...remarks(context, asked));
       board.draw();
     }
 
     draw();
     new ResizeObserver(() => board.draw()).observe(curves);
-    share(desk, board);
+    share(context, board);
     root.dataset.painted = "yes";
     follow(view, lost, async () => {
       const now = await api.json("/runs", { signal }), names = now.runs.map((one) => one.name);
@@ -183,17 +183,17 @@ function withSmooth(series, share) {
     ? [{ ...one, faint: true }, { ...one, points: smoothed(one.points, share) }] : [one]));
 }
 
-function plots(desk, element) {
-  const { view, chosen, rows } = desk, { t, state, set, tell, signal } = view;
+function plots(context, element) {
+  const { view, chosen, rows } = context, { t, state, set, tell, signal } = view;
   let drawn = [];
 
   function draw() {
-    const focused = document.activeElement?.id, { score } = scoresOf(desk);
+    const focused = document.activeElement?.id, { score } = scoresOf(context);
     const all = chosen.flatMap((name) => rows.get(name).map((row) => row.step)).filter(Number.isFinite);
     const range = all.length ? [Math.min(0, ...all.slice(0, 1)), all.reduce((most, step) => Math.max(most, step), 1)] : [0, 1];
     const panels = [["loss", ["loss", "dev_loss"]], ["score", [score]], ["rate", ["lr"]], ["norm", ["grad_norm"]]];
-    drawn = panels.map(([id, keys]) => ({ id, series: curvesOf(desk, keys) })).filter((one) => one.series.length)
-      .map((one) => panel(desk, one, range, wide()));
+    drawn = panels.map(([id, keys]) => ({ id, series: curvesOf(context, keys) })).filter((one) => one.series.length)
+      .map((one) => panel(context, one, range, wide()));
     drawn.forEach(pointed);
     element.replaceChildren(...drawn.map((one) => one.element));
     if (state.at !== undefined) point(Number(state.at));
@@ -238,8 +238,8 @@ function plots(desk, element) {
   return { draw, drawn: () => drawn };
 }
 
-function panel(desk, { id, series }, range, width) {
-  const { t, state } = desk.view, ink = cssColour("ink"), { score } = scoresOf(desk);
+function panel(context, { id, series }, range, width) {
+  const { t, state } = context.view, ink = cssColour("ink"), { score } = scoresOf(context);
   const made = plot({ series: withSmooth(series, Number(state.smooth ?? 0)), range, width, height: HEIGHT, log: state.log === "yes", ink });
   const steps = [...new Set(series.flatMap((one) => one.points.map(([step]) => step)))].sort((one, other) => one - other);
   const cursor = shape("line", { y1: 8, y2: HEIGHT - 24, stroke: ink, "stroke-opacity": 0.5, visibility: "hidden", class: "cursor" });
@@ -248,14 +248,14 @@ function panel(desk, { id, series }, range, width) {
   const frame = build("div", "frame", [], { tabindex: "0", role: "application", id: `plot-${id}`, "aria-label": t("curveKeys", t(id)) });
   frame.append(made.element);
   const values = build("ul", "values"), title = id === "score" ? plainly(score) : t(id);
-  const element = build("section", "card panel", [build("div", "top", heading(desk, id, series)), frame, values]);
+  const element = build("section", "card panel", [build("div", "top", heading(context, id, series)), frame, values]);
   const one = { id, series, steps, cursor, values, frame, element, title, across: made.across, picture: made.element };
   showValues(t, one, Number(state.at ?? steps.at(-1)));
   return one;
 }
 
-function heading(desk, id, series) {
-  const { t, set } = desk.view, { all, score } = scoresOf(desk), choices = all.map((name) => [name, plainly(name)]);
+function heading(context, id, series) {
+  const { t, set } = context.view, { all, score } = scoresOf(context), choices = all.map((name) => [name, plainly(name)]);
   if (id === "score" && choices.length > 1) return [select(t("score"), choices, score, (name) => set({ score: name }))];
   const dashed = id === "loss" && series.some((one) => one.dash);
   return [make("h2", "", t(id)), ...(dashed ? [make("small", "", `${t("training")} · ${t("development")}`)] : [])];

@@ -1,4 +1,4 @@
-// The page in English and Chinese. A screen brings its own words from words/<screen>.js.
+// The page in English and Chinese. A screen brings its own words from i18n/<screen>.js.
 export const known = {
   en: {
     name: "English", studio: "studio", skip: "Skip to the screen",

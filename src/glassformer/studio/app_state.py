@@ -1,7 +1,7 @@
 """What every route of the studio is given: the models, the traces that are kept, and a turn to work."""
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import BoundedSemaphore, Lock, RLock
@@ -14,11 +14,11 @@ from glassformer.blocks.recurrent import Recurrent
 from glassformer.hub.describe import describe, totals
 from glassformer.hub.fetch import config_folder, has_tokenizer
 from glassformer.hub.load import load, load_tokenizer
-from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.jobs.predict import Pipeline, pipeline, task_of
+from glassformer.models.contract import as_model
 from glassformer.text.tokenizer import Tokenizer
 
-from .lessons import examples
+from .example_inputs import example_inputs
 from .limits import SECONDS, Deadline
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Loaded:
     tokenizer: Tokenizer | None
     task: str | None
     pipe: Pipeline | None
-    lock: Any = field(default_factory=RLock, repr=False)
+    lock: AbstractContextManager[bool] = field(default_factory=RLock, repr=False)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -59,7 +59,7 @@ class Loaded:
         return self.pipe
 
 
-class Shelf:
+class ModelStore:
     """Models by their folder's name; one is opened when it is first asked for."""
 
     def __init__(self, sources: Iterable[str], *, device: str | None = None) -> None:
@@ -106,25 +106,27 @@ def opened(name: str, source: str, device: str | None) -> Loaded:
 def _entry(name: str, source: str) -> dict[str, Any]:
     """What a model's config alone says of it."""
     try:
-        model: Any = describe(source)
+        module = describe(source)
     except ValueError as error:
         raise ValueError(str(error) if source in str(error) else f"{source}: {error}") from None
+    model = as_model(module)
     mask = "<mask>" if model.config.model_type == "roberta" else "[MASK]"
     attentions = [part for part in model.modules() if isinstance(part, MultiHeadAttention)]
+    recurrent = any(isinstance(part, Recurrent) for part in model.modules())
     return {
         "name": name,
         "model_type": model.config.model_type,
         "head": model.head_name,
         "task": _task(source),
-        "parameters": totals(model)["parameters"],
+        "parameters": totals(module)["parameters"],
         "layers": len(attentions),
         "heads": attentions[0].heads if attentions else 0,
         "vocab_size": model.config.vocab_size,
-        "recurrent": any(isinstance(part, Recurrent) for part in model.modules()),
-        "writes": is_encoder_decoder(model),
-        "pairs": not hasattr(model, "step") and not is_encoder_decoder(model),
+        "recurrent": recurrent,
+        "writes": model.config.is_encoder_decoder,
+        "pairs": not (model.is_causal or recurrent),
         "tokenizer": has_tokenizer(source),
-        "examples": examples(_task(source), mask) if has_tokenizer(source) else [],
+        "examples": example_inputs(_task(source), mask) if has_tokenizer(source) else [],
     }
 
 
@@ -134,7 +136,7 @@ def _task(source: str) -> str | None:
     return None
 
 
-class Turns:
+class WorkQueue:
     """One works at a time, for torch takes every core by itself; a few may wait. A turn ends after some seconds."""
 
     def __init__(self, waiting: int = WAITING, *, seconds: float = SECONDS) -> None:
@@ -155,7 +157,7 @@ class Turns:
 class Studio:
     """All that routes share. Anything heavy is done within `with studio.work() as deadline:`, and looks at it."""
 
-    shelf: Shelf
+    models: ModelStore
     traces: "Traces"
     runs: Path = Path("runs")
-    work: Callable[[], Any] = field(default_factory=Turns)
+    work: Callable[[], AbstractContextManager[Deadline]] = field(default_factory=WorkQueue)

@@ -1,0 +1,40 @@
+"""Texts that the page offers to look at, for each task; no demo model was trained on them."""
+
+EXAMPLE_INPUTS: dict[str, list[dict[str, str]]] = {
+    "text-classification": [
+        {"inputs": "Simon was not worried but content."},
+        {"inputs": "The concert was not at all pleasing."},
+        {"inputs": "Last summer Peter Weber played the violin in the square."},
+    ],
+    "token-classification": [
+        {"inputs": "Berlin Books is looking for people in Paris and London."},
+        {"inputs": "In the office, Anna London broke a cheap mirror in October."},
+        {"inputs": "At the station, Robert Stone and Lukas helped Paul on Tuesday."},
+    ],
+    "question-answering": [
+        {"inputs": "Who travelled to Rome?", "pair": "Peter travelled to Rome. Sarah travelled to Hong Kong by bus."},
+        {"inputs": "When did Leo call David?", "pair": "Leo Weber called David three weeks ago. Mia lost a hat."},
+        {"inputs": "Where did Paul play tennis?", "pair": "Jonas played tennis. Paul played tennis at the school."},
+    ],
+    "fill-mask": [
+        {"inputs": "Sophie repaired a chair in the [MASK]."},
+        {"inputs": "Nobody at Luna Games [MASK] Anna Stone."},
+        {"inputs": "Oskar [MASK] Daniel in May."},
+    ],
+    "text-generation": [
+        {"inputs": "Emma Weber lived in Beijing and worked as a"},
+        {"inputs": "One morning Leo found a big rabbit in the square. It was"},
+        {"inputs": "Helena was very sad. She asked Sophie, but Sophie"},
+    ],
+    "translation": [
+        {"inputs": "Sophie repaired a chair in the garden."},
+        {"inputs": "Oskar helped Daniel in May."},
+        {"inputs": "Nobody at Luna Games knew Anna Stone."},
+    ],
+}
+
+
+def example_inputs(task: str | None, mask: str = "[MASK]") -> list[dict[str, str]]:
+    """The texts for a task, with the model's own mask; none for a task that has none."""
+    rows = EXAMPLE_INPUTS.get(task or "", [])
+    return [{name: text.replace("[MASK]", mask) for name, text in row.items()} for row in rows]
