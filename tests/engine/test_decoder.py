@@ -28,6 +28,7 @@ from glassformer.generate.job import Job, Prompt
 from glassformer.generate.search import collect, tokens
 from glassformer.generate.settings import GenerationSettings
 from glassformer.generate.top import SPAN, top_by_spans
+from glassformer.models.decoder import CausalDecoder
 
 WAYS = [{}, {"num_beams": 3}, {"penalty_alpha": 0.4, "top_k": 3}]
 LAYERED = [case for case in GENERATING if "rnn" not in case[0] and "seq2seq" not in case[0]]
@@ -278,6 +279,24 @@ def test_parts_of_somebodys_own_are_obeyed(part, seen):
     more = torch.tensor([[3], [4]])
     logits, _ = ready.step(more, state)
     assert_close(logits[:, 0], model(torch.cat([prompt, more], dim=1)).logits[:, -1], atol=1e-5, rtol=1e-5)
+
+
+class Colder(CausalDecoder):
+    """A model whose scores are its own."""
+
+    def logits(self, hidden):
+        return super().logits(hidden) / 2
+
+
+def test_a_model_whose_steps_are_its_own_is_taken_as_it_is():
+    for change in (
+        lambda model: setattr(model, "__class__", Colder),
+        lambda model: setattr(model, "hidden_step", lambda ids, state: (torch.zeros(len(ids), 1, 12), state)),
+    ):
+        model = random_model("gpt2", "text-generation", SMALL_GPT)
+        assert isinstance(prepared(model, 1), PreparedDecoder)
+        change(model)
+        assert prepared(model, 1) is model
 
 
 @torch.inference_mode()

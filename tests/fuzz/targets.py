@@ -61,12 +61,12 @@ def _tokenizer() -> Any:
     import tempfile
 
     from glassformer.text.backend import RustBackend
-    from glassformer.text.folder import Folder, load
+    from glassformer.text.folder import Folder, ModelFacts, load
     from glassformer.text.tokenizer import Tokenizer
 
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-        rust, settings = load(Folder.read(Path(folder)))
+        rust, settings = load(Folder.read(Path(folder)), ModelFacts())
         return Tokenizer(RustBackend(rust), settings)
 
 

@@ -201,21 +201,6 @@ def test_a_cache_that_does_not_fit_is_refused_before_the_start(request_, monkeyp
         gf.generate(model, None, prompt, max_new_tokens=9, **request_)
 
 
-def test_free_memory_minds_a_container(monkeypatch, tmp_path):
-    (tmp_path / "meminfo").write_text("MemTotal: 100 kB\nMemAvailable:   40 kB\n")
-    monkeypatch.setattr(memory, "MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr(memory, "CGROUP", tmp_path)
-    cpu = torch.device("cpu")
-    assert memory.free_bytes(cpu) == 40 * 1024
-    (tmp_path / "memory.current").write_text("1000\n")
-    (tmp_path / "memory.max").write_text("max\n")
-    assert memory.free_bytes(cpu) == 40 * 1024
-    (tmp_path / "memory.max").write_text("3000\n")
-    assert memory.free_bytes(cpu) == 2000
-    monkeypatch.setattr(memory, "MEMINFO", tmp_path / "nothing")
-    assert memory.free_bytes(cpu) is None
-
-
 def test_a_long_prompt_is_cut_where_asked_and_it_is_said(spoken, caplog):
     model, tokenizer, _ = spoken
     long = "the cat sat on the mat. " * 30

@@ -198,8 +198,11 @@ GENERATES = ("text-generation", "text2text-generation")
 
 
 def has_attention_decoder(model: Model) -> TypeGuard[AttentionDecoder]:
-    """Whether a model's steps run through the layers of a Transformer."""
-    return hasattr(type(model), "decoder_parts")
+    """Whether a model's steps run through the layers of a Transformer, and through nothing that was put over them."""
+    line = type(model).__mro__
+    owner = next((place for place, kind in enumerate(line) if "decoder_parts" in vars(kind)), None)
+    over = [] if owner is None else [vars(model), *map(vars, line[:owner])]
+    return owner is not None and not any(name in one for one in over for name in ("step", "hidden_step", "logits"))
 
 
 def can_generate(model: Model) -> TypeGuard[GenerativeModel[Any]]:
