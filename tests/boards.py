@@ -5,7 +5,6 @@ import torch
 
 import glassformer as gf
 from families import VOCABULARY, random_model
-from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.jobs.inspect import attention_statistics
 from glassformer.view.board import AxisTokens, Board
 from glassformer.view.colours import SHARE
@@ -73,7 +72,7 @@ def model_of(name):
 def inspected(name):
     """A small model of a family, looked at."""
     model = model_of(name)
-    return gf.inspect(model, None, IDS, target=TARGET if is_encoder_decoder(model) else None)
+    return gf.inspect(model, None, IDS, target=TARGET if model.config.is_encoder_decoder else None)
 
 
 def made_up(layers=2, heads=3, rows=5, columns=None, texts=None, seed=0, sides=()):

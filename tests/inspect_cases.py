@@ -8,7 +8,7 @@ from hypothesis import find
 from torch import nn
 
 from families import random_model, sequences, settings_of
-from glassformer.inspect.laws import is_encoder_decoder, pad, some_target
+from glassformer.inspect.laws import pad, some_target
 
 
 def small(model_type: str, head: str | None, **more: Any) -> nn.Module:
@@ -25,7 +25,7 @@ def inputs_of(model: nn.Module, *, lengths: tuple[int, ...] = (5, 7, 2), side: s
     """A padded batch, with a target where the model writes one, and segments where it has them."""
     ids, mask = pad(sequences(seed, lengths), model, side=side)
     inputs = {"input_ids": ids, "attention_mask": mask}
-    if is_encoder_decoder(model):
+    if model.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = some_target(model, len(ids), length=4)
     if getattr(getattr(model, "embeddings", None), "segment", None) is not None:
         kinds = model.embeddings.segment.num_embeddings

@@ -11,7 +11,6 @@ import torch
 import glassformer as gf
 from boards import IDS, MODELS, TARGET, inspected, model_of
 from families import SMALL_BERT, SMALL_GPT, random_model
-from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.text.train import train
 
 
@@ -20,7 +19,7 @@ def test_boards_hold_what_their_python_gives(name):
     """`sources` is Python: run over a recording of everything, it gives the very matrix that is shown."""
     model, inspection = model_of(name), inspected(name)
     inputs = {"input_ids": torch.tensor([IDS])}
-    if is_encoder_decoder(model):
+    if model.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = torch.tensor([[model.config.decoder_start_token_id, *TARGET[:-1]]])
     with torch.inference_mode(), gf.record(model, "*") as seen:
         model(**inputs)
@@ -37,7 +36,7 @@ def test_statistics_of_attention_are_those_of_its_heads():
     for name in ("bert", "gpt2", "bart"):
         model = model_of(name)
         inputs = {"input_ids": torch.tensor([IDS])}
-        if is_encoder_decoder(model):
+        if model.config.is_encoder_decoder:
             inputs["decoder_input_ids"] = torch.tensor([[2, *TARGET[:-1]]])
         expected = gf.attention_statistics(model, inputs)
         for board in inspected(name).boards:

@@ -6,7 +6,6 @@ from itertools import count
 import pytest
 from fastapi.testclient import TestClient
 
-from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.studio import limits, sizes
 from glassformer.studio.app import create_app
 from glassformer.studio.app_state import ModelStore, Studio, WorkQueue
@@ -194,7 +193,7 @@ def test_the_time_ends_a_pass_between_its_layers(store, ticking, name):
     model, called = store[name].model, []
     hooks = [part.register_forward_pre_hook(lambda *_: called.append(1)) for part in model.modules()]
     api = client(Studio(store, Traces(), work=WorkQueue(seconds=8)))
-    target = {"target": TEXT} if is_encoder_decoder(model) else {}
+    target = {"target": TEXT} if model.config.is_encoder_decoder else {}
     answer = api.post("/api/v1/traces", json={"model": name, "inputs": TEXT, **target})
     for hook in hooks:
         hook.remove()

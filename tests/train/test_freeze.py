@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import glassformer as gf
 from families import CASES, SMALL_BERT, SMALL_GPT, random_model, sequences, settings_of
-from glassformer.inspect.laws import is_encoder_decoder, pad, some_target
+from glassformer.inspect.laws import pad, some_target
 from glassformer.train.freeze import Trained, freeze, trained
 
 TWELVE = {**SMALL_BERT, "num_hidden_layers": 12}
@@ -91,7 +91,7 @@ def test_frozen_tensors_get_no_gradient_and_dropout_goes_on(model_type, head, da
     freeze(model, f"{data.draw(st.sampled_from(parts_of(model)))},!{last}")
     assert all(part.training for part in model.modules())
     ids, mask = pad(sequences(), model)
-    target = {"decoder_input_ids": some_target(model, len(ids))} if is_encoder_decoder(model) else {}
+    target = {"decoder_input_ids": some_target(model, len(ids))} if model.config.is_encoder_decoder else {}
     outputs = model(input_ids=ids, attention_mask=mask, **target)
     sum(value.square().sum() for value in outputs).backward()
     for tensor in model.parameters():

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 import glassformer as gf
 from families import CASES, SMALL_BERT, SMALL_GPT, random_model, same_outputs, sequences, settings_of
-from glassformer.inspect.laws import is_encoder_decoder, pad, run, some_target
+from glassformer.inspect.laws import pad, run, some_target
 from glassformer.train.freeze import freeze
 from glassformer.train.lora import LoraLinear, add_lora, merge
 
@@ -23,7 +23,7 @@ SEQ2SEQ = {"vocab_size": 41, "embedding_size": 10, "hidden_size": 12, "decoder_s
 
 def loss(model):
     ids, mask = pad(sequences(), model)
-    target = {"decoder_input_ids": some_target(model, len(ids))} if is_encoder_decoder(model) else {}
+    target = {"decoder_input_ids": some_target(model, len(ids))} if model.config.is_encoder_decoder else {}
     outputs = model(input_ids=ids, attention_mask=mask, **target)
     return sum((value.tanh() * torch.linspace(-1, 2, value.shape[-1])).sum() for value in outputs)
 

@@ -66,7 +66,7 @@ def cache_equals_no_cache(model: nn.Module, sequences: Sequences) -> float:
         whole = _decoded(model, source, target)
         for chunk in (1, 3):
             worst = max(worst, error(_stepped(model, source, None, target, chunk), whole))
-    if not is_encoder_decoder(model):
+    if not as_model(model).config.is_encoder_decoder:
         ids, mask = pad(sequences, model, side="left")
         stepped = _stepped(model, ids, mask, ids, ids.shape[1] - 1)
         for row, sequence in enumerate(sequences):
@@ -116,7 +116,7 @@ def run(model: nn.Module, ids: Tensor, mask: Tensor | None = None, target: Tenso
     """forward's outputs by name; an encoder-decoder gets the same target for every source."""
     device = next(model.parameters()).device
     inputs = {"input_ids": ids, "attention_mask": mask}
-    if is_encoder_decoder(model):
+    if as_model(model).config.is_encoder_decoder:
         inputs["decoder_input_ids"] = some_target(model, len(ids)) if target is None else target
     with torch.inference_mode():
         outputs = model(**{name: value.to(device) for name, value in inputs.items() if value is not None})
@@ -133,10 +133,6 @@ def pad(sequences: Sequences, model: nn.Module, *, side: str = "right", extra: i
         ids[row, part] = torch.tensor(sequence)
         mask[row, part] = 1
     return ids, mask
-
-
-def is_encoder_decoder(model: nn.Module) -> bool:
-    return as_model(model).config.is_encoder_decoder
 
 
 def some_target(model: nn.Module, batch: int, length: int = 7) -> Tensor:
@@ -157,11 +153,11 @@ def error(one: Tensor, other: Tensor) -> float:
 def _source_and_target(model: nn.Module, sequence: Sequence[int]) -> tuple[Tensor, Tensor]:
     """What is read first, and what is decoded: the same thing in a decoder-only model."""
     ids = torch.tensor([list(sequence)])
-    return ids, some_target(model, 1) if is_encoder_decoder(model) else ids
+    return ids, some_target(model, 1) if as_model(model).config.is_encoder_decoder else ids
 
 
 def _decoded(model: nn.Module, source: Tensor, target: Tensor) -> Tensor:
-    outputs = run(model, source, target=target) if is_encoder_decoder(model) else run(model, target)
+    outputs = run(model, source, target=target) if as_model(model).config.is_encoder_decoder else run(model, target)
     return outputs["logits"]
 
 

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.generate.api import generate
-from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.models.contract import as_model
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.view.board import AxisTokens
@@ -39,7 +38,7 @@ def reading(
     An encoder-decoder writes `target`, or else what it wants to itself, by `settings` of generation. `check` is told
     the tokens of each side before the model reads them, and may refuse them.
     """
-    writes = is_encoder_decoder(model)
+    writes = as_model(model).config.is_encoder_decoder
     if target is not None and not writes:
         raise ValueError("a target is for an encoder-decoder; this model only reads: leave it out")
     if pair is not None and writes:

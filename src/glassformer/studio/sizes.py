@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from glassformer.blocks.memory import check_memory
-from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.inspect.record import record
 from glassformer.models.contract import as_model
 
@@ -64,7 +63,9 @@ def check_trace(loaded: Loaded, capture: Sequence[str], tokens: int, budget: int
 def _probed(loaded: Loaded, capture: Sequence[str], length: int) -> tuple[int, int]:
     """Bytes that a trace of so many tokens holds, and those it takes beside them while it is made."""
     ids = torch.zeros(1, length, dtype=torch.long, device=next(loaded.model.parameters()).device)
-    inputs = {"input_ids": ids} | ({"decoder_input_ids": ids} if is_encoder_decoder(loaded.model) else {})
+    inputs = {"input_ids": ids} | (
+        {"decoder_input_ids": ids} if as_model(loaded.model).config.is_encoder_decoder else {}
+    )
     with loaded.lock, torch.inference_mode(), record(loaded.model, capture) as seen:
         outputs = loaded.model(**inputs)
     values = [value for name in seen for value in seen.calls(name)]

@@ -15,11 +15,10 @@ from pydantic import BaseModel
 from torch import Tensor, nn
 
 from glassformer.generate.prompts import request_of
-from glassformer.inspect.laws import is_encoder_decoder
 from glassformer.inspect.record import record
 from glassformer.jobs.inspect import boards
 from glassformer.jobs.reading import TokenizedInputs, reading
-from glassformer.models.contract import as_generative
+from glassformer.models.contract import as_generative, as_model
 from glassformer.view.board import Board
 
 from .app_state import Gone, Loaded, Missing, Studio
@@ -152,7 +151,7 @@ def traced(
     """Run the model once, and keep what its modules gave; a text that is too long, or for a budget, is not run."""
     model, deadline = loaded.model, deadline or Deadline.after(SECONDS)
     with loaded.lock, torch.inference_mode():
-        settings = _limited(model, deadline) if is_encoder_decoder(model) and target is None else {}
+        settings = _limited(model, deadline) if as_model(model).config.is_encoder_decoder and target is None else {}
         asked = reading(model, loaded.tokenizer, text, pair, target=target, check=check_length, **settings)
         deadline.check()
         if budget is not None:
