@@ -43,7 +43,7 @@ def visit(page: Any) -> Callable[..., Any]:
     return partial(visited, page)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def old_tab(browser: Any, studio_url: str) -> Iterator[Any]:
     with watched(browser, studio_url) as one:
         yield one
@@ -51,7 +51,7 @@ def old_tab(browser: Any, studio_url: str) -> Iterator[Any]:
 
 @pytest.fixture
 def tab(old_tab: Any) -> Iterator[Any]:
-    """The tab of the tests before, for those that only look: it loads nothing anew."""
+    """The tab of the tests before in this file, for those that only look: it loads nothing anew."""
     yield old_tab
     faults = [old_tab.faults.pop() for _ in old_tab.faults[:]]
     assert not faults
