@@ -59,7 +59,7 @@ the seeds 0, 1 and 2 from 0 alone), a Transformer of two layers in so few steps 
 def train(task: str, out: Path, *, seed: int, steps: int, **settings: Any) -> Run:
     """One run on the built-in examples, scored at its end."""
     plan = {"seed": seed, "steps": steps, "eval_every": steps, "save_every": steps}
-    return gf.train(task=task, out=out, device="cpu", say=lambda _: None, **plan, **settings)
+    return gf.train(task=task, out=out, device="cpu", log=lambda _: None, **plan, **settings)
 
 
 def learn_digits(task: str, name: str, out: Path, *, steps: int, seed: int) -> Run:

@@ -34,7 +34,7 @@ def home(tmp_path_factory):
 @pytest.fixture(scope="module")
 def folders(home):
     said = []
-    found = demo_models(FEW, say=said.append, home=home)
+    found = demo_models(FEW, log=said.append, home=home)
     assert said[0].startswith("training 2 small models")
     assert sorted(line.split(":")[0] for line in said[1:]) == ["one", "two"]
     return found
@@ -54,7 +54,7 @@ def test_the_folders_are_models_with_their_runs(folders):
 
 def test_a_second_start_trains_nothing(folders, home, monkeypatch):
     monkeypatch.setattr(demo, "_train", lambda *_: pytest.fail("trained again"))
-    assert demo_models(FEW, say=pytest.fail, home=home) == folders
+    assert demo_models(FEW, log=pytest.fail, home=home) == folders
 
 
 def test_only_what_is_missing_is_trained(folders, home, monkeypatch):
@@ -75,7 +75,7 @@ def test_another_recipe_is_another_folder():
 
 def test_what_cannot_be_trained_says_which_and_why_and_leaves_nothing(tmp_path):
     with pytest.raises(ValueError, match="the model 'one' could not be trained: .*batch_sise"):
-        demo_models({"one": {**FEW["one"], "batch_sise": 3}}, say=lambda _: None, home=tmp_path)
+        demo_models({"one": {**FEW["one"], "batch_sise": 3}}, log=lambda _: None, home=tmp_path)
     (inside,) = tmp_path.iterdir()
     assert [path.name for path in inside.iterdir() if path.name != ".lock"] == []
 
@@ -140,7 +140,7 @@ def test_a_studio_waits_for_another_that_trains(tmp_path, monkeypatch):
         lock.release()
 
     monkeypatch.setattr(demo, "_train", lambda _, models, __: said.append(sorted(models)))
-    demo_models(FEW, say=waiting, home=tmp_path)
+    demo_models(FEW, log=waiting, home=tmp_path)
     assert said == ["another studio is training its models: waiting for it", []]
 
 

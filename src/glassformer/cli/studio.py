@@ -74,8 +74,8 @@ def _store(models: list[str] | None, device: str | None, *, quiet: bool) -> Any:
     from glassformer.studio.app_state import ModelStore
     from glassformer.studio.demo import demo_models
 
-    say = partial(print, file=sys.stderr) if quiet else print
-    return ModelStore(models or [str(folder) for folder in demo_models(say=say)], device=device)
+    log = partial(print, file=sys.stderr) if quiet else print
+    return ModelStore(models or [str(folder) for folder in demo_models(log=log)], device=device)
 
 
 def size_of(text: str) -> int:

@@ -27,7 +27,7 @@ from glassformer.jobs.recipe import RECIPE
 from .runs import last_step
 
 Models = Mapping[str, Mapping[str, Any]]
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 Wanted: TypeAlias = "Queue[tuple[str, Mapping[str, Any]] | None]"  # a name and its settings; None: no more
 Made: TypeAlias = "Queue[tuple[str, float, str | None]]"  # a name, seconds, and what went wrong
 
@@ -55,8 +55,8 @@ MODELS: Models = {  # folder -> the settings of gf.train
     | {"average": 1, "config": {**TRANSFORMER, "dropout": 0.0}},
     "bert": {"task": "text-classification", "data": "microworld", "arch": "bert", "steps": 700, "batch_size": 24}
     | {"lr": 2e-3, "config": BERT},
-    "bert-mask": {"task": "fill-mask", "data": "microworld:short", "arch": "bert", "packing": False, "steps": 900}
-    | {"batch_tokens": 512, "lr": 3e-3, "config": BERT},
+    "bert-mask": {"task": "fill-mask", "data": "microworld:short", "arch": "bert", "packing": False, "limit": 6000}
+    | {"steps": 1000, "batch_tokens": 512, "lr": 3e-3, "config": BERT},
     "bert-entities": {"task": "token-classification", "data": "microworld", "arch": "bert", "steps": 300}
     | {"batch_size": 32, "lr": 2e-3, "config": BERT},
     "bert-answers": {"task": "question-answering", "data": "microworld:short", "limit": 8000, "arch": "bert"}
@@ -65,7 +65,7 @@ MODELS: Models = {  # folder -> the settings of gf.train
 }
 
 
-def demo_models(models: Models = MODELS, *, say: Say = print, home: Path | None = None) -> list[Path]:
+def demo_models(models: Models = MODELS, *, log: Log = print, home: Path | None = None) -> list[Path]:
     """The folders of these models; those that are missing are trained first, several at a time.
 
     They are kept under a name made from the recipes, so that others are trained anew. One studio trains while another
@@ -74,8 +74,8 @@ def demo_models(models: Models = MODELS, *, say: Say = print, home: Path | None 
     home = (home or cache_home() / "studio") / recipes_hash(models)
     if _missing(home, models):
         home.mkdir(parents=True, exist_ok=True)
-        with _alone(home, say):
-            _train(home, _missing(home, models), say)
+        with _alone(home, log):
+            _train(home, _missing(home, models), log)
     return [home / name for name in models]
 
 
@@ -91,13 +91,13 @@ def _missing(home: Path, models: Models) -> Models:
 
 
 @contextmanager
-def _alone(home: Path, say: Say) -> Iterator[None]:
+def _alone(home: Path, log: Log) -> Iterator[None]:
     """While this studio trains, others wait."""
     lock = FileLock(home / ".lock")
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        say("another studio is training its models: waiting for it")
+        log("another studio is training its models: waiting for it")
         lock.acquire()
     try:
         yield
@@ -108,7 +108,7 @@ def _alone(home: Path, say: Say) -> Iterator[None]:
 # --- training, in processes of one thread each: small models gain little from more ----------------------------------
 
 
-def _train(home: Path, models: Models, say: Say) -> None:
+def _train(home: Path, models: Models, log: Log) -> None:
     """Train them all; `home` is locked."""
     making = home / ".making"
     shutil.rmtree(making, ignore_errors=True)  # of a studio that was killed
@@ -126,9 +126,9 @@ def _train(home: Path, models: Models, say: Say) -> None:
                 wanted.put(None)
                 worker.start()
         if models:
-            say(f"training {len(models)} small models for the studio, this once: {', '.join(models)}")
+            log(f"training {len(models)} small models for the studio, this once: {', '.join(models)}")
         with shown("training") as on_progress:
-            _follow(making, models, workers, made, say, on_progress)
+            _follow(making, models, workers, made, log, on_progress)
     finally:
         for worker in workers:
             worker.terminate()
@@ -141,7 +141,7 @@ def _follow(
     models: Models,
     workers: Sequence[BaseProcess],
     made: Made,
-    say: Say,
+    log: Log,
     on_progress: Callable[[int, int], None],
 ) -> None:
     """Tell how far the workers are, until all models are made."""
@@ -152,7 +152,7 @@ def _follow(
             if error:
                 raise ValueError(f"the model {name!r} could not be trained: {error}")
             done.add(name)
-            say(f"{name}: {score_of(making.parent / name)} ({seconds:.0f} s)")
+            log(f"{name}: {score_of(making.parent / name)} ({seconds:.0f} s)")
         except queue.Empty:
             if not all(worker.is_alive() or worker.exitcode == 0 for worker in workers):
                 raise ValueError("training was killed; is there enough memory? Start again to go on with it") from None
