@@ -5,6 +5,7 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType
+from urllib.parse import urlencode
 
 import pytest
 import torch
@@ -100,3 +101,18 @@ def test_it_is_recorded_and_recomputed(model, inputs):
     found = recompute(model, dict(inputs))
     assert {row.verdict for row in found.rows(1e-4)} <= {"holds", "-"}
     assert found.step("layers.1.feed_forward.neurons").formula.text == "silu(g) · u"
+
+
+def test_it_is_drawn_in_the_studio(run, browser):
+    """In a real browser: every head of it, one head, and a number of its own block recomputed."""
+    from glassformer.studio.app import create_app
+    from glassformer.studio.app_state import ModelStore, Studio
+    from glassformer.studio.traces import Traces
+    from studio.cases import serving, turn, watched
+
+    studio = Studio(ModelStore([str(run.folder)]), Traces(), runs=run.folder.parent)
+    with serving(create_app(studio)) as url, watched(browser, url) as page:
+        for screen in ("atlas", "head", "recompute"):
+            turn(page, "/?" + urlencode({"screen": screen, "lang": "en", "model": run.folder.name, "text": TEXTS[0]}))
+            page.wait_for_selector(f".screen-{screen}[data-painted=yes]")
+        assert "layers.1.feed_forward.neurons" in page.content()
