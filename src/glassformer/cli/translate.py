@@ -154,11 +154,11 @@ def _looks(aligned: "Aligned") -> list[str]:
 
 
 def _shown_as_json(line: OutputLine, align: bool) -> str:
-    told: dict[str, Any] = {"source": line.source, "translations": line.texts}
-    told["scores"] = [round(score, 6) for score in line.scores]
+    found: dict[str, Any] = {"source": line.source, "translations": line.texts}
+    found["scores"] = [round(score, 6) for score in line.scores]
     if align:
-        told["alignments"] = [_alignment(one) for one in line.alignments]
-    return as_json(told)
+        found["alignments"] = [_alignment(one) for one in line.alignments]
+    return as_json(found)
 
 
 def _alignment(aligned: "Aligned") -> dict[str, Any]:
