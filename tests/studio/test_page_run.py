@@ -204,7 +204,7 @@ def test_options_live_in_the_address(visit):
     page.fill("#option-temperature", "hot")
     page.press("#option-temperature", "Enter")
     page.wait_for_selector(".problem")
-    assert "temperature must be a number, not 'hot'" in page.locator(".problem").inner_text()
+    assert "temperature is 'hot'; it must be a number" in page.locator(".problem").inner_text()
     page.faults.clear()
 
 
