@@ -11,7 +11,12 @@ from tasks.cases import NAMES
 
 MANY = 6
 Case = TypeVar("Case")
-WHOLE = ("tests/laws/test_laws.py", "tests/laws/test_resume.py", "tests/parity/")  # every head of every family
+WHOLE = (
+    "tests/laws/test_laws.py",
+    "tests/laws/test_prepared.py",
+    "tests/laws/test_resume.py",
+    "tests/parity/",
+)  # every head of every family
 
 
 def takes_long(items: list[pytest.Item]) -> Iterator[pytest.Item]:
@@ -42,6 +47,11 @@ def thinned(cases: dict[Case, set[tuple[object, ...]]]) -> set[Case]:
 
 
 def few_examples(test: Any) -> None:
-    """A third of the examples that a test asks for; it has no other way to be told than where hypothesis keeps them."""
+    """A third of the examples that a test asks for, but no fewer than three: the first is always the plainest of all.
+
+    There is no other way to change them than where hypothesis keeps them.
+    """
     asked = test._hypothesis_internal_use_settings
-    test._hypothesis_internal_use_settings = settings(asked, max_examples=max(1, asked.max_examples // 3))
+    test._hypothesis_internal_use_settings = settings(
+        asked, max_examples=max(min(3, asked.max_examples), asked.max_examples // 3)
+    )

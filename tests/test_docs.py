@@ -12,7 +12,10 @@ def blocks(page, language):
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
+SHOWN = [page for page in PAGES if blocks(page, "python") and page.name != "extending.md"]  # see test_new_architecture
+
+
+@pytest.mark.parametrize("page", SHOWN, ids=lambda page: page.name)
 def test_the_python_of_a_page_runs(page, minilm, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     code = "\n".join(blocks(page, "python")).replace(HUB_NAME, str(minilm))

@@ -1,5 +1,6 @@
 """One file and one line of the registry: an architecture is loaded, trained, generated with, looked into and drawn."""
 
+import ast
 import math
 import re
 import sys
@@ -18,20 +19,26 @@ from glassformer.hub.registry import ARCHITECTURES
 from glassformer.inspect.laws import LAWS
 from glassformer.inspect.recompute import recompute
 from glassformer.inspect.walk import WALKS
+from test_import_rules import MAY_IMPORT, rooms_imported
 
 TEXTS = ["the cat sat on the mat.", "a dog ran to the red house.", "the bird sings in the old tree."]
 
 
 @pytest.fixture(scope="module")
 def toy_gpt():
-    """The file that docs/extending.md shows, as a module."""
+    """The two files that docs/extending.md shows, as modules of the rooms that it names."""
     page = (Path(__file__).parents[1] / "docs" / "extending.md").read_text("utf-8")
-    (code,) = re.findall(r"`{3}python\n(.*?)`{3}", page, re.DOTALL)
-    module, walks = ModuleType("toy_gpt"), dict(WALKS)
-    sys.modules["toy_gpt"] = module
-    exec(compile(code, "extending.md", "exec"), vars(module))
-    yield module
-    del sys.modules["toy_gpt"]
+    codes, walks = re.findall(r"`{3}python\n(.*?)`{3}", page, re.DOTALL), dict(WALKS)
+    names = ("glassformer.models.toy_gpt", "glassformer.inspect.walks.toy_gpt")
+    for name, code in zip(names, codes, strict=True):
+        room = name.split(".")[1]
+        outside = {one.split(".")[0] for one in rooms_imported(ast.parse(code), f"glassformer.{room}")}
+        assert outside <= {room, *(one.split(".")[0] for one in MAY_IMPORT[room])} | ({"models"} - {room})
+        sys.modules[name] = module = ModuleType(name)
+        exec(compile(code, "extending.md", "exec"), vars(module))
+    yield sys.modules[names[0]]
+    for name in names:
+        del sys.modules[name]
     WALKS.clear()
     WALKS.update(walks)
 

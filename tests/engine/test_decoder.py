@@ -17,6 +17,7 @@ import glassformer as gf
 from families import SMALL_GPT, random_model, sequences, settings_of
 from generators import GENERATING, padded_left
 from glassformer.blocks.attention import MultiHeadAttention
+from glassformer.blocks.transformer import FeedForward
 from glassformer.engine import native
 from glassformer.engine.decoder import PreparedDecoder
 from glassformer.engine.graphs import GraphDecoder, StaticCache, cloned, copy, shapes
@@ -242,6 +243,22 @@ def gated(feed_forward):
     feed_forward.forward = lambda x: plain(feed_forward, x) * feed_forward.gate(x).sigmoid()
 
 
+class Other(nn.Module):
+    """Attention whose mask has another name."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x, attention_mask, *, cache=None, source=None):
+        return 1.5 * self.inner(x, attention_mask, cache=cache, source=source)
+
+
+def transpose(weight):
+    """The same memory, seen otherwise."""
+    weight.data = weight.data.t()
+
+
 OWN_PARTS = {
     "a subclass": lambda layer: setattr(layer, "attention", Deaf(12, 3).eval()),
     "a forward": lambda layer: setattr(layer.feed_forward, "forward", torch.zeros_like),
@@ -254,6 +271,12 @@ OWN_PARTS = {
     "a scale": lambda layer: setattr(layer.attention, "scale", 0.9),
     "an activation": lambda layer: setattr(layer.feed_forward, "activation", torch.tanh),
     "the place of norms": lambda layer: setattr(layer, "pre_norm", not layer.pre_norm),
+    "a forward of a query": lambda layer: setattr(layer.attention.query, "forward", lambda x: x.flip(-1)),
+    "a forward of a point": lambda layer: setattr(layer.attention.context, "forward", lambda x: 2 * x),
+    "a forward of a dropout": lambda layer: setattr(layer.dropout, "forward", lambda x: 2 * x),
+    "a query without a bias": lambda layer: setattr(layer.attention.query, "bias", None),
+    "a key transposed": lambda layer: transpose(layer.attention.value.weight),
+    "another order of arguments": lambda layer: setattr(layer, "attention", Other(layer.attention).eval()),
     "a query of its own": lambda layer: setattr(layer.attention, "query", Adapted(layer.attention.query).eval()),
 }
 
@@ -279,6 +302,69 @@ def test_parts_of_somebodys_own_are_obeyed(part, seen):
     more = torch.tensor([[3], [4]])
     logits, _ = ready.step(more, state)
     assert_close(logits[:, 0], model(torch.cat([prompt, more], dim=1)).logits[:, -1], atol=1e-5, rtol=1e-5)
+
+
+@torch.inference_mode()
+def test_layers_that_change_places_are_seen():
+    model = random_model("gpt2", "text-generation", SMALL_GPT | {"n_layer": 3})
+    first, _, last = model.layers
+    model.layers[1] = first
+    ids, before = torch.tensor([[5, 6, 7]]), prepared(model, 1)
+    model.layers[1] = last
+    ready = prepared(model, 1)
+    assert ready is not before
+    assert_close(ready.step(ids, ready.start(ids, length=3))[0], model(ids).logits, atol=1e-5, rtol=1e-5)
+
+
+@torch.inference_mode()
+def test_an_output_layer_that_has_become_smaller_is_seen():
+    model = random_model("gpt2", "text-generation", SMALL_GPT | {"tie_word_embeddings": False})
+    ids, _ = torch.tensor([[5, 6, 7]]), prepared(model, 1)
+    model.head.weight = nn.Parameter(model.head.weight.data[:30])
+    ready = prepared(model, 1)
+    assert_close(ready.step(ids, ready.start(ids, length=3))[0], model(ids).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_a_hook_around_every_module_and_a_class_of_another_forward_are_obeyed(monkeypatch):
+    model = random_model("gpt2", "text-generation", SMALL_GPT)
+    handle = torch.nn.modules.module.register_module_forward_hook(lambda *_: None)
+    try:
+        assert prepared(model, 1) is model
+    finally:
+        handle.remove()
+    ids, _ = torch.tensor([[5, 6, 7]]), prepared(model, 1)
+    plain = FeedForward.forward
+    monkeypatch.setattr(FeedForward, "forward", lambda self, x: 2 * plain(self, x))
+    with torch.inference_mode():
+        ready = prepared(model, 1)
+        assert_close(ready.step(ids, ready.start(ids, length=3))[0], model(ids).logits, atol=1e-5, rtol=1e-5)
+
+
+class Convolution(nn.Module):
+    """A causal convolution in the place of attention: it reads the end of what its cache holds."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.value, self.shape = nn.Linear(width, width), (heads, width // heads)
+
+    def forward(self, x, mask, *, cache=None, source=None):
+        value = self.value(x).unflatten(-1, self.shape)
+        past, _ = (value, value) if cache is None else cache.append(value, value)
+        tokens = torch.cat([torch.zeros_like(past[:, :1]), past], dim=1)
+        return (tokens[:, -x.shape[1] - 1 : -1] + 0.5 * tokens[:, -x.shape[1] :]).flatten(-2)
+
+
+@torch.inference_mode()
+def test_a_block_that_reads_the_end_of_its_cache_is_not_captured():
+    """A cache of fixed size has room behind its end."""
+    model = random_model("gpt2", "text-generation", SMALL_GPT)
+    assert prepared(model, 1).can_be_captured
+    for layer in model.layers:
+        layer.attention = Convolution(12, 3).eval()
+    ids, ready = torch.tensor([[5, 6, 7, 8]]), prepared(model, 1)
+    assert not ready.can_be_captured
+    _, state = ready.step(ids[:, :2], ready.start(ids, length=4))
+    assert_close(ready.step(ids[:, 2:], state)[0], model(ids).logits[:, 2:], atol=1e-5, rtol=1e-5)
 
 
 class Colder(CausalDecoder):

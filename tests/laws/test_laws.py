@@ -63,6 +63,8 @@ def test_padding_of_the_target_is_invisible(model_type, data):
         with torch.no_grad():
             out = model(source, source_mask, decoder_input_ids=target, decoder_attention_mask=mask)
         torch.testing.assert_close(out.logits[0, mask[0].bool()], alone, atol=1e-5, rtol=1e-5)
+        hidden = model.hidden(source, source_mask, decoder_input_ids=target, decoder_attention_mask=mask)
+        assert not hidden[~mask.bool()].any(), "hidden states are zero at padding"
 
 
 @pytest.mark.parametrize("model_type", ["gpt2", "glassformer-rnn"])

@@ -82,7 +82,7 @@ class KVCache:
         return replace(self, keys=self._moved(self.keys, rows), values=self._moved(self.values, rows), keep=keep)
 
     def reorder_cache(self, rows: Tensor, group_size: int) -> None:
-        """Permute rows in place, within groups of one prompt, whose padding is the same."""
+        """Reorder rows in place, within groups of one prompt, whose padding is the same."""
         del group_size  # a kernel's business
         for x in (self.keys, self.values):
             if rows.is_cuda:
@@ -175,7 +175,7 @@ class DecoderState:
             yield from (LayerInputs(layer, source, mask) for layer, source in zip(layers, self.sources, strict=True))
 
     def select(self, rows: Tensor, *, group_size: int | None = None) -> "DecoderState":
-        """As `State.select`; rows permuted within a group have the same source."""
+        """As `State.select`; rows reordered within a group have the same source."""
         cache = self.cache.select(rows, group_size=group_size)
         if group_size is not None or self.sources is None:
             return replace(self, cache=cache)

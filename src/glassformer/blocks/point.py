@@ -1,6 +1,7 @@
 """Points: named places in a model where a value can be read or replaced by a forward hook."""
 
 from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
 
 
 class Point(nn.Module):
@@ -31,6 +32,11 @@ def is_hooked(module: nn.Module) -> bool:
     return bool(
         module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
     )
+
+
+def any_global_hook() -> bool:
+    """Whether torch calls a hook around every module of every model, as profilers ask it to."""
+    return bool(torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks)
 
 
 def any_hooked(module: nn.Module) -> bool:

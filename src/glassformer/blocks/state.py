@@ -16,7 +16,7 @@ class State(Protocol):
         """The state of these rows (B',), in this order; a row may be named twice or not at all.
 
         Rows that stay in place are not copied, so the state selected from must not be used again. `group_size`
-        promises that rows are permuted only within groups of that many, one prompt each: then nothing has to be
+        promises that rows are reordered only within groups of that many, one prompt each: then nothing has to be
         compared, and no GPU is waited for.
         """
         ...

@@ -16,7 +16,7 @@ from glassformer.blocks.decoder import DecoderParts
 from glassformer.models.contract import AttentionDecoder
 
 from .cache import PreparedCache
-from .layers import prepared_head, prepared_layer
+from .layers import PreparedLayer, prepared_head, prepared_layer
 from .linear import Fuse
 from .search_step import SearchStep, step_eager
 
@@ -35,6 +35,11 @@ class PreparedDecoder:
             parts.embeddings, [prepared_layer(layer, fuse) for layer in parts.layers], parts.final_norm
         )
         self.head, self.vocab_size = prepared_head(model.head, fuse, multiple=vocab_multiple)
+
+    @property
+    def can_be_captured(self) -> bool:
+        """Whether every attention is prepared: one of its own kind may not read a cache of fixed size as it must."""
+        return all(isinstance(one, PreparedLayer) and one.has_known_attention for one in self.parts.layers)
 
     @property
     def model(self) -> AttentionDecoder:

@@ -59,7 +59,7 @@ class StaticCache:
         return [StaticLayer(keys, values, self.used) for keys, values in pairs]
 
     def reorder_cache(self, rows: Tensor, group_size: int | None) -> None:
-        """Permute rows, within groups of so many."""
+        """Reorder rows, within groups of so many; a row may be taken twice."""
         if self.keys.is_cuda and group_size is not None and kernels.available():
             kernels.reorder_cache(self.keys, self.values, rows, group_size=group_size, used=self.used)
         else:
@@ -159,9 +159,10 @@ class CapturedStep:
         self.replay()
         return self.result
 
-    def suits(self, state: DecoderState, search: SearchStep | None) -> bool:
-        """Whether nobody works here, and a state would find its place."""
-        return self.lease() is None and self.does(search) and shapes(self.memory) == shapes(state)
+    def suits(self, state: "GraphState", search: SearchStep | None) -> bool:
+        """Whether nobody else works here, and a state would find its place."""
+        free = self.lease() is None or self.lease() is state.lease
+        return free and self.does(search) and shapes(self.memory) == shapes(state.state)
 
     def does(self, search: SearchStep | None) -> bool:
         """Whether this is what was captured."""
@@ -274,7 +275,7 @@ class GraphDecoder:
         """With a captured step, where a graph is possible; where it is not, that is logged once."""
         with self.lock:
             try:
-                if self.last is None or not self.last.suits(state.state, search):
+                if self.last is None or not self.last.suits(state, search):
                     self.last = None  # its memory first
                     self.last = CapturedStep(self.decoder, state.state, search)
             except RuntimeError as error:

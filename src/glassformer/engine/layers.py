@@ -6,7 +6,6 @@ B batch, T new tokens, D model width, H heads, K head width.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -18,7 +17,7 @@ from glassformer.blocks.point import Point
 from glassformer.blocks.transformer import FeedForward, Layer
 
 from .cache import AttendingKV
-from .linear import Fuse, FusedLinear, Int8Linear, PreparedNorm, Projection, pad_vocab, with_bias
+from .linear import Fuse, FusedLinear, PreparedNorm, Projection, is_linear, is_plain, pad_vocab, with_bias
 
 LINEAR, ANY = nn.Module, object  # a linear layer of any kind is fused, or called; numbers and functions are read
 KNOWN: dict[type[nn.Module], dict[str, type[Any]]] = {
@@ -38,17 +37,27 @@ KNOWN: dict[type[nn.Module], dict[str, type[Any]]] = {
     nn.LayerNorm: {"normalized_shape": tuple, "eps": float, "elementwise_affine": bool, "weight": nn.Parameter}
     | {"bias": nn.Parameter},
 }
-EXACT = (Point, nn.Dropout)  # a subclass in their place may do anything
+EXACT: tuple[type[nn.Module], ...] = (Point, nn.Dropout)  # a subclass in their place may do anything
 MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))  # what every module has
 
 
+FORWARDS: dict[type[nn.Module], object] = {kind: kind.forward for kind in (*KNOWN, *EXACT)}  # as they were written
+
+
 def is_known(module: nn.Module) -> bool:
-    """Whether a module is of a class in KNOWN, with the attributes named there and its class's own forward."""
+    """Whether a module is of a class in KNOWN, its forward as written and no other attribute."""
     known = KNOWN.get(type(module))
-    return known is not None and all(
-        name in known and (type(value) is known[name] if known[name] in EXACT else isinstance(value, known[name]))
-        for name, value in attributes(module).items()
+    return (
+        known is not None
+        and type(module).forward is FORWARDS[type(module)]
+        and all(name in known and _fits(value, known[name]) for name, value in attributes(module).items())
     )
+
+
+def _fits(value: object, kind: type[Any]) -> bool:
+    if kind in EXACT:
+        return isinstance(value, nn.Module) and is_plain(value, kind) and kind.forward is FORWARDS[kind]
+    return isinstance(value, kind)
 
 
 def attributes(module: nn.Module) -> Mapping[str, Any]:
@@ -68,6 +77,7 @@ class PreparedLayer:
     def __init__(self, layer: Layer, fuse: Fuse) -> None:
         self.pre_norm = layer.pre_norm
         self.attention = prepared_attention(layer.attention, fuse)
+        self.has_known_attention = isinstance(self.attention, PreparedSelfAttention)
         self.attention_norm = prepared_norm(layer.attention_norm)
         self.feed_forward = prepared_feed_forward(layer.feed_forward, fuse)
         self.feed_forward_norm = prepared_norm(layer.feed_forward_norm)
@@ -85,15 +95,16 @@ class PreparedLayer:
         source: tuple[Tensor, Tensor] | None,
         source_mask: AttentionMask | None,
     ) -> Tensor:
-        x = self.residual(self.attention_norm, partial(self.attention, mask=mask, cache=cache), x)
+        x = self.residual(self.attention_norm, self.attention, x, mask, cache=cache)
         if source is not None:
-            across = partial(self.cross_attention, mask=source_mask, source=source)
-            x = self.residual(self.cross_attention_norm, across, x)
+            x = self.residual(self.cross_attention_norm, self.cross_attention, x, source_mask, source=source)
         return self.residual(self.feed_forward_norm, self.feed_forward, x)
 
-    def residual(self, norm: Norms, block: Callable[..., Tensor], x: Tensor) -> Tensor:
+    def residual(self, norm: Norms, block: Callable[..., Tensor], x: Tensor, *mask: object, **seen: object) -> Tensor:
         """As `Layer.residual`, with the norm before and the sum after left to the products beside them."""
-        return block(x, norm=norm, added=x) if self.pre_norm else norm(block(x, added=x))
+        if self.pre_norm:
+            return block(x, *mask, **seen, norm=norm, added=x)
+        return norm(block(x, *mask, **seen, added=x))
 
 
 def prepared_norm(norm: nn.Module) -> Norms:
@@ -119,7 +130,7 @@ class PreparedSelfAttention:
         self.shape, self.scale = (3, attention.heads, -1), attention.scale
 
     def __call__(
-        self, x: Tensor, *, mask: AttentionMask, cache: AttendingKV, added: Tensor, norm: Norms | None = None
+        self, x: Tensor, mask: AttentionMask, *, cache: AttendingKV, added: Tensor, norm: Norms | None = None
     ) -> Tensor:
         query, key, value = self.project(x, norm=norm).unflatten(-1, self.shape).unbind(-3)  # (B, T, H, K)
         return self.output(cache.attend(query, key, value, mask, scale=self.scale).flatten(-2), added=added)
@@ -135,8 +146,8 @@ class PreparedCrossAttention:
     def __call__(
         self,
         x: Tensor,
-        *,
         mask: AttentionMask,
+        *,
         source: tuple[Tensor, Tensor],
         added: Tensor,
         norm: Norms | None = None,
@@ -156,8 +167,8 @@ def prepared_feed_forward(block: nn.Module, fuse: Fuse) -> Callable[..., Tensor]
 def unprepared(block: nn.Module) -> Callable[..., Tensor]:
     """added + block(norm(x)), by the block's own forward."""
 
-    def run(x: Tensor, *, added: Tensor, norm: Norms | None = None, **seen: Any) -> Tensor:
-        return added + block(x if norm is None else norm(x), **seen)  # type: ignore[no-any-return]
+    def run(x: Tensor, *mask: object, added: Tensor, norm: Norms | None = None, **seen: object) -> Tensor:
+        return added + block(x if norm is None else norm(x), *mask, **seen)  # type: ignore[no-any-return]
 
     return run
 
@@ -165,7 +176,7 @@ def unprepared(block: nn.Module) -> Callable[..., Tensor]:
 def prepared_head(head: nn.Module, fuse: Fuse, *, multiple: int) -> tuple[Projection, int | None]:
     """What gives the logits, padded to a multiple of some number, and how many of them are real (None: all)."""
     linear = head
-    if isinstance(head, LMHead) and is_known(head) and type(head.output) in (nn.Linear, Int8Linear):
+    if isinstance(head, LMHead) and is_known(head) and is_linear(head.output) and head.output.bias is None:
         linear = with_bias(head.output, head.bias[0])  # both in one product
-    size = linear.out_features if isinstance(linear, nn.Linear | Int8Linear) else None
+    size = linear.out_features if is_linear(linear) else None
     return FusedLinear(fuse([pad_vocab(linear, multiple)])), size

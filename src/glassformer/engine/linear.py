@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 import torch.nn.functional as F
@@ -28,7 +28,8 @@ NAMED = {tanh_gelu: "tanh_gelu", F.relu: "relu"}  # activations that a GPU's mat
 class Int8Linear(nn.Module):
     """A linear layer with weights in 8 bits, one scale for each output, whose inputs are rounded row by row.
 
-    A row's own largest value is its scale, so that a text gives the same numbers alone and in any batch.
+    A row's own largest value is its scale, so that a text gives the same numbers alone and in any batch. The weights
+    are laid out for the kernels once, when they are made or loaded: nothing here may be changed in place.
     """
 
     weight: Tensor
@@ -73,6 +74,16 @@ def over_largest(x: Tensor) -> tuple[Tensor, Tensor]:
     return x / largest, largest
 
 
+def is_plain(module: nn.Module, kind: type[nn.Module]) -> bool:
+    """Whether a module is of this very class, and has no forward of its own."""
+    return type(module) is kind and "forward" not in vars(module)
+
+
+def is_linear(module: nn.Module) -> "TypeGuard[nn.Linear | Int8Linear]":
+    """Whether a module is a plain linear layer, of 32 or 8 bits."""
+    return is_plain(module, nn.Linear) or is_plain(module, Int8Linear)
+
+
 def quantised(model: nn.Module) -> nn.Module:
     """The model with every linear layer in 8 bits, in place; embeddings and norms stay as they are."""
     made: dict[nn.Linear, Int8Linear] = {}
@@ -95,7 +106,7 @@ def with_bias(linear: nn.Linear | Int8Linear, bias: Tensor) -> nn.Module:
 
 def pad_vocab(linear: nn.Module, multiple: int) -> nn.Module:
     """The same layer with outputs of zero added, up to a multiple of some number."""
-    if type(linear) is not nn.Linear or linear.out_features % multiple == 0:
+    if not isinstance(linear, nn.Linear) or not is_plain(linear, nn.Linear) or linear.out_features % multiple == 0:
         return linear
     more = -linear.out_features % multiple
     made = nn.Linear(1, 1, bias=linear.bias is not None, device="meta")
@@ -176,22 +187,30 @@ def fuse_linears(linears: Sequence[nn.Module], *, packed: bool = False) -> Proje
 
     `packed` lays ordinary weights out anew for the CPU's kernels, which pays where several rows are read at once.
     """
-    if all(type(linear) is nn.Linear for linear in linears):
+    if all(is_plain(linear, nn.Linear) for linear in linears):
         weights: list[Any] = [linear.weight.detach() for linear in linears]  # type: ignore[operator]
-        biases: list[Any] = [linear.bias for linear in linears]
         weight = weights[0] if len(weights) == 1 else torch.cat(weights)
-        bias = None if biases[0] is None else torch.cat(biases).detach()
+        bias = _fused_bias([linear.bias for linear in linears], weights)  # type: ignore[misc]
         return (
             OneDnnProjection.of(DenseProjection(weight, bias))
             if packed and can_pack(weight)
             else DenseProjection(weight, bias)
         )
-    if len(linears) > 1 and all(isinstance(linear, Int8Linear) for linear in linears):
-        parts = [[getattr(linear, name) for linear in linears] for name in ("weight", "scale", "bias")]
-        return Int8Projection(Int8Linear(*(None if part[0] is None else torch.cat(part) for part in parts)))  # type: ignore[arg-type]
+    eight = [linear for linear in linears if isinstance(linear, Int8Linear) and is_plain(linear, Int8Linear)]
+    if len(eight) == len(linears) > 1:
+        scales = [linear.scale for linear in eight]
+        bias = _fused_bias([linear.bias for linear in eight], scales)
+        return Int8Projection(Int8Linear(torch.cat([linear.weight for linear in eight]), torch.cat(scales), bias))
     if len(linears) == 1:
-        return Int8Projection(linears[0]) if isinstance(linears[0], Int8Linear) else linears[0]
+        return Int8Projection(eight[0]) if eight else linears[0]
     return lambda x: torch.cat([linear(x) for linear in linears], dim=-1)
+
+
+def _fused_bias(biases: Sequence[Tensor | None], like: Sequence[Tensor]) -> Tensor | None:
+    """One after another, zeros for a layer without one; None where no layer has one."""
+    if all(bias is None for bias in biases):
+        return None
+    return torch.cat([x.new_zeros(len(x)) if b is None else b for b, x in zip(biases, like, strict=True)]).detach()
 
 
 def can_pack(weight: Tensor) -> bool:

@@ -110,7 +110,7 @@ def ordinary(*tensors: Tensor | None) -> bool:
 
 
 class SmallBatchLinear:
-    """A linear layer in 32 or 8 bits, with what stands struct it, for few rows."""
+    """A linear layer in 32 or 8 bits, with what stands around it, for few rows."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, scale: Tensor | None = None) -> None:
         self.outputs, self.inputs = weight.shape
@@ -167,7 +167,7 @@ def attend_next(
 
 
 def reorder_cache(keys: Tensor, values: Tensor, rows: Tensor, *, group_size: int, used: int) -> None:
-    """Permute the rows of a cache (N, B, L, H, K) within groups, as far as it is used."""
+    """Reorder the rows of a cache (N, B, L, H, K) within groups; a row may be taken twice, as far as it is used."""
     found, rows = kernels(), rows.contiguous()
     assert found is not None
     assert keys.is_contiguous()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.blocks.memory import free_bytes
-from glassformer.blocks.point import is_hooked
+from glassformer.blocks.point import any_global_hook, is_hooked
 from glassformer.models.contract import GenerativeModel, Model, Stepper, has_attention_decoder
 
 from . import native
@@ -31,12 +31,12 @@ class Prepared:
     decoder: PreparedDecoder | GraphDecoder
     structure: list[object]
     many_rows: bool  # whether it was made for several rows at once
-    addresses: list[int]
+    layouts: list[object]
     digests: Tensor
     digest: Digest
 
-    def is_of(self, modules: list[nn.Module], weights: list[Tensor]) -> bool:
-        same = self.structure == structure_of(modules) and self.addresses == addresses_of(weights)
+    def matches(self, modules: list[nn.Module], weights: list[Tensor]) -> bool:
+        same = self.structure == structure_of(modules) and self.layouts == layouts_of(weights)
         return same and torch.equal(self.digests, self.digest())
 
 
@@ -51,40 +51,40 @@ def prepared(model: GenerativeModel[Any], rows: int) -> Stepper[Any]:
     modules = list(model.modules())
     weights = _weights(modules)
     device = weights[0].device
-    busy = any(module.training or is_hooked(module) for module in modules)
+    busy = any(module.training or is_hooked(module) for module in modules) or any_global_hook()
     if busy or not has_attention_decoder(model) or torch.is_autocast_enabled(device.type):
         return model
     many_rows = device.type == "cpu" and rows > (native.SMALL_BATCH if native.kernels() else 1)
     known = _prepared.get(model)
-    if known is None or (many_rows and not known.many_rows) or not known.is_of(modules, weights):
+    if known is None or (many_rows and not known.many_rows) or not known.matches(modules, weights):
         _prepared.pop(model, None)  # its memory first
         fuse = partial(fuse_linears, packed=many_rows and _fits_twice(weights))
         decoder: PreparedDecoder | GraphDecoder
-        if on_current_gpu(weights[0]):
-            plain = PreparedDecoder(model, fuse, vocab_multiple=VOCAB_MULTIPLE)
+        on_gpu = on_current_gpu(weights[0])
+        plain = decoder = PreparedDecoder(model, fuse, vocab_multiple=VOCAB_MULTIPLE if on_gpu else 1)
+        if on_gpu and plain.can_be_captured:
             decoder = GraphDecoder(plain, model.config.max_positions)
-        else:
-            decoder = PreparedDecoder(model, fuse)
         digest = digest_of(weights)
-        known = Prepared(decoder, structure_of(modules), many_rows, addresses_of(weights), digest().clone(), digest)
+        known = Prepared(decoder, structure_of(modules), many_rows, layouts_of(weights), digest().clone(), digest)
         _prepared[model] = known
     return known.decoder
 
 
 def structure_of(modules: list[nn.Module]) -> list[object]:
-    """Which modules there are, and what was set on them: numbers by value, all else by identity."""
+    """Which modules there are, what each holds, runs and was given: numbers by value, all else by identity."""
     found: list[object] = []
     for module in modules:
-        found += [id(module), type(module)]
+        held = (*module._modules.values(), *module._parameters.values(), *module._buffers.values())
+        found += [id(module), type(module), type(module).forward, *map(id, held)]
         for name, value in vars(module).items():
             if name not in MODULE_ATTRIBUTES:
                 found += [name, value if isinstance(value, PLAIN_VALUES) else id(value)]
     return found
 
 
-def addresses_of(weights: list[Tensor]) -> list[int]:
-    """Where the weights lie, which changes when one is replaced."""
-    return [weight.data_ptr() for weight in weights]
+def layouts_of(weights: list[Tensor]) -> list[object]:
+    """Where the weights lie and how they are read, which changes when one is replaced or seen in another way."""
+    return [(weight.data_ptr(), weight.dtype, weight.shape, weight.stride()) for weight in weights]
 
 
 def _weights(modules: list[nn.Module]) -> list[Tensor]:

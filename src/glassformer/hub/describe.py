@@ -6,6 +6,8 @@ from typing import Any
 
 from torch import nn
 
+from glassformer.models.contract import as_model
+
 from . import fetch
 from .folder import read_config
 from .registry import architecture_for, head_for, skeleton
@@ -37,7 +39,7 @@ def components(model: nn.Module) -> list[Component]:
         seen |= fresh.keys()
         counts[name] = sum(fresh.values())
     total = sum(counts.values())
-    stack = "decoder" if hasattr(model, "step") else "encoder"
+    stack = "decoder" if as_model(model).is_causal else "encoder"
     return [
         Component(stack if name == "layers" else name, name, count, count / max(total, 1))
         for name, count in counts.items()

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from glassformer.engine.linear import Int8Linear, quantised
-from glassformer.files import JsonFile, has_file, write_atomically, write_json
+from glassformer.files import JsonFile, has_file, read_json, write_atomically, write_json
 from glassformer.models.architecture import Architecture
 from glassformer.models.init import fill_tables, start
 from glassformer.text.folder import Folder, ModelFacts
@@ -128,14 +128,17 @@ def load_tokenizer(name: str | Path, *, revision: str | None = None) -> Tokenize
 def model_facts(folder: Path) -> ModelFacts:
     """What the model of a folder says of its tokenizer's work: by its config.json, else by the tokenizer's class."""
     files = Folder.read(folder)
-    kind = str(files.model.get("model_type") or files.kind).lower()
-    near = [one for one in ARCHITECTURES.values() if one.model_type.replace("-", "") in kind.replace("-", "")]
-    if not near:
-        return ModelFacts()
-    architecture = max(near, key=lambda one: len(one.model_type))  # distilbert and not bert
+    raw: dict[str, Any] = {**read_json(folder / CONFIG)} if has_file(folder / CONFIG) else {}
+    kind = raw.get("model_type")
+    if kind is None:  # a tokenizer alone: its class is called after its model, DistilBertTokenizerFast
+        names = {one.replace("-", ""): one for one in ARCHITECTURES}
+        kind = names.get(files.kind.removesuffix("fast").removesuffix("tokenizer"))
+    architecture = ARCHITECTURES.get(str(kind))
+    if architecture is None:
+        stated = raw.get("max_position_embeddings") or raw.get("n_positions")
+        return ModelFacts(None, stated if isinstance(stated, int) else None)
     limit: int | None = None
     try:
-        raw = read_config(folder) if has_file(folder / CONFIG) else {}
         if raw.keys() - {"model_type"}:  # one that has nothing else is there for the tokenizer alone
             limit = architecture.config.from_hf(raw).max_positions
     except ValueError:  # which is told when the model is loaded

@@ -162,7 +162,7 @@ def modules_of(model: nn.Module) -> dict[str, nn.Module]:
 
 def current(name: str) -> str:
     """A name or pattern as it is now; one of before is taken for one more version, with a warning."""
-    now = re.sub(r"(attention(\.head\.\d+)?)\.mixed$", r"\1.context", name)
+    now = re.sub(r"((attention|\*)(\.head\.\d+)?)\.mixed$", r"\1.context", name)
     if now == name:
         return name
     warnings.warn(f"{name} is called {now} now", DeprecationWarning, stacklevel=3)

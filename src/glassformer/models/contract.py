@@ -3,9 +3,9 @@
 B batch, T tokens (of the target, in an encoder-decoder), S source length, D model width, V vocabulary.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
-from typing import Any, Protocol, Self, TypeGuard
+from typing import Any, Protocol, Self, TypeGuard, TypeVar
 
 from torch import Tensor, nn
 
@@ -154,7 +154,9 @@ class AttentionDecoder(GenerativeModel[DecoderState], Protocol):
     """A generative model whose steps run through the layers of a Transformer, which an engine may prepare."""
 
     @property
-    def decoder_parts(self) -> DecoderParts: ...
+    def decoder_parts(self) -> DecoderParts:
+        """The modules that `hidden_step` runs through."""
+        ...
 
     @property
     def head(self) -> nn.Module: ...
@@ -199,10 +201,22 @@ GENERATES = ("text-generation", "text2text-generation")
 
 def has_attention_decoder(model: Model) -> TypeGuard[AttentionDecoder]:
     """Whether a model's steps run through the layers of a Transformer, and through nothing that was put over them."""
-    line = type(model).__mro__
-    owner = next((place for place, kind in enumerate(line) if "decoder_parts" in vars(kind)), None)
-    over = [] if owner is None else [vars(model), *map(vars, line[:owner])]
-    return owner is not None and not any(name in one for one in over for name in ("step", "hidden_step", "logits"))
+    kind, own = type(model), vars(model)
+    return all(name not in own and getattr(getattr(kind, name, None), "by_parts", False) for name in BY_PARTS)
+
+
+BY_PARTS = ("step", "hidden_step", "logits")
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def by_parts(method: Method) -> Method:
+    """Mark a model's step, hidden_step or logits as no more than `decoder_parts.step` and `head`, one after the other.
+
+    What an engine prepares are the parts, so that it takes only models whose three methods have the mark; one that is
+    written over another has none.
+    """
+    method.by_parts = True  # type: ignore[attr-defined]
+    return method
 
 
 def can_generate(model: Model) -> TypeGuard[GenerativeModel[Any]]:

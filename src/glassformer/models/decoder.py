@@ -3,18 +3,15 @@
 B batch, T length, D model width, V vocabulary.
 """
 
-from typing import cast
-
 from torch import Tensor, nn
 
-from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.cache import DecoderState, KVCache
 from glassformer.blocks.decoder import DecoderParts
 from glassformer.blocks.embeddings import Embeddings, check_length
 from glassformer.blocks.masks import as_keep, real_positions
 from glassformer.blocks.transformer import Stack, embed_and_run
 
-from .contract import ModelConfig
+from .contract import ModelConfig, by_parts
 from .outputs import Hidden, Logits
 
 
@@ -30,11 +27,14 @@ class CausalDecoder(nn.Module):
         layers: Stack,
         final_norm: nn.Module,
         *,
+        cache: tuple[int, int],
         head: nn.Module | None,
         head_name: str | None,
     ) -> None:
+        """`cache`: how many heads of which width each layer keeps keys and values of."""
         super().__init__()
         self.config = config
+        self.cache = cache
         self.head_name = head_name
         self.embeddings = embeddings
         self.layers = layers
@@ -65,6 +65,7 @@ class CausalDecoder(nn.Module):
         indices = (input_ids, position_ids)
         return embed_and_run(self.embeddings, self.layers, keep, *indices, norm=self.final_norm, causal=True)
 
+    @by_parts
     def logits(self, hidden: Tensor) -> Tensor:
         assert self.head is not None, "logits need the text-generation head"
         return self.head(hidden)  # type: ignore[no-any-return]
@@ -75,11 +76,13 @@ class CausalDecoder(nn.Module):
         keep, like = as_keep(attention_mask, input_ids), self.embeddings.token.weight
         return DecoderState(KVCache.empty(*self._cache_shape(len(input_ids), length), keep=keep, like=like))
 
+    @by_parts
     def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """Logits (B, T, V) after each of T new tokens."""
         hidden, state = self.hidden_step(ids, state)
         return self.logits(hidden), state
 
+    @by_parts
     def hidden_step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """As `step`, before the head: (B, T, D)."""
         return self.decoder_parts.step(ids, state)
@@ -92,5 +95,5 @@ class CausalDecoder(nn.Module):
         return KVCache.bytes(*self._cache_shape(rows, length), like=self.embeddings.token.weight)
 
     def _cache_shape(self, rows: int, length: int) -> tuple[int, int, int, int, int]:
-        attention = cast(MultiHeadAttention, self.layers[0].attention)
-        return len(self.layers), rows, attention.heads, length, attention.head_width
+        heads, width = self.cache
+        return len(self.layers), rows, heads, length, width

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
+from .contract import by_parts
 from .outputs import Seq2SeqHidden, Seq2SeqLogits
 
 
@@ -38,6 +39,7 @@ class EncoderDecoder(nn.Module, ABC):
         """The decoder's last hidden states (B, T, D) that the head reads."""
         return self.read_both(input_ids, attention_mask, _target(decoder_input_ids), decoder_attention_mask)[0]
 
+    @by_parts
     def logits(self, hidden: Tensor) -> Tensor:
         assert self.head is not None, "logits need the text2text-generation head"
         return self.head(hidden)  # type: ignore[no-any-return]

@@ -65,7 +65,8 @@ def build(config: Gpt2Config, head: str | None = "text-generation") -> CausalDec
         output.weight = embeddings.token.weight
     layers = Stack(build_layer(config, number) for number in range(config.n_layer))
     norm = nn.LayerNorm(width, eps=config.layer_norm_epsilon)
-    model = CausalDecoder(config, embeddings, layers, norm, head=output, head_name=head)
+    cache = (config.n_head, width // config.n_head)
+    model = CausalDecoder(config, embeddings, layers, norm, cache=cache, head=output, head_name=head)
     initialise(model, config.initializer_range)
     for name, weight in model.named_parameters():  # what is added to the residual shrinks with the depth
         if name.endswith(("attention.output.weight", "feed_forward.down.weight")):

@@ -187,7 +187,9 @@ class Seq2Seq(EncoderDecoder):
     ) -> tuple[Tensor, Tensor]:
         """The decoder's last hidden states (B, T, W), after the dropout, and the encoder's (B, S, E)."""
         state = self.start(input_ids, attention_mask, length=target.shape[1])
-        hidden, _ = self.decoder(target, state, as_keep(target_mask, target))
+        keep = as_keep(target_mask, target)
+        hidden, _ = self.decoder(target, state, keep)
+        hidden = hidden if keep is None else hidden.masked_fill(~keep[..., None], 0.0)
         return self.dropout(hidden), state.memory
 
     def start(self, input_ids: Tensor, attention_mask: Tensor | None = None, *, length: int) -> Seq2SeqState:

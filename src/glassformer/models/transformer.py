@@ -21,6 +21,7 @@ from glassformer.files.schema import Count, Depth, NotNegative, Positions, Proba
 
 from . import config as hf
 from .architecture import Architecture, Head
+from .contract import by_parts
 from .encoder_decoder import EncoderDecoder
 from .init import initialise
 
@@ -206,11 +207,13 @@ class Transformer(EncoderDecoder):
             KVCache.empty(*shape, keep=None, like=memory), self.decoder.layers.keys_and_values(memory), keep
         )
 
+    @by_parts
     def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """Logits (B, T, V) after each of T new target tokens."""
         hidden, state = self.hidden_step(ids, state)
         return self.logits(hidden), state
 
+    @by_parts
     def hidden_step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """As `step`, before the head: (B, T, D)."""
         return self.decoder_parts.step(ids, state)
