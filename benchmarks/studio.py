@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import torch
 import uvicorn
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
 import glassformer as gf
 from glassformer.studio.app import create_app
@@ -96,37 +96,44 @@ def clicks(page: Any, count: int) -> list[float]:
 
 
 def measured(url: str, name: str, tokens: int, *, count: int = CLICKS, overviews: int = OVERVIEWS) -> dict[str, float]:
-    """Every figure of one model and a text of so many tokens."""
+    """Every figure of one model and a text of so many tokens, in a browser of its own."""
     path = chromium()
     if path is None:
         raise SystemExit(MISSING)
+    with sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=path, args=arguments())
+        figures = measured_in(browser, url, name, tokens, count=count, overviews=overviews)
+        browser.close()
+    return figures
+
+
+def measured_in(browser: Browser, url: str, name: str, tokens: int, *, count: int, overviews: int) -> dict[str, float]:
+    """The same in a browser that is there."""
     generator = torch.Generator().manual_seed(0)
     ids = " ".join(map(str, torch.randint(5, 100, (tokens,), generator=generator).tolist()))
     address = f"{url}/?{urlencode({'screen': 'atlas', 'model': name, 'text': ids, 'lang': 'en'})}"
-    with sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=path, args=arguments())
-        page = browser.new_page(viewport={"width": 1440, "height": 900})
-        page.add_init_script(WATCH)
-        seconds = [overview(page, address) for _ in range(overviews)]
-        mosaic = page.evaluate(f"({BODY})('/mosaic').encodedBodySize")
-        times = clicks(page, count)
-        page.click("#mosaic")
-        painted(page, "head")
-        page.wait_for_selector("[data-exact]")
-        client = page.context.new_cdp_session(page)
-        client.send("Performance.enable")
-        metrics = {one["name"]: one["value"] for one in client.send("Performance.getMetrics")["metrics"]}
-        figures = {
-            "overview": statistics.median(seconds),
-            "click p50": statistics.median(times),
-            "click p95": sorted(times)[int(0.95 * (len(times) - 1))],
-            "nodes": page.evaluate("document.querySelectorAll('*').length"),
-            "heap": metrics["JSHeapUsedSize"] / 1e6,
-            "mosaic bytes": mosaic / 1e3,
-            "head bytes": page.evaluate(f"({BODY})('dtype=u8').encodedBodySize") / 1e3,
-            "hover": statistics.median(page.evaluate(HOVER, count)),
-        }
-        browser.close()
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.add_init_script(WATCH)
+    seconds = [overview(page, address) for _ in range(overviews)]
+    mosaic = page.evaluate(f"({BODY})('/mosaic').encodedBodySize")
+    times = clicks(page, count)
+    page.click("#mosaic")
+    painted(page, "head")
+    page.wait_for_selector("[data-exact]")
+    client = page.context.new_cdp_session(page)
+    client.send("Performance.enable")
+    metrics = {one["name"]: one["value"] for one in client.send("Performance.getMetrics")["metrics"]}
+    figures = {
+        "overview": statistics.median(seconds),
+        "click p50": statistics.median(times),
+        "click p95": sorted(times)[int(0.95 * (len(times) - 1))],
+        "nodes": page.evaluate("document.querySelectorAll('*').length"),
+        "heap": metrics["JSHeapUsedSize"] / 1e6,
+        "mosaic bytes": mosaic / 1e3,
+        "head bytes": page.evaluate(f"({BODY})('dtype=u8').encodedBodySize") / 1e3,
+        "hover": statistics.median(page.evaluate(HOVER, count)),
+    }
+    page.close()
     return figures
 
 

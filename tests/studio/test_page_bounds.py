@@ -3,7 +3,6 @@
 import pytest
 
 import glassformer as gf
-from browser import MISSING, chromium
 from glassformer.studio.app_state import ModelStore, Studio
 from glassformer.studio.traces import Traces
 
@@ -12,16 +11,13 @@ TIMES_SLOWER = 20  # than the benchmark's bounds
 
 
 @pytest.mark.slow
-def test_a_long_text_keeps_within_its_bounds(tmp_path):
-    pytest.importorskip("playwright.sync_api", reason="pip install playwright to test pages")
-    if chromium() is None:
-        pytest.skip(MISSING)
-    from benchmarks.studio import BOUNDS, looking, measured, serving
+def test_a_long_text_keeps_within_its_bounds(browser, tmp_path):
+    from benchmarks.studio import BOUNDS, looking, measured_in, serving
 
     where = tmp_path / "narrow"
     gf.save(looking(gf.build("bert", "fill-mask", vocab_size=120, **SMALL)), where)
     with serving(Studio(ModelStore([str(where)]), Traces())) as url:
-        found = measured(url, "narrow", 512, count=3, overviews=1)
+        found = measured_in(browser, url, "narrow", 512, count=3, overviews=1)
     for name, (what, bound, unit) in BOUNDS.items():
         room = TIMES_SLOWER if unit == "s" else 1
         assert found[name] <= room * bound, f"{what}: {found[name]} {unit}"
