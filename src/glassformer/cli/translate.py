@@ -103,7 +103,9 @@ def _pipeline(name: str, align: bool, **how: Any) -> Any:
 
 def _beams(pipe: Any, asked: int | None, n: int) -> int:
     """What was asked for, or the folder's own wish, or 4; with n-best lists at least as many as texts are wanted."""
-    wish = {**(getattr(pipe.model, "generation_config", None) or {}), **pipe.task.generate}.get("num_beams")
+    from glassformer.models.contract import generation_config
+
+    wish = {**generation_config(pipe.model), **pipe.task.generate}.get("num_beams")
     known = wish if isinstance(wish, int) and wish else BEAMS  # what is no number, generation refuses by its file
     return asked if asked is not None else max(known, n)
 

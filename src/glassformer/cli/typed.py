@@ -6,6 +6,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from glassformer.jobs.reading import TokenizedInputs
+    from glassformer.models.contract import ModelConfig
 
 WRITERS = ("text-generation", "text2text-generation")
 
@@ -63,9 +64,11 @@ def labels_of(model: Any, tokenizer: Any | None, asked: "TokenizedInputs", label
             raise ValueError(f"--label is for classifiers, masked words and answers, not for the head {head!r}")
 
 
-def _class_label(config: Any, label: str) -> int | float | list[float]:
+def _class_label(config: "ModelConfig", label: str) -> int | float | list[float]:
     """The number of a class; of a model that grades, the grade; of one with several classes at once, 1 for each."""
-    problem, names = getattr(config, "problem_type", None), list(config.id2label.values())
+    from glassformer.models.contract import label_names, problem_type
+
+    problem, names = problem_type(config), label_names(config)
     if problem == "regression":
         try:
             return float(label)

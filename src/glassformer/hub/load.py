@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from glassformer.engine.linear import Int8Linear, quantised
 from glassformer.files import JsonFile, has_file, read_json, write_atomically, write_json
 from glassformer.models.architecture import Architecture
+from glassformer.models.contract import as_model, generation_config
 from glassformer.models.init import fill_tables, start
 from glassformer.text.folder import Folder, ModelFacts
 from glassformer.text.saving import files_of
@@ -87,7 +88,7 @@ def save(model: nn.Module, folder: str | Path, *, tokenizer: Tokenizer | None = 
         raise ValueError("a model in 8 bits cannot be saved: load it without quant, and save that")
     check_same(model, skeleton(architecture, config, head))
     tensors = {name: t.cpu() for name, t in their_tensors(architecture, model, head).items()}
-    generation = getattr(model, "generation_config", None)
+    generation = generation_config(as_model(model))
     written = [CONFIG, SAFETENSORS, *([GENERATION] if generation else []), *(files_of(tokenizer) if tokenizer else [])]
     folder = _room_for_a_model(folder, written)
     raw = {

@@ -171,9 +171,9 @@ def as_generative(module: nn.Module) -> "GenerativeModel[Any]":
 
 
 def as_token_scorer(model: Model) -> ScoresTokens:
-    """A model with a head that scores each token, as its type; refused where it is bare."""
-    if model.head_name is None:
-        raise ValueError("a bare model scores no tokens; load it with a head")
+    """A model with a head that scores each token by itself, as its type; refused where it has another or none."""
+    if not (model.head_name in SCORES_TOKENS or can_generate(model)):
+        raise ValueError(f"a model with head {model.head_name!r} does not score each token; load it with another head")
     return model  # type: ignore[return-value]
 
 
@@ -196,6 +196,7 @@ def as_module(model: Model) -> nn.Module:
     return model  # type: ignore[return-value]
 
 
+SCORES_TOKENS = ("fill-mask", "token-classification")
 GENERATES = ("text-generation", "text2text-generation")
 
 

@@ -2,7 +2,7 @@
 
 from glassformer.blocks.alignment import Alignment
 
-from ..formulas import CONCATENATION, STACK, TANH
+from ..formulas import AT_PADDING, CONCATENATION, STACK, TANH
 from ..walk import Walk
 from .alignment import walk_scorer
 from .gates import PastOperands
@@ -52,4 +52,8 @@ def walk_recurrent_decoder(walk: Walk, x: str, memory: str, state: list[PastOper
         context = walk.block(ATTENTION, hidden, memory, source, compared)
     operands = {"context": context, "hidden": hidden}
     joined = walk.add("decoder.combine.given", CONCATENATION, operands, walk.fed("decoder.combine"))
-    return walk.add("decoder.combined", TANH, {"x": walk.block("decoder.combine", joined)}, walk.fed("head"))
+    operands = {"x": walk.block("decoder.combine", joined)}
+    if bool(walk.given[target].all()):
+        return walk.add("decoder.combined", TANH, operands, walk.fed("head"))
+    combined = walk.add("decoder.combined", TANH, operands)
+    return walk.add("decoder.real", AT_PADDING, {"x": combined, "keep": target}, walk.fed("head"))
