@@ -22,7 +22,8 @@ class SpecialIds:
     @classmethod
     def of(cls, tokenizer: Tokenizer, stated: Mapping[str, Any]) -> Self:
         """What a model's config states, else the tokenizer's own: BERT's begin with [CLS] and end with [SEP]."""
-        end = _some(stated.get("eos_token_id"), tokenizer.eos_token_id, tokenizer.sep_token_id)
+        listed = stated.get("eos_token_id")
+        end = _some(None if listed == [] else listed, tokenizer.eos_token_id, tokenizer.sep_token_id)
         if end is None:
             raise ValueError("the tokenizer has no end token, so no model could learn to stop: set tok.eos_token")
         ends = (end,) if isinstance(end, int) else tuple(end)
