@@ -492,3 +492,12 @@ def test_what_is_there_and_is_no_file_is_said_to_be_so(folder, name, make, said)
     make(folder / name)
     with pytest.raises(ValueError, match=f"{name} is {said}: a file is needed"):
         gf.load_tokenizer(folder) if name == "tokenizer.json" else gf.load(folder)
+
+
+def test_an_archive_that_would_go_on_elsewhere_is_refused_in_one_line(folder):
+    """A locator of a second disk before the end, as random bytes have made one."""
+    (folder / "model.safetensors").unlink()
+    locator = b"PK\x06\x07" + (1).to_bytes(4, "little") + bytes(8) + (2).to_bytes(4, "little")
+    (folder / "pytorch_model.bin").write_bytes(bytes(40) + locator + b"PK\x05\x06" + bytes(18))
+    with pytest.raises(ValueError, match="cannot be read"):
+        gf.load(folder)

@@ -114,11 +114,13 @@ def _unpickle(path: Path) -> Any:
 
 def _check_archive(path: Path) -> None:
     """torch stores its archives unpacked; in a packed one a few bytes can stand for gigabytes."""
-    if zipfile.is_zipfile(path):
-        with _explained(path), zipfile.ZipFile(path) as archive:
-            unpacked, size = sum(entry.file_size for entry in archive.infolist()), path.stat().st_size
-        if unpacked > size:
-            raise ValueError(f"{path} is packed: {size:,} bytes that claim to be {unpacked:,}; save it with torch.save")
+    size = unpacked = path.stat().st_size
+    with _explained(path):
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                unpacked = sum(entry.file_size for entry in archive.infolist())
+    if unpacked > size:
+        raise ValueError(f"{path} is packed: {size:,} bytes that claim to be {unpacked:,}; save it with torch.save")
 
 
 def _files(folder: Path) -> list[Path]:

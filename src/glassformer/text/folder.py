@@ -177,7 +177,9 @@ def added_token(token: str | dict[str, Any]) -> AddedToken:
     """A special token with its flags."""
     if isinstance(token, str):
         return AddedToken(token, normalized=False, special=True)
-    flags = {name: token[name] for name in ("single_word", "lstrip", "rstrip", "normalized") if name in token}
+    flags = {
+        name: token[name] for name in ("single_word", "lstrip", "rstrip", "normalized") if token.get(name) is not None
+    }
     return AddedToken(token["content"], special=bool(token.get("special", True)), **flags)
 
 
