@@ -21,15 +21,9 @@ from .linear import Fuse, FusedLinear, PreparedNorm, Projection, is_linear, is_p
 
 LINEAR, ANY = nn.Module, object  # a linear layer of any kind is fused, or called; numbers and functions are read
 KNOWN: dict[type[nn.Module], dict[str, type[Any]]] = {
-    MultiHeadAttention: {
-        "heads": int,
-        "head_width": int,
-        "scale": float,
-        "dropout": float,
-        "query": LINEAR,
-        "key": LINEAR,
-    }
-    | {"value": LINEAR, "output": LINEAR, "scores": Point, "pattern": Point, "context": Point},
+    MultiHeadAttention: {"heads": int, "head_width": int, "scale": float, "dropout": float}
+    | {"query": LINEAR, "key": LINEAR, "value": LINEAR, "output": LINEAR}
+    | {"scores": Point, "pattern": Point, "context": Point},
     FeedForward: {"up": LINEAR, "neurons": Point, "down": LINEAR, "activation": ANY, "dropout": nn.Dropout},
     Layer: {"attention": ANY, "attention_norm": ANY, "feed_forward": ANY, "feed_forward_norm": ANY}
     | {"cross_attention": ANY, "cross_attention_norm": ANY, "dropout": nn.Dropout, "pre_norm": bool},
@@ -39,8 +33,6 @@ KNOWN: dict[type[nn.Module], dict[str, type[Any]]] = {
 }
 EXACT: tuple[type[nn.Module], ...] = (Point, nn.Dropout)  # a subclass in their place may do anything
 MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))  # what every module has
-
-
 FORWARDS: dict[type[nn.Module], object] = {kind: kind.forward for kind in (*KNOWN, *EXACT)}  # as they were written
 
 

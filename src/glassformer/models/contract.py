@@ -15,6 +15,11 @@ from glassformer.blocks.state import S
 
 from .config import ProblemType as ProblemType
 
+SCORES_TOKENS = ("fill-mask", "token-classification")  # heads that look at each token by itself, and below
+GENERATES = ("text-generation", "text2text-generation")
+BY_PARTS = ("step", "hidden_step", "logits")
+Method = TypeVar("Method", bound=Callable[..., Any])
+
 
 class ModelConfig(Protocol):
     """A frozen dataclass of an architecture's settings, under Hugging Face's names."""
@@ -179,9 +184,9 @@ def as_token_scorer(model: Model) -> ScoresTokens:
 
 def as_summariser(model: Model) -> Summarises:
     """A model with one vector for a text, as its type; refused where it has none."""
-    if not hasattr(model, "summary"):
+    if not has_summary(model):
         raise ValueError(f"a {model.config.model_type} has no vector for a whole text")
-    return model  # type: ignore[return-value]
+    return model
 
 
 def as_model(module: nn.Module) -> Model:
@@ -196,18 +201,10 @@ def as_module(model: Model) -> nn.Module:
     return model  # type: ignore[return-value]
 
 
-SCORES_TOKENS = ("fill-mask", "token-classification")
-GENERATES = ("text-generation", "text2text-generation")
-
-
 def has_attention_decoder(model: Model) -> TypeGuard[AttentionDecoder]:
     """Whether a model's steps run through the layers of a Transformer, and through nothing that was put over them."""
     kind, own = type(model), vars(model)
     return all(name not in own and getattr(getattr(kind, name, None), "by_parts", False) for name in BY_PARTS)
-
-
-BY_PARTS = ("step", "hidden_step", "logits")
-Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def by_parts(method: Method) -> Method:

@@ -13,9 +13,10 @@ from glassformer.blocks.transformer import Stack, embed_and_run
 
 from .contract import ModelConfig, by_parts
 from .outputs import Hidden, Logits
+from .stepping import StepsByParts
 
 
-class CausalDecoder(nn.Module):
+class CausalDecoder(nn.Module, StepsByParts):
     """Predicts the next token at every position; without a head it returns its hidden states."""
 
     is_causal = True
@@ -75,17 +76,6 @@ class CausalDecoder(nn.Module):
         check_length(length, self.config.max_positions)
         keep, like = as_keep(attention_mask, input_ids), self.embeddings.token.weight
         return DecoderState(KVCache.empty(*self._cache_shape(len(input_ids), length), keep=keep, like=like))
-
-    @by_parts
-    def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """Logits (B, T, V) after each of T new tokens."""
-        hidden, state = self.hidden_step(ids, state)
-        return self.logits(hidden), state
-
-    @by_parts
-    def hidden_step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """As `step`, before the head: (B, T, D)."""
-        return self.decoder_parts.step(ids, state)
 
     @property
     def decoder_parts(self) -> DecoderParts:

@@ -21,9 +21,9 @@ from glassformer.files.schema import Count, Depth, NotNegative, Positions, Proba
 
 from . import config as hf
 from .architecture import Architecture, Head
-from .contract import by_parts
 from .encoder_decoder import EncoderDecoder
 from .init import initialise
+from .stepping import StepsByParts
 
 BART = {"positions": "learned", "position_offset": 2, "norm_embedding": True}
 LARGE: dict[str, Any] = {
@@ -164,7 +164,7 @@ class DecoderSide(nn.Module):
         )
 
 
-class Transformer(EncoderDecoder):
+class Transformer(EncoderDecoder, StepsByParts):
     """Both sides of attention layers."""
 
     def __init__(self, config: TransformerConfig, head: str | None = "text2text-generation") -> None:
@@ -206,17 +206,6 @@ class Transformer(EncoderDecoder):
         return DecoderState(
             KVCache.empty(*shape, keep=None, like=memory), self.decoder.layers.keys_and_values(memory), keep
         )
-
-    @by_parts
-    def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """Logits (B, T, V) after each of T new target tokens."""
-        hidden, state = self.hidden_step(ids, state)
-        return self.logits(hidden), state
-
-    @by_parts
-    def hidden_step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """As `step`, before the head: (B, T, D)."""
-        return self.decoder_parts.step(ids, state)
 
     @property
     def decoder_parts(self) -> DecoderParts:
