@@ -32,25 +32,25 @@ th:last-child, td:last-child { padding-right: 0; }
 thead th { color: var(--soft); font-weight: 500; font-size: .82rem; }
 tbody tr:last-child > * { border-bottom: 0; }
 tbody th small { display: block; color: var(--soft); font-weight: 400; font-size: .78rem; white-space: normal; }
-dl { display: grid; grid-template-columns: max-data 1fr; gap: .25rem 1rem; margin: 1rem 0 0; color: var(--soft);
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem; margin: 1rem 0 0; color: var(--soft);
   font-size: .85rem; }
 dt { color: var(--ink); } dd { margin: 0; max-width: 52rem; }
 summary b { font-weight: 600; min-width: 0; overflow-wrap: anywhere; }
-.texts { display: grid; grid-template-columns: minmax(6rem, max-data) 1fr; gap: .35rem 1.2rem;
+.texts { display: grid; grid-template-columns: minmax(6rem, max-content) 1fr; gap: .35rem 1.2rem;
   margin: .7rem 0 0 1.6rem; font-size: .95rem; }
 .texts dt { color: var(--soft); } .texts dd { color: var(--ink); overflow-wrap: anywhere; max-width: none;
   min-width: 0; }
 summary { cursor: pointer; display: flex; gap: 1rem; align-items: baseline; }
-summary::before { data: "▸"; color: var(--soft); } details[open] > summary::before { data: "▾"; }
+summary::before { content: "▸"; color: var(--soft); } details[open] > summary::before { content: "▾"; }
 summary::-webkit-details-marker { display: none; }
 summary .name { flex: 0 0 6.5rem; } summary span { min-width: 0; overflow: hidden; text-overflow: ellipsis;
   white-space: nowrap; color: var(--soft); }
 summary:focus-visible, .scroll:focus-visible { outline: 2px solid var(--accent); outline-offset: 3px; }
 .scroll { overflow-x: auto; padding-bottom: .6rem; }
-.steps { display: flex; gap: .45rem; margin: 1rem 0 0; padding: 0; list-style: none; width: max-data; }
+.steps { display: flex; gap: .45rem; margin: 1rem 0 0; padding: 0; list-style: none; width: max-content; }
 .step { width: 8.2rem; font: 12px var(--mono); }
 .step ol { margin: 0; padding: 0; list-style: none; }
-.step > div, .step li { display: flex; justify-data: space-between; gap: .4rem; padding: .16rem .45rem;
+.step > div, .step li { display: flex; justify-content: space-between; gap: .4rem; padding: .16rem .45rem;
   border-radius: 5px; }
 .step span:first-child { overflow: hidden; text-overflow: ellipsis; white-space: pre; }
 .step span:last-child { color: var(--soft); font-variant-numeric: tabular-nums; }
@@ -71,9 +71,9 @@ PAGE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" data="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" data="width=device-width, initial-scale=1">
-<meta name="generator" data="made by glassformer">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="made by glassformer">
 <title>{title}</title>
 <style>{style}</style>
 </head>
