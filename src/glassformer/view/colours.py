@@ -11,9 +11,9 @@ SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
 MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 PAPER = {
     "light": {"paper": "#f6f7f7", "card": "#ffffff", "ink": "#182022", "soft": "#586467", "line": "#dfe5e5"}
-    | {"wash": "#eaf4f4", "accent": "#09736f", "on-accent": "#ffffff"},
+    | {"wash": "#eaf4f4", "accent": "#09736f", "on-accent": "#ffffff", "bad": "#b3261e"},
     "dark": {"paper": "#101415", "card": "#181d1f", "ink": "#e8eded", "soft": "#9ba7aa", "line": "#2c3437"}
-    | {"wash": "#16302f", "accent": "#3cc8c2", "on-accent": "#06201f"},
+    | {"wash": "#16302f", "accent": "#3cc8c2", "on-accent": "#06201f", "bad": "#ff8f86"},
 }
 LIGHT = ("#f1f5f5", "#4fb0ac", "#06403f")
 DARK = ("#20282b", "#1c8c88", "#b8fffb")
