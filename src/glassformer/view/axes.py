@@ -31,7 +31,7 @@ def _paper(name: str) -> str:
 STYLE = f"""
 .plot {{ font: 12px {SANS}; font-variant-numeric: tabular-nums; color-scheme: light dark; }}
 {_paper("light")}
-@media (prefers-color-scheme: dark) {{ {_paper("dark")} }}
+@media screen and (prefers-color-scheme: dark) {{ {_paper("dark")} }}
 .plot text {{ fill: currentColor; }}
 .plot .title {{ font-size: 17px; font-weight: 650; letter-spacing: -.01em; }}
 .plot .name {{ font-size: 13px; font-weight: 600; }}
@@ -215,4 +215,4 @@ def xml_text(text: str, longest: int = LONGEST_NAME) -> str:
 
 def label_width(text: str) -> float:
     """The width of a text in the plots' font, about."""
-    return 6.1 * text_width(text)
+    return 6.5 * text_width(text)

@@ -69,7 +69,7 @@ def variables() -> str:
     light, dark = ("; ".join(f"--{name}: {colour}" for name, colour in PAPER[paper].items()) for paper in PAPER)
     return (
         f":root {{ color-scheme: light dark; --sans: {SANS}; --mono: {MONO}; {light}; }}\n"
-        f"@media (prefers-color-scheme: dark) {{ :root:not([data-theme=light]) {{ {dark}; }} }}\n"
+        f"@media screen and (prefers-color-scheme: dark) {{ :root:not([data-theme=light]) {{ {dark}; }} }}\n"
         f":root[data-theme=light] {{ color-scheme: light; }}\n"
         f":root[data-theme=dark] {{ color-scheme: dark; {dark}; }}\n"
     )

@@ -18,7 +18,7 @@ p { margin: 0 0 .9rem; max-width: 60rem; color: var(--soft); overflow-wrap: anyw
 .card { background: var(--card); border: 1px solid var(--line); border-radius: 14px; padding: 1.1rem 1.3rem;
   overflow-x: auto; }
 .card + .card { margin-top: .5rem; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .92rem; }
+table { border-spacing: 0; width: 100%; font-variant-numeric: tabular-nums; font-size: .92rem; }
 th, td { padding: .42rem .7rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
 th:first-child, td:first-child { text-align: left; padding-left: 0; font-weight: 600; }
 th:last-child, td:last-child { padding-right: 0; }
@@ -30,8 +30,8 @@ dt { color: var(--ink); } dd { margin: 0; max-width: 52rem; overflow-wrap: anywh
 :focus-visible { outline: 2px solid var(--accent); outline-offset: 3px; }
 figure { margin: 1rem 0 0; background: var(--card); border: 1px solid var(--line); border-radius: 14px;
   padding: .4rem .6rem .8rem; break-inside: avoid; }
-figure svg { display: block; margin: 0 auto; max-width: 100%; min-width: 34rem; height: auto; }
-figcaption { margin: .2rem .7rem 0; color: var(--soft); font-size: .85rem; overflow-wrap: anywhere; }
+figure svg { display: block; margin: 0 auto; max-width: max(100%, 36rem); height: auto; }
+figcaption { margin: .2rem .7rem 0; text-align: center; color: var(--soft); font-size: .85rem; overflow-wrap: anywhere; }
 @media (max-width: 40rem) { dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: .5rem; } }
 @media print { main { padding: 0; max-width: none; } .card, .scroll { overflow: visible; } }
 """

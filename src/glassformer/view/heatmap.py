@@ -10,8 +10,7 @@ from .colours import ColourScale, hexadecimal, ramp
 
 MARGIN, TITLE, AXIS, GAP = 24.0, 56.0, 20.0, 8.0  # pixels: the edge; title; name of an axis; between labels and cells
 CELL, LEAST = 36.0, 52.0  # height, least width
-BAR, SWATCH = 12.0, 15.0  # height and width of a colour in the legend
-NARROWEST = 360.0
+BAR, SWATCH, NUMBER = 12.0, 15.0, 56.0  # height and width of a colour in the legend; room for a number beside it
 LEVELS = 12
 
 
@@ -39,7 +38,8 @@ def heatmap(
     turned = max(map(label_width, names)) > wide - 6  # else the names of the columns stand upright
     left = MARGIN + AXIS + max(label_width(fitted(name)) for name in rows) + GAP
     top = TITLE + AXIS + (max(map(label_width, names)) if turned else 12.0) + GAP
-    width = max(NARROWEST, left + wide * len(columns) + MARGIN, 2 * MARGIN + 9.5 * len(fitted(title, 90)))
+    inner = max(wide * len(columns), 2 * NUMBER + SWATCH * LEVELS)
+    width = max(left + inner + MARGIN, 2 * MARGIN + 1.6 * label_width(fitted(title, 90)))  # titles are larger
     bottom = top + CELL * len(rows)
     scale = _scale(table)
     body = [
@@ -94,7 +94,7 @@ def _style(kind: str) -> str:
 
     return (
         ".plot .empty { fill: none; stroke: currentColor; stroke-opacity: .25; stroke-dasharray: 3 3; }\n"
-        f"{paper('light')}\n@media (prefers-color-scheme: dark) {{ {paper('dark')} }}\n"
+        f"{paper('light')}\n@media screen and (prefers-color-scheme: dark) {{ {paper('dark')} }}\n"
     )
 
 
@@ -109,9 +109,9 @@ def _cell(level: str, text: str, tooltip: str, corner: tuple[float, float], wide
 
 
 def _legend(scale: ColourScale, left: float, top: float) -> Iterator[str]:
-    kind, right = _kind(scale), left + 50 + SWATCH * LEVELS
-    yield f'<text class="tick" x="{left + 44:g}" y="{top + 10:g}" text-anchor="end">{short_number(scale.low)}</text>'
+    start, end = left + NUMBER, left + NUMBER + SWATCH * LEVELS
+    yield f'<text class="tick" x="{start - 6:g}" y="{top + 10:g}" text-anchor="end">{short_number(scale.low)}</text>'
     for n in range(LEVELS):
-        place = f'x="{left + 50 + SWATCH * n:g}" y="{top:g}" width="{SWATCH:g}" height="{BAR:g}"'
-        yield f'<rect class="{kind}-{n}" {place}/>'
-    yield f'<text class="tick" x="{right + 6:g}" y="{top + 10:g}">{short_number(scale.high)}</text>'
+        place = f'x="{start + SWATCH * n:g}" y="{top:g}" width="{SWATCH:g}" height="{BAR:g}"'
+        yield f'<rect class="{_kind(scale)}-{n}" {place}/>'
+    yield f'<text class="tick" x="{end + 6:g}" y="{top + 10:g}">{short_number(scale.high)}</text>'

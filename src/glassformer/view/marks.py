@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from .axes import AxisScale, xml_text
 
 WIDTH, MARGIN, TITLE, TICKS = 760.0, 24.0, 56.0, 36.0  # pixels: the page; its edge; above and below a plot
-PLOT, LABELS, ROW, LINE = 280.0, 52.0, 27.0, 17.0  # a plot's least height; numbers at its left; a row; a line of text
+PLOT, LABELS, ROW, LINE = 280.0, 52.0, 30.0, 17.0  # a plot's least height; numbers at its left; a row; a line of text
 SWATCH = 30.0  # of a series beside its name
 LONGEST_TITLE = 90  # columns
 

@@ -201,11 +201,12 @@ def _dot_text(dot: Dot) -> str:
 
 def _dot(dot: Dot, x: AxisScale, middle: float) -> Iterator[str]:
     low, high = x(drawable(_interval(dot)))
+    above, below = middle - 2, middle + 8  # the value and its interval; the points
     if np.isfinite(low) and np.isfinite(high):
-        yield f'<path class="error" d="M{low:.1f} {middle - 5:g}v10m0 -5H{high:.1f}m0 -5v10"/>'
+        yield f'<path class="error" d="M{low:.1f} {above - 5:g}v10m0 -5H{high:.1f}m0 -5v10"/>'
     for value, at in zip(dot.points, x(drawable(dot.points)), strict=True):
         if np.isfinite(at):
             tooltip = xml_text(f"{dot.name}: {exact(value)}", 200)
-            yield f'<circle class="seed" r="2.5" cx="{at:.1f}" cy="{middle:g}"><title>{tooltip}</title></circle>'
+            yield f'<circle class="seed" r="2.5" cx="{at:.1f}" cy="{below:g}"><title>{tooltip}</title></circle>'
     if np.isfinite(at := float(x(drawable(dot.value)[()]))):
-        yield marker(3, at, middle, f"{dot.name}: {exact(dot.value)}")
+        yield marker(3, at, above, f"{dot.name}: {exact(dot.value)}")

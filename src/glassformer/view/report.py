@@ -117,7 +117,7 @@ tbody:last-child tr:last-child > * { border-bottom: 0; }
 tbody:not(:has(:checked)) + .seeds { display: none; }
 .seeds th, .seeds td { color: var(--soft); font-size: .86em; }
 .seeds th:first-child { font-weight: 400; padding-left: 1.5rem; }
-.fold { display: inline-block; width: 1.5rem; margin-right: 0; }
+th:first-child:has(.fold) { padding-left: 1.5rem; } .fold { display: inline-block; width: 1.5rem; margin-left: -1.5rem; }
 .fold input { appearance: none; margin: 0; width: 1.4rem; text-align: center; border-radius: 5px; cursor: pointer;
   color: var(--accent); font: inherit; }
 .fold input::before { content: "▸"; } .fold input:checked::before { content: "▾"; }
@@ -133,13 +133,14 @@ pre { margin: 0; font: .88rem/1.5 var(--mono); user-select: all; }
 @media (max-width: 40rem) {
   .card { padding: .9rem .9rem; }
   thead th:first-child, tbody th { position: sticky; left: 0; z-index: 1; background: var(--card); white-space: normal;
-    max-width: 44vw; overflow-wrap: anywhere; padding-right: .8rem; }
+    min-width: 8.5rem; max-width: 44vw; overflow-wrap: break-word; padding-right: .8rem;
+    box-shadow: inset -1px 0 var(--line), 9px 0 7px -3px var(--card); }
 }
 @media print {
   body { background: none; font-size: 10pt; } #languages { display: none; } table { font-size: 8.5pt; }
   th, td { padding: .25rem .4rem; white-space: normal; }
   tr, .findings { break-inside: avoid; } h2 { break-after: avoid; }
-  pre { white-space: pre-wrap; overflow-wrap: anywhere; } figure svg { min-width: 0; }
+  pre { white-space: pre-wrap; overflow-wrap: anywhere; } figure svg { max-width: 100%; }
 }
 """
 SCRIPT = """

@@ -41,8 +41,10 @@ def scatter_plot(
             body.append(f'<path class="leader" d="M{at:.1f} {height:.1f}L{near:.1f} {box.top + LINE / 2:.1f}"/>')
         body.append(f'<g class="{colour(number)}">')
         body.append(marker(number, at, height, f"{one.name}: {exact(one.x)}, {exact(one.y)}") + "</g>")
-        body.append(f'<text class="label" x="{box.left:.1f}" y="{box.top + LINE / 2:.1f}" dy=".35em">')
-        body[-1] += f"{xml_text(name)}</text>"
+        # a font may be wider than reckoned: then the text grows away from its point
+        edge, anchor = (box.left + box.width, "end") if box.left + box.width <= at else (box.left, "start")
+        place = f'x="{edge:.1f}" y="{box.top + LINE / 2:.1f}" dy=".35em" text-anchor="{anchor}"'
+        body.append(f'<text class="label" {place}>{xml_text(name)}</text>')
     return drawing(body, WIDTH, bottom + TICKS + 14, label=title, style=STYLE)
 
 
