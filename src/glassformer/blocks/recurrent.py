@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from .masks import kept_first
 from .point import StepPoint, any_hooked
 from .state import is_identity
 
@@ -166,7 +167,7 @@ class Recurrent(nn.Module):
         if keep is None:
             outputs, new = self.kernel(x, _theirs(state))
             return outputs, _ours(new)
-        order = (~keep).byte().argsort(dim=1, stable=True)  # (B, T): kept tokens first, in reading order
+        order = kept_first(keep)  # (B, T)
         lengths = keep.sum(dim=1)  # (B,)
         packed = pack_padded_sequence(
             x.take_along_dim(order[..., None], dim=1),
