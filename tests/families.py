@@ -133,7 +133,7 @@ def rnn_settings(draw: Any, _model_type: str) -> dict[str, Any]:
         "hidden_size": 12,
         "num_layers": draw(layers),
         "bidirectional": draw(st.booleans()),
-        "pooling": draw(st.sampled_from(["last", "mean", "max"])),
+        "pooling": draw(st.sampled_from(["last", "mean", "max", "attention"])),
         "tie_word_embeddings": draw(st.booleans()),
         "pad_token_id": 0,
     }

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from glassformer.blocks.embeddings import TokenEmbeddings, check_length
 from glassformer.blocks.masks import as_keep
 from glassformer.blocks.output import Bias
-from glassformer.blocks.point import Point
+from glassformer.blocks.point import FeaturePoint
 from glassformer.blocks.pooling import SumPooling
 from glassformer.files.schema import NotNegative, Size, TokenId
 
@@ -50,7 +50,7 @@ class Bow(nn.Module):
         self.config, self.head_name = config, head
         classes = len(config.id2label)
         self.embeddings = TokenEmbeddings(config.vocab_size, classes, dropout=0.0, std=config.initializer_range)
-        self.features = Point()  # (B, T, C): what each token says for each class
+        self.features = FeaturePoint(classes)  # what each token says for each class
         self.pooling = SumPooling()
         self.head = Bias(classes)
 

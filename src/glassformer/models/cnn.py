@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from glassformer.blocks.convolution import Convolution
 from glassformer.blocks.embeddings import TokenEmbeddings, check_length
 from glassformer.blocks.masks import as_keep
-from glassformer.blocks.point import Point
+from glassformer.blocks.point import FeaturePoint
 from glassformer.blocks.pooling import MaxPooling
 from glassformer.files.schema import NotNegative, Probability, Size, TokenId
 
@@ -58,10 +58,10 @@ class Cnn(nn.Module):
             config.vocab_size, config.embedding_size, dropout=0.0, std=config.initializer_range
         )
         self.convolution = Convolution(config.embedding_size, config.num_filters, config.filter_widths)
-        self.features = Point()  # (B, T, F·N)
+        self.features = FeaturePoint(width := config.num_filters * len(config.filter_widths))
         self.pooling = MaxPooling()
         self.dropout = nn.Dropout(config.dropout)
-        self.head = nn.Linear(config.num_filters * len(config.filter_widths), len(config.id2label))
+        self.head = nn.Linear(width, len(config.id2label))
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Logits:
         """attention_mask (B, T): 1 = keep; padding may stand left, right or in between."""
