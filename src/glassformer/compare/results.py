@@ -137,6 +137,15 @@ def is_lower_better(score: str) -> bool:
     return score.startswith(LOWER) or score.endswith(("_loss", "perplexity"))
 
 
+def points(name: str, value: float) -> float:
+    """A score in points: shares are percent, others as they are."""
+    return 100 * value if _is_share(name) else value
+
+
 def shown_score(name: str, value: float) -> str:
     """A score as people write it: shares as percent."""
-    return f"{100 * value:.1f}" if name.startswith(PERCENT) or name.endswith(("_f1", "accuracy")) else f"{value:.4g}"
+    return f"{points(name, value):.1f}" if _is_share(name) else f"{value:.4g}"
+
+
+def _is_share(name: str) -> bool:
+    return name.startswith(PERCENT) or name.endswith(("_f1", "accuracy"))
