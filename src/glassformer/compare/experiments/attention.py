@@ -79,15 +79,19 @@ class Attention(DataExperiment):
     bidirectional: bool = False  # the encoder; its states are then twice as wide, which Luong's dot cannot compare
     bucket: Size = 5  # words: sources are scored in steps of so many
     shown: Size = 3  # sentences whose alignments are drawn
+    contestants: Sequence[str] = ()  # some of them; by default all
     gold: str | None = None  # a file of alignments of the test pairs, a line each: 0-0 1-2 2p3
 
     def cells(self) -> list[Cell]:
         if self.task != "translation":
             raise ValueError(f"attention compares ways to translate, not {self.task}: leave --task out")
+        known = (*ALIGNMENTS, TRANSFORMER)
+        if wrong := [one for one in self.contestants if one not in known]:
+            raise ValueError(f"there is no contestant {wrong[0]!r}; there are: {', '.join(known)}")
         pairs = scored_pairs(self.read().by_name())
         if self.gold is not None:
             check_gold(read_gold(Path(self.gold)), [(one.source, one.target or "") for one in pairs])
-        return [cell for name in (*ALIGNMENTS, TRANSFORMER) for cell in self._cells(name)]
+        return [cell for name in self.contestants or known for cell in self._cells(name)]
 
     def _cells(self, contestant: str) -> list[Cell]:
         if contestant == "luong dot" and self.bidirectional:
@@ -169,12 +173,13 @@ def measure(cell: Cell, folder: Path) -> dict[str, Any]:
     splits = read_splits(recipe, task_class(recipe.task)).by_name()
     pairs, asked = scored_pairs(splits), cell.arguments
     scores = read_examples(folder / RUN / EXAMPLES)["test" if splits["test"] else "dev"]
+    words = np.array(num_words(pairs))
     lengths = [
         {
             "from": one.first,
             "to": one.last,
             "examples": len(one.chosen),
-            "words": float(np.mean([num_words(pairs)[place] for place in one.chosen])),
+            "words": float(words[one.chosen].mean()),
             SCORE: scores.score(SCORE, one.chosen),
         }
         for one in buckets(pairs, asked["bucket"])

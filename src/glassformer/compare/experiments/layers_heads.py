@@ -115,9 +115,10 @@ class LayersHeads(DataExperiment):
         return [
             Text(
                 f"{share.mean:.0%} of the {count} heads of {best} can each be ablated alone for less than "
-                f"{self.tolerance:g} points of {results.metric} on {examples} examples of dev, where it has {base.mean:.1f} with all.",
-                f"在 {examples} 个 dev 样本上（完整得分 {base.mean:.1f}），{best} 的 {count} 个头中有 {share.mean:.0%} 单独去掉时 "
-                f"{results.metric} 损失不到 {self.tolerance:g} 分。",
+                f"{self.tolerance:g} points of {results.metric} on {examples} examples of dev (with all heads: "
+                f"{base.mean:.1f}).",
+                f"在 {examples} 个 dev 样本上（全部头：{base.mean:.1f}），{best} 的 {count} 个头中有 {share.mean:.0%} "
+                f"单独去掉时 {results.metric} 损失不到 {self.tolerance:g} 分。",
             )
         ]
 
