@@ -80,10 +80,11 @@ for pooling in ("mean", "cls", "max"):
 _case("sentence-similarity", "lstm")
 _case("sentence-similarity", "bert", "contrastive", loss="contrastive")
 _case("feature-extraction", "distilbert")
-for lesson in ("copy", "reverse", "parity"):
+for lesson in ("copy", "reverse", "parity", "adding"):
     for arch in ("rnn", "gru", "lstm", "transformer", "gpt2"):
         _case(lesson, arch)
 _case("parity", "bert")
+_case("adding", "bert", "long", length=30)
 
 NAMES = list(RECIPES)
 ONE_OF_EACH_TASK = [next(name for name in NAMES if name.split("/")[0] == task) for task in TASKS]
