@@ -11,6 +11,7 @@ from generators import GENERATING, padded_left
 from glassformer.engine import kernels, native
 from glassformer.engine.digest import digest_in_torch, digest_of
 from glassformer.engine.prepare import prepared
+from glassformer.jobs.laws import prepared_equals_model
 
 LAYERED = [case for case in GENERATING if "rnn" not in case[0] and "seq2seq" not in case[0]]
 
@@ -79,6 +80,16 @@ def test_any_change_of_a_weight_is_seen(compiler, model_type, head, change, data
     first = ids[:, :2] if model.config.is_encoder_decoder else ids
     steps = [one.step(first, one.start(ids, mask, length=first.shape[1] + 1))[0] for one in (model, again)]
     assert_close(steps[1], steps[0], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("model_type", "head"), GENERATING)
+@settings(max_examples=3)
+@given(data=st.data())
+def test_the_law_holds_and_leaves_the_model_as_it_was(model_type, head, data):
+    model = random_model(model_type, head, data.draw(settings_of(model_type)))
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    assert prepared_equals_model(model, sequences()) <= 1e-5
+    assert all(torch.equal(bits(weight), bits(before[name])) for name, weight in model.state_dict().items())
 
 
 @pytest.mark.gpu
