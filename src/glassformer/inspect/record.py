@@ -1,5 +1,6 @@
 """Record and edit what flows through a model, by module name, with hooks that never outlive the block."""
 
+import contextlib
 import re
 import sys
 import warnings
@@ -18,6 +19,7 @@ from .borders import Borders, Later
 from .export import save_tensors
 
 Edit = Callable[[Tensor], Tensor]
+WITHIN = (str(Path(__file__).parents[1]), contextlib.__file__, Mapping.get.__code__.co_filename)  # no user's line
 
 
 class Seen(Mapping[str, Tensor]):
@@ -165,8 +167,16 @@ def current(name: str) -> str:
     now = re.sub(r"((attention|\*)(\.head\.\d+)?)\.mixed$", r"\1.context", name)
     if now == name:
         return name
-    warnings.warn(f"{name} is called {now} now", DeprecationWarning, stacklevel=3)
+    warnings.warn(f"{name} is called {now} now", DeprecationWarning, stacklevel=_stacklevel())
     return now
+
+
+def _stacklevel() -> int:
+    """How far up the caller of this package is, past what enters a context and looks into a mapping."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(WITHIN):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def plain(name: str) -> str:

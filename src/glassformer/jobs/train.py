@@ -11,6 +11,7 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
+from glassformer.blocks.lora import LoraLinear
 from glassformer.files import write_json, write_text
 from glassformer.hub.load import load, save, usable
 from glassformer.models.contract import as_model
@@ -20,7 +21,7 @@ from glassformer.tasks.task import AnyTask, evaluate, remark
 from glassformer.train import checkpoint
 from glassformer.train.freeze import trained
 from glassformer.train.loop import Fit, Outcome
-from glassformer.train.lora import LoraLinear, merge
+from glassformer.train.lora import merge
 from glassformer.train.plan import Plan
 from glassformer.train.processes import Processes, joined, local_device
 from glassformer.train.signals import terminable

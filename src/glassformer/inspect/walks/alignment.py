@@ -36,7 +36,7 @@ def walk_general(walk: Walk, name: str, memory: str) -> ScoreOperands:
 @walks(AdditiveScore)
 def walk_additive(walk: Walk, name: str, memory: str) -> ScoreOperands:
     keys = walk.block(f"{name}.memory", memory)
-    return ScoreOperands(additive(), {"k": keys, "W": f"{name}.query.weight", "v": f"{name}.weigh.weight"})
+    return ScoreOperands(additive(), {"k": keys, "W": walk.weight(f"{name}.query"), "v": walk.weight(f"{name}.weigh")})
 
 
 @walks(ConcatScore)
