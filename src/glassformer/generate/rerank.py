@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from torch import nn
+
 from .api import generate
 
 Judge = Callable[[list[str]], Sequence[float]]
@@ -19,7 +21,7 @@ class Ranked(NamedTuple):
 
 
 def rerank(
-    model: Any,
+    model: nn.Module,
     tokenizer: Any,
     prompts: str | Sequence[str],
     judge: Judge,

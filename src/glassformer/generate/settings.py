@@ -5,6 +5,8 @@ from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self, get_args
 
+from torch import nn
+
 from glassformer.files import JsonFile, conform
 from glassformer.files.schema import Bounds, Positive, TokenId, hints_of
 
@@ -40,7 +42,7 @@ class GenerationSettings:
     force_words_ids: Sequence[Ids | Sequence[Ids]] | None = None
     constraints: Sequence[PhrasalConstraint | DisjunctiveConstraint] | None = None
     penalty_alpha: float | None = None
-    assistant_model: Any = None
+    assistant_model: nn.Module | None = None
     num_assistant_tokens: Some = 5
     prompt_lookup_num_tokens: Some | None = None
     max_matching_ngram_size: Some = 2

@@ -13,7 +13,7 @@ from torch.nn.functional import one_hot
 
 from glassformer.blocks.state import S
 from glassformer.engine.prepare import prepared
-from glassformer.models.contract import Stepper
+from glassformer.models.contract import Stepper, as_generative
 
 from . import pick
 from .job import Job, check
@@ -81,7 +81,7 @@ def _guesser(job: Job) -> Guesser:
     settings = job.settings
     if settings.assistant_model is None:
         return Lookup(settings.max_matching_ngram_size, job.stop.ends)
-    return Draft(prepared(settings.assistant_model, 1), job)
+    return Draft(prepared(as_generative(settings.assistant_model), 1), job)
 
 
 @dataclass

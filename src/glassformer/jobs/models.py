@@ -193,11 +193,12 @@ def loaded(
     kind = architecture_for(read_config(config_folder(name)).get("model_type"))
     if "problem_type" in wanted and "problem_type" in kind.config.__dataclass_fields__:
         changes["problem_type"] = wanted["problem_type"]
-    model: Any = load(name, head=head, labels=labels, dtype=torch.float32, config=changes)
+    model = load(name, head=head, labels=labels, dtype=torch.float32, config=changes)
     if labels and known and len(known) > 1 and known != labels:
         log.warning("%s was trained for other labels (%s); its head starts anew", name, ", ".join(known[:5]))
-        for tensor in model.head.parameters():
-            nn.init.zeros_(tensor) if tensor.dim() == 1 else nn.init.normal_(tensor, std=model.config.initializer_range)
+        std = as_model(model).config.to_hf().get("initializer_range", 0.02)
+        for tensor in model.get_submodule("head").parameters():
+            nn.init.zeros_(tensor) if tensor.dim() == 1 else nn.init.normal_(tensor, std=std)
     return with_room_for(model, tokenizer)
 
 

@@ -21,7 +21,7 @@ from glassformer.data.ragged import Ragged
 from glassformer.data.shards import Shards
 from glassformer.files.schema import Probability, Size
 from glassformer.generate.fill import fill_mask
-from glassformer.models.contract import Model, as_token_scorer
+from glassformer.models.contract import Model, as_module, as_token_scorer
 from glassformer.text.tokenizer import Tokenizer
 
 from .batch import Batch, OnProgress, device_of, predict_in_batches
@@ -185,7 +185,8 @@ class FillMask(RunningTextTask[MaskedTexts]):
 
         def predict(indices: Indices) -> list[Any]:
             some = [texts[place] for place in indices.tolist()]
-            return fill_mask(model, self.tokenizer, some, top_k=top_k, targets=targets)  # type: ignore[no-any-return]
+            found: list[Any] = fill_mask(as_module(model), self.tokenizer, some, top_k=top_k, targets=targets)
+            return found
 
         characters = np.array([len(text) for text in texts], np.int64)
         return predict_in_batches(characters, Budget(rows=1), predict, on_progress)
