@@ -126,8 +126,8 @@ def generate(
         together = ([text] for text in prompts)
     for texts in together:
         if json or logprobs is not None:
-            asked = request | {"return_dict_in_generate": True, "top_logprobs": logprobs or 0}
-            found = gf.generate(model, tokenizer, [before + text for text in texts], **asked)
+            explained = request | {"return_dict_in_generate": True, "top_logprobs": logprobs or 0}
+            found = gf.generate(model, tokenizer, [before + text for text in texts], **explained)
             for place, text in enumerate(texts):
                 _explain(text, found, range(place * n, place * n + n), tokenizer, logprobs is not None, json)
         elif len(texts) == 1:

@@ -66,9 +66,9 @@ def predict(
 
     pipe = pipeline(task or task_of(name), name, device=device, dtype=dtype, quant=quant)
     options: dict[str, Any] = dict(parsed(one) for one in settings or [])
-    asked = (question or options.pop("question", None), context or options.pop("context", None))
+    typed = (question or options.pop("question", None), context or options.pop("context", None))
     write = _Writer(Format.jsonl if json else form, beside=pipe.task.name in BESIDE, guard=guard)
-    inputs = _typed(pipe, name, texts or [], *asked)
+    inputs = _typed(pipe, name, texts or [], *typed)
     reading = reader_options(pipe, options)
     if inputs is None:
         named = parsed_columns(columns)

@@ -50,9 +50,9 @@ def verify(
     import glassformer as gf
 
     torch.backends.cudnn.allow_tf32 = False  # float32 means float32, in recurrent kernels too
-    asked = {"pair": pair, "target": target, "label": label}
+    given = {"pair": pair, "target": target, "label": label}
     shown: dict[str, Any] = {"layer": layer, "head": head, "full": full or None, "step": step, "cell": cell}
-    if text is None and (wrong := [option for option, value in {**asked, **shown}.items() if value is not None]):
+    if text is None and (wrong := [option for option, value in {**given, **shown}.items() if value is not None]):
         raise ValueError(f'--{wrong[0]} is for one text: glassformer verify {name} "a text" --{wrong[0]} …')
     if cell is not None and step is None:
         raise ValueError(f"--cell {cell} is a place in a step; say in which: --step layers.0.attention.head.0")
@@ -60,7 +60,7 @@ def verify(
     if text is None:
         _verify_laws(name, model, tolerance, json)
     else:
-        verify_text(name, model, TypedText(text, **asked), Shown(**shown), tolerance=tolerance, json=json)
+        verify_text(name, model, TypedText(text, **given), Shown(**shown), tolerance=tolerance, json=json)
 
 
 def _verify_laws(name: str, model: "nn.Module", tolerance: float, json: bool) -> None:
@@ -68,7 +68,7 @@ def _verify_laws(name: str, model: "nn.Module", tolerance: float, json: bool) ->
 
     from glassformer.jobs.laws import LAWS
 
-    sequences, spoken = _sequences(name, model)
+    sequences, described = _sequences(name, model)
     applying = [law for law in LAWS if law.applies(model)]
     rows: list[dict[str, Any]] = []
     with Progress(transient=True, disable=json) as progress:
@@ -81,7 +81,7 @@ def _verify_laws(name: str, model: "nn.Module", tolerance: float, json: bool) ->
     if json:
         print_json({"model": name, "tolerance": tolerance, "laws": rows, "holds": not broken})
     else:
-        echo(f"{name}: {spoken}\n")
+        echo(f"{name}: {described}\n")
         print_table(
             ("law", "largest error", "verdict"),
             [(row["law"], "-" if row["error"] is None else f"{row['error']:.1e}", row["verdict"]) for row in rows],
@@ -97,15 +97,15 @@ def _sequences(name: str, model: "nn.Module") -> tuple[list[list[int]], str]:
 
     config = as_model(model).config
     limit = config.max_positions or 512
-    room = limit - 4  # padding takes some
-    if room < 2:
+    capacity = limit - 4  # padding takes some
+    if capacity < 2:
         raise ValueError(f"a model of {limit} positions is too short for the laws; at least 6 are needed")
     if (tokenizer := tokenizer_of(name)) is not None:
-        found = [ids for text in TEXTS if (ids := tokenizer.encode(text)[:room])]
+        found = [ids for text in TEXTS if (ids := tokenizer.encode(text)[:capacity])]
         if (top := max(map(max, found))) >= config.vocab_size:
             raise ValueError(f"the tokenizer gives id {top}, but the model knows {config.vocab_size} tokens")
         return found, f"{len(found)} texts through its own tokenizer"
-    lengths = [min(length, room) for length in (5, 17, 2, 9)]
+    lengths = [min(length, capacity) for length in (5, 17, 2, 9)]
     made = [[(11 * row + 7 * place + 3) % config.vocab_size for place in range(n)] for row, n in enumerate(lengths)]
     return made, "it has no tokenizer: made-up ids"
 

@@ -45,7 +45,7 @@ def speculative(model: Stepper[S], job: Job) -> Iterator[Token]:
             picked = _verdict(job, job.filters(ledger.written, scores[None]), guess, own)
             token, running = ledger.write(picked)
             yield token, running
-            if ledger.over or not bool(running):
+            if ledger.finished or not bool(running):
                 return
             if guess is None or int(token) != int(guess):
                 break

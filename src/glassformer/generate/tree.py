@@ -80,14 +80,14 @@ def _nodes(group: Group, live: list[int | None]) -> tuple[list[Node], list[int |
     """The nodes of one step, and which of them the beams that go on are."""
     offers = group.offers
     assert offers is not None
-    kept, over = offers.kept[0].tolist(), offers.over[0].tolist()
+    kept, finished = offers.kept[0].tolist(), offers.finished[0].tolist()
     scores, parents = offers.ways.scores[0].tolist(), offers.ways.parents[0].tolist()
     nodes, numbers = list[Node](), dict[int, int]()
     for place, token in enumerate(offers.ways.tokens[0].tolist()):
         if scores[place] <= NEVER / 2:  # the prompt's idle copies have nothing to say
             continue
         fate: Fate = "dropped"
-        if over[place]:
+        if finished[place]:
             fate = "ended" if place < group.width else "dropped"
         elif place in kept:
             fate = "kept"

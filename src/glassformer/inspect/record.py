@@ -29,7 +29,7 @@ class Seen(Mapping[str, Tensor]):
         """`names` are those of all the model's modules; `budget` is in bytes."""
         self._names = names
         self._every_call = every_call
-        self._budget = self._room = budget
+        self._budget = self._left = budget
         self._found: dict[str, list[Tensor | Later]] = {}
         self._loops: dict[
             str, bool
@@ -97,14 +97,14 @@ class Seen(Mapping[str, Tensor]):
     def _clear(self) -> None:
         if not self._every_call:
             self._found.clear()
-            self._room = self._budget
+            self._left = self._budget
 
     def _keep(self, name: str, module: nn.Module, value: Tensor, again: Callable[[], Later] | None) -> None:
         kept: Tensor | Later = value
-        if again is not None and self._room is not None:
+        if again is not None and self._left is not None:
             later = again()  # counts this value, kept or not
-            if value.nbytes <= self._room:
-                self._room -= value.nbytes
+            if value.nbytes <= self._left:
+                self._left -= value.nbytes
             else:
                 kept = later
         if isinstance(module, StepPoint):

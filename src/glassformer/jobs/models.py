@@ -79,8 +79,8 @@ def check_arch(arch: str, task: type[AnyTask]) -> str | None:
     if arch not in can:
         raise ValueError(f"arch {arch!r} cannot do {task.name}; what can: {', '.join(can)}")
     half = {"bert": "encoder alone, as BERT arranges it", "gpt2": "decoder alone, as GPT-2 arranges it"}.get(kind)
-    said = f"arch transformer: {task.name} takes its {half}; the model is a {kind}"
-    return said if arch == "transformer" and half is not None else None
+    message = f"arch transformer: {task.name} takes its {half}; the model is a {kind}"
+    return message if arch == "transformer" and half is not None else None
 
 
 def check_model(name: str | Path, task: type[AnyTask]) -> None:
@@ -199,7 +199,7 @@ def loaded(
         std = as_model(model).config.to_hf().get("initializer_range", 0.02)
         for tensor in model.get_submodule("head").parameters():
             nn.init.zeros_(tensor) if tensor.dim() == 1 else nn.init.normal_(tensor, std=std)
-    return with_room_for(model, tokenizer)
+    return resize_token_embeddings(model, tokenizer)
 
 
 def check_fit(model: nn.Module, tokenizer: Tokenizer) -> None:
@@ -212,7 +212,7 @@ def check_fit(model: nn.Module, tokenizer: Tokenizer) -> None:
         )
 
 
-def with_room_for(model: nn.Module, tokenizer: Tokenizer) -> nn.Module:
+def resize_token_embeddings(model: nn.Module, tokenizer: Tokenizer) -> nn.Module:
     """The model, with new rows in its embeddings for tokens that were added to the tokenizer."""
     check_fit(model, tokenizer)
     config: Any = model.config

@@ -111,8 +111,8 @@ def _check(recipe: Recipe, log: Log) -> None:
     task = task_class(recipe.task)
     if recipe.model is not None:
         check_model(recipe.model, task)
-    elif (said := check_arch(str(recipe.arch), task)) is not None:
-        log(said)
+    elif (message := check_arch(str(recipe.arch), task)) is not None:
+        log(message)
     check_config(recipe, task)
 
 

@@ -100,17 +100,17 @@ class FillMask(RunningTextTask[MaskedTexts]):
     def encode(self, examples: Sequence[Document] | Shards) -> MaskedTexts:
         """Tokenise documents, once; shards are tokenised, and the last token of each document is its end."""
         frame = Frame(self.tokenizer, pair=False)
-        room = frame.room(self.max_length or self.longest)
+        capacity = frame.capacity(self.max_length or self.longest)
         if self.packing:
             around, middle = frame.row([]), frame.before(0)
             ids = self._between(examples) if isinstance(examples, Shards) else self._stream(examples)
-            return MaskedTexts(Blocks(ids, room, before=around[:middle], after=around[middle:]), num_truncated=0)
+            return MaskedTexts(Blocks(ids, capacity, before=around[:middle], after=around[middle:]), num_truncated=0)
         if isinstance(examples, Shards):
             raise ValueError("shards hold one stream of text: leave packing on, or give documents")
         lines = [line for one in examples for line in one.text.split("\n") if line.strip()]
         found = [row for row in tokenised(self.tokenizer, lines) if len(row)]
-        num_truncated = sum(max(0, len(row) - room) for row in found)
-        return MaskedTexts(ragged([frame.row(row[:room]) for row in found]), num_truncated)
+        num_truncated = sum(max(0, len(row) - capacity) for row in found)
+        return MaskedTexts(ragged([frame.row(row[:capacity]) for row in found]), num_truncated)
 
     @property
     def end(self) -> int | None:

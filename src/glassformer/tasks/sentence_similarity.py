@@ -233,12 +233,12 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
         on_progress: OnProgress | None = None,
     ) -> list[Any]:
         """The cosine of each pair; a list of them for a dict with source_sentence and sentences."""
-        asked = [as_comparison(one) for one in inputs]
-        texts = list(dict.fromkeys(text for source, others in asked for text in (source, *others)))
+        comparisons = [as_comparison(one) for one in inputs]
+        texts = list(dict.fromkeys(text for source, others in comparisons for text in (source, *others)))
         vectors = self.embed(model, texts, batch_size=batch_size, batch_tokens=batch_tokens, on_progress=on_progress)
         rows = dict(zip(texts, F.normalize(vectors, dim=-1), strict=True))
         found: list[Any] = []
-        for given, (source, others) in zip(inputs, asked, strict=True):
+        for given, (source, others) in zip(inputs, comparisons, strict=True):
             cosines = [float(rows[source] @ rows[other]) for other in others]
             found.append(cosines if isinstance(given, Mapping) else cosines[0])
         return found

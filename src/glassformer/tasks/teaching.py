@@ -159,9 +159,9 @@ class Teaching(Task[Parallel, Any]):
 
     def predict(self, model: Model, inputs: Sequence[object], **options: Any) -> list[Any]:
         """A dict with the answer for each text of digits, whether or not the equals sign stands after them."""
-        asked = [as_source(one).removesuffix(ASKED) + ASKED for one in inputs]
+        sources = [as_source(one).removesuffix(ASKED) + ASKED for one in inputs]
         key = "label" if self.head == "text-classification" else "translation_text"
-        return [{"answer": found[key]} for found in self.form.predict(model, asked, **options)]
+        return [{"answer": found[key]} for found in self.form.predict(model, sources, **options)]
 
 
 class Copy(Teaching):
@@ -248,7 +248,7 @@ class Continuation(Translation):
     def prompts(self, batch: Batch) -> tuple[Tensor, Tensor]:
         return batch.extra.get("prompts") or super().prompts(batch)
 
-    def room(self, length: int, model: Model) -> int:
+    def max_new_tokens(self, length: int, model: Model) -> int:
         longest = rounded_up(length)
         return min(10 + 3 * longest // 2, max(1, (model.config.max_positions or 10 * longest) - longest))
 

@@ -56,8 +56,8 @@ def encode_targets(
     tokenizer: Tokenizer, texts: Sequence[str], ids: SpecialIds, *, before: Sequence[int], max_length: int | None
 ) -> tuple[Ragged, int]:
     """Rows that begin with `before` and end, unless they were cut, and how many tokens they lost."""
-    room = None if max_length is None else max_length - len(before) - 1
-    found = list(encodings(tokenizer, texts, max_length=room, target=True, add_special_tokens=False))
+    longest = None if max_length is None else max_length - len(before) - 1
+    found = list(encodings(tokenizer, texts, max_length=longest, target=True, add_special_tokens=False))
     pairs = [pair for one in found for pair in zip(one["input_ids"], one.num_truncated, strict=True)]
     rows = ([*before, *row, *(() if lost else ids.ends[:1])] for row, lost in pairs)
     return Ragged.of(rows), sum(lost for _, lost in pairs)

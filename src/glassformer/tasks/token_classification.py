@@ -170,7 +170,7 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
 
     def _rows(self, sentences: Sequence[SentenceTokens], context: int = 0) -> TaggedTexts:
         frame = self.frame
-        return tagged_texts(sentences, frame, room=frame.room(self.max_length), context=context)
+        return tagged_texts(sentences, frame, capacity=frame.capacity(self.max_length), context=context)
 
     def batch(self, items: TaggedTexts, indices: Indices, seed: int = 0) -> Batch:
         del seed  # nothing is random here

@@ -65,12 +65,12 @@ def _with_the_rest_pooled(boards: Sequence[Board], first: Sequence[Sequence[int]
     for board in boards:
         down, across = (ceil(length / side) for length in board.values.shape[-2:])
         blocks.append([_block(board, range(_count(board)), down, across, DIGITS[0])])
-    room = BUDGET - sum(len(block.data) for (block,) in blocks)
+    left = BUDGET - sum(len(block.data) for (block,) in blocks)
     ranked = [each for place, board in enumerate(boards) for each in _ranked(board, place, first[place])]
     for _, place, head in sorted(ranked):
-        if room >= WORST * boards[place].values[0, 0].size:
+        if left >= WORST * boards[place].values[0, 0].size:
             blocks[place].append(_block(boards[place], [head], 1, 1, DIGITS[0]))
-            room -= len(blocks[place][-1].data)
+            left -= len(blocks[place][-1].data)
     return PackedPages(blocks, DIGITS[0])
 
 
