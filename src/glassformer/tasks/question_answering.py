@@ -104,10 +104,6 @@ class QuestionAnswering(Task[SquadExample, AskedTexts]):
             context = one.context
 
     @classmethod
-    def key(cls, example: SquadExample) -> str:
-        return example.context
-
-    @classmethod
     def spec_of_data(cls, examples: Sequence[SquadExample], **options: Any) -> Spec:
         if not any(one.answers for one in examples):
             raise ValueError("no question of the training data has an answer; some must, to learn from")

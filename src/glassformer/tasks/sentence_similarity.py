@@ -3,7 +3,7 @@
 B batch, N texts in all, T length, D width.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -108,17 +108,6 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
             sources, columns, kind="regression", require_target=False, file_format=file_format, header=header
         )
         return replace(found, examples=[replace(one, label=None) for one in found.examples])
-
-    @classmethod
-    def texts(cls, examples: Iterable[Labelled]) -> Iterator[str]:
-        for one in examples:
-            yield one.text
-            if one.pair is not None:
-                yield one.pair
-
-    @classmethod
-    def key(cls, example: Labelled) -> str:
-        return f"{example.text}\t{example.pair or ''}"
 
     @classmethod
     def spec_of_data(cls, examples: Sequence[Labelled], **options: Any) -> Spec:

@@ -3,7 +3,7 @@
 B batch, T length.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -99,14 +99,6 @@ class Teaching(Task[Parallel, Any]):
     @classmethod
     def read(cls, sources: Sequence[str], *, columns: Mapping[str, str] | None = None, **_: object) -> Read[Parallel]:
         return read_parallel(sources, columns=columns)
-
-    @classmethod
-    def texts(cls, examples: Iterable[Parallel]) -> Iterator[str]:
-        return Translation.texts(examples)
-
-    @classmethod
-    def key(cls, example: Parallel) -> str:
-        return example.source
 
     @classmethod
     def make_spec(cls, options: Mapping[str, Any], **known: Any) -> Spec:

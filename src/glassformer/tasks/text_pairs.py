@@ -21,6 +21,7 @@ from glassformer.text.tokenizer import Tokenizer
 from .batch import Batch
 from .encoded import encodings
 from .metrics import Likelihood
+from .running_text import as_text
 from .spec import SpecialIds
 
 BUCKET = 16  # sources whose lengths are rounded up to the same multiple may grow equally long targets
@@ -74,14 +75,7 @@ def score_targets(likelihood: Likelihood, logits: Tensor, batch: Batch) -> None:
 
 def as_source(given: object) -> str:
     """A text, or a dict with text, as Hugging Face takes them."""
-    match given:
-        case str():
-            return given
-        case Parallel():
-            return given.source
-        case {"text": str(text)}:
-            return text
-    raise ValueError(f"a text or a dict with 'text' is wanted, not {given!r}")
+    return given.source if isinstance(given, Parallel) else as_text(given)
 
 
 def written_texts(tokenizer: Tokenizer, found: Tensor | Generated, start: int) -> list[dict[str, Any]]:

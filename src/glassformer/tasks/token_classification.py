@@ -88,14 +88,6 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         return read_tagged(sources, column, word_column=word_column, columns=columns, require_target=require_target)
 
     @classmethod
-    def texts(cls, examples: Iterable[Tagged]) -> Iterator[str]:
-        return (" ".join(one.words) for one in examples)
-
-    @classmethod
-    def key(cls, example: Tagged) -> str:
-        return " ".join(example.words)
-
-    @classmethod
     def labels_in(cls, example: Tagged) -> Collection[str]:
         """The types of its entities: a type that is begun may go on."""
         return {tag.removeprefix("B-").removeprefix("I-") for tag in example.tags or ()}

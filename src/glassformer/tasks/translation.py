@@ -5,7 +5,7 @@ B batch, S source length, T target length, R real target tokens, D width, V targ
 
 import logging
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -93,17 +93,6 @@ class Translation(Task[Parallel, Translated]):
         **_: object,
     ) -> Read[Parallel]:
         return read_parallel(sources, columns, require_target=require_target, file_format=file_format, header=header)
-
-    @classmethod
-    def texts(cls, examples: Iterable[Parallel]) -> Iterator[str]:
-        for one in examples:
-            yield one.source
-            if one.target is not None:
-                yield one.target
-
-    @classmethod
-    def key(cls, example: Parallel) -> str:
-        return example.source
 
     @classmethod
     def spec_of_data(cls, examples: Sequence[Parallel], **options: Any) -> Spec:
