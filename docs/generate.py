@@ -81,7 +81,7 @@ def heads() -> str:
         listed = ", ".join(f"`{head}`" for head in architecture.heads if head is not None)
         kinds.setdefault(listed, []).append(f"`{kind}`")
     rows = {", ".join(names): listed for listed, names in kinds.items()}
-    return table(("model_type", "heads (besides `None`, the bare model)"), rows)
+    return table(("model_type", "heads (and `None`, the bare model, but of `cnn` and `bow`)"), rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {"rooms": rooms, "files": files, "archs": archs, "heads": heads}

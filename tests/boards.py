@@ -47,6 +47,8 @@ MODELS = {  # family and head, what is special, and the parts that are shown
     "rnn": ("glassformer-rnn", "text-generation", {"kind": "rnn", "nonlinearity": "relu"}, ["states"]),
     "gru": ("glassformer-rnn", "text-generation", {"kind": "gru"}, ["states"]),
     "lstm": ("glassformer-rnn", "text-classification", LSTM, ["states"]),
+    "cnn": ("glassformer-cnn", "text-classification", {}, ["features"]),
+    "bow": ("glassformer-bow", "text-classification", {}, ["features"]),
     "bahdanau": ("glassformer-seq2seq", "text2text-generation", {}, ["alignment", "encoder states", "decoder states"]),
     "luong": (
         "glassformer-seq2seq",

@@ -38,6 +38,18 @@ def context(browser: Any, width: int = 1440, height: int = 900, paper: str = "li
     return browser.new_context(base_url=url, color_scheme=paper, viewport={"width": width, "height": height})
 
 
+def unknown_styles(tab: Any) -> list[str]:
+    """The declarations of a page's style sheets that the browser does not know, and so passes over without a word."""
+    return list(
+        tab.evaluate(
+            r"""() => [...document.querySelectorAll("style")].flatMap(style =>
+              [...style.textContent.matchAll(/[{;]\s*([-\w]+)\s*:\s*([^;{}]+)(?=[;}])/g)]
+                .filter(([, name, value]) => !CSS.supports(name, value.trim()))
+                .map(([, name, value]) => `${name}: ${value}`))"""
+        )
+    )
+
+
 if __name__ == "__main__":
     print(chromium() or MISSING)
     sys.exit(0 if chromium() else 1)

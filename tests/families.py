@@ -133,7 +133,7 @@ def rnn_settings(draw: Any, _model_type: str) -> dict[str, Any]:
         "hidden_size": 12,
         "num_layers": draw(layers),
         "bidirectional": draw(st.booleans()),
-        "pooling": draw(st.sampled_from(["last", "mean", "max"])),
+        "pooling": draw(st.sampled_from(["last", "mean", "max", "attention"])),
         "tie_word_embeddings": draw(st.booleans()),
         "pad_token_id": 0,
     }
@@ -155,6 +155,22 @@ def seq2seq_settings(draw: Any, _model_type: str) -> dict[str, Any]:
     }
 
 
+@st.composite
+def cnn_settings(draw: Any, _model_type: str) -> dict[str, Any]:
+    return {
+        "vocab_size": VOCABULARY,
+        "embedding_size": draw(st.sampled_from([1, 6, 12])),
+        "filter_widths": draw(st.sampled_from([[3, 4, 5], [1], [2, 7]])),
+        "num_filters": draw(st.integers(1, 5)),
+        "num_labels": draw(labels),
+    }
+
+
+@st.composite
+def bow_settings(draw: Any, _model_type: str) -> dict[str, Any]:
+    return {"vocab_size": VOCABULARY, "num_labels": draw(labels)}
+
+
 SETTINGS = {
     "bert": bert_settings,
     "roberta": bert_settings,
@@ -166,6 +182,8 @@ SETTINGS = {
     "glassformer-transformer": transformer_settings,
     "glassformer-rnn": rnn_settings,
     "glassformer-seq2seq": seq2seq_settings,
+    "glassformer-cnn": cnn_settings,
+    "glassformer-bow": bow_settings,
 }
 
 

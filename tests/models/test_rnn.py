@@ -254,3 +254,42 @@ def test_wrong_uses_are_named():
         build()(tokens(2, 4), torch.ones(2, 3))
     with pytest.raises(ValueError, match="'text-classification' cannot generate"):
         build("text-classification").start(tokens(2, 4), length=8)
+
+
+def test_attention_pooling_is_a_weighted_mean_whose_weights_can_be_read_and_edited():
+    model = build("text-classification", pooling="attention", bidirectional=True)
+    ids, keep = tokens(3, 7), left([7, 4, 1], 7)
+    with record(model, "pooling.attention.pattern") as seen:
+        found = model(ids, keep).logits
+    pattern = seen["pooling.attention.pattern"]  # (B, T)
+    states = model.hidden(ids, keep)
+    attention = model.pooling.attention
+    scores = torch.tanh(states @ attention.dense.weight.T + attention.dense.bias) @ attention.weigh.weight[0]
+    assert_close(pattern, scores.masked_fill(~keep, -torch.inf).softmax(-1))
+    assert_close(found, model.head((pattern[..., None] * states).sum(1)))
+    with record(model, edit={"pooling.attention.pattern": lambda given: torch.eye(7)[-1].expand_as(given)}):
+        assert_close(model(ids, keep).logits, model.head(states[:, -1]))
+
+
+@pytest.mark.parametrize("forget_bias", [1.0, -2.5, 0.0])
+def test_forget_gates_begin_with_their_bias(forget_bias):
+    """Torch's layout: input, forget, candidate, output; a token and a state of zeros leave the biases alone."""
+    model = build(None, kind="lstm", forget_bias=forget_bias, num_layers=1)
+    kernel = model.recurrent.kernel
+    both = kernel.bias_ih_l0 + kernel.bias_hh_l0
+    assert_close(both[6:12], torch.full((6,), forget_bias))
+    assert not torch.allclose(both[:6], both[6:12])
+    with torch.no_grad():
+        model.embeddings.token.weight.zero_()
+    with record(model, "*.forget") as seen:
+        model(tokens(1, 1))
+    gate = seen["recurrent.layers.0.left_to_right.forget"]
+    assert_close(gate, torch.full((1, 1, 6), forget_bias).sigmoid())
+
+
+def test_without_a_forget_bias_the_biases_are_torchs():
+    model = build(None, kind="lstm", forget_bias=None, num_layers=1)
+    limit = 6**-0.5
+    for bias in (model.recurrent.kernel.bias_ih_l0, model.recurrent.kernel.bias_hh_l0):
+        assert bias.abs().max() <= limit
+        assert len(bias.unique()) == len(bias)

@@ -25,6 +25,8 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "rnn": ("glassformer-rnn", "text-classification", {**RNN, "kind": "rnn"}),
     "lstm": ("glassformer-rnn", "text-classification", {**RNN, "kind": "lstm", "bidirectional": True}),
     "gru-lm": ("glassformer-rnn", "text-generation", {**RNN, "kind": "gru", "num_layers": 2}),
+    "cnn": ("glassformer-cnn", "text-classification", {"embedding_size": 12, "num_filters": 4}),
+    "bow": ("glassformer-bow", "text-classification", {"initializer_range": 0.1}),
     "seq2seq": ("glassformer-seq2seq", "text2text-generation", {**RNN, "kind": "lstm"}),
     "transformer": ("glassformer-transformer", "text2text-generation", TRANSFORMER),
     "bert": ("bert", "text-classification", {**ENCODER, "num_labels": 3}),

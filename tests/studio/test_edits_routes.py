@@ -23,6 +23,8 @@ OFF = {  # some parts of each family, and the same edits by hand
         ["recurrent.layers.0.right_to_left.forget:1", "recurrent.layers.0.right_to_left.forget:4"],
         edits.neurons("recurrent.layers.0.right_to_left.forget", [1, 4]),
     ),
+    "cnn": (["features:3", "features:5"], edits.neurons("features", [3, 5])),
+    "bow": (["features:1"], edits.neuron("features", 1)),
     "gru-lm": (
         ["recurrent.layers.1.left_to_right.hidden:0"],
         edits.neuron("recurrent.layers.1.left_to_right.hidden", 0),
@@ -156,9 +158,9 @@ def test_what_can_be_switched_off(name, api, studio):
     trace = traced(api, studio, name)
     found = api.get(f"/api/v1/traces/{trace.id}/editable").json()
     kinds = {one["kind"] for one in found}
-    recurrent = name in ("rnn", "lstm", "gru-lm", "seq2seq")
+    units = name in ("rnn", "lstm", "cnn", "bow", "gru-lm", "seq2seq")
     alignment = {"alignment"} if name == "seq2seq" else set()
-    assert kinds == ({"unit"} | alignment if recurrent else {"head", "layer", "neuron"})
+    assert kinds == ({"unit"} | alignment if units else {"head", "layer", "neuron"})
     for one in found:
         assert one["name"] in dict(trace.loaded.model.named_modules())
 

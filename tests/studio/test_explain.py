@@ -36,10 +36,10 @@ def test_steps_are_those_of_a_recomputed_pass(name, ask, studio_folders):
     assert sum(row["count"] for row in told["rows"]) == len(found.names)
     assert told["part"] is None
     assert {row["verdict"] for row in told["rows"]} <= {"holds", "-"}
-    many = next(row for row in told["rows"] if row["count"] > 1)
-    inner = ask(name, "steps", of=many["name"]).json()["rows"]
-    assert len(inner) == many["count"]
-    assert max(row["error"] or 0 for row in inner) == pytest.approx(many["error"] or 0, abs=1e-7)
+    for many in [row for row in told["rows"] if row["count"] > 1][:1]:  # a bag of words has no such row
+        inner = ask(name, "steps", of=many["name"]).json()["rows"]
+        assert len(inner) == many["count"]
+        assert max(row["error"] or 0 for row in inner) == pytest.approx(many["error"] or 0, abs=1e-7)
 
 
 def test_a_whole_step_and_one_number_of_it(ask):

@@ -14,6 +14,8 @@ from studio.cases import MODELS, TEXT
 KINDS = {
     "rnn": ["prefix"],
     "lstm": ["prefix"],
+    "cnn": ["prefix"],
+    "bow": ["prefix"],
     "gru-lm": ["time"],
     "seq2seq": ["time"],
     "transformer": ["logit", "decoder"],

@@ -16,6 +16,8 @@ PART = {
     "lstm": "recurrent.layers.0.right_to_left.cell:1",
     "gru-lm": "recurrent.layers.1.left_to_right.hidden:0",
     "seq2seq": "decoder.recurrent.layers.0.left_to_right.hidden:2",
+    "cnn": "features:5",
+    "bow": "features:1",
     "transformer": "decoder.layers.0.cross_attention:1",
 }
 

@@ -23,7 +23,7 @@ def logits_of(folder, name):
     model, tok = gf.load(folder), gf.load_tokenizer(folder)
     asked = reading(model, tok, TEXT, TEXT if name == "bert-qa" else None)
     with torch.inference_mode():
-        if name in ("rnn", "lstm"):
+        if name in ("rnn", "lstm", "cnn", "bow"):
             return prefix_lens(model, asked.inputs)[None]
         if name in ("gru-lm", "seq2seq"):
             return scores(model(**asked.inputs))

@@ -15,6 +15,7 @@ CELLS = {  # model, what the address says, and what Python calls it
     "seq2seq": ({"board": "alignment"}, "decoder.attention"),
     "lstm": ({"layer": "0 ←", "head": "forget"}, "recurrent.layers.0.right_to_left.forget"),
     "gru-lm": ({"layer": "1", "head": "candidate"}, "recurrent.layers.1.left_to_right.candidate"),
+    "cnn": ({}, "features"),
     "rnn": ({"head": "hidden"}, "recurrent.layers.0.left_to_right.hidden"),
 }
 

@@ -34,7 +34,10 @@ def value_of(page):
 def test_the_first_picture_is_the_tensor(name, tour, studio_folders):
     seen = seen_of(studio_folders[name])
     page = tour("states", model=name, text=TEXT)
-    if name in RECURRENT:
+    if name in ("cnn", "bow"):
+        values = seen["features"][0].numpy()
+        scale = signed(values)
+    elif name in RECURRENT:
         side = "encoder." if name == "seq2seq" else ""
         values = seen[f"{side}recurrent.layers.0.left_to_right.hidden"][0].numpy()
         scale = signed(values)

@@ -29,6 +29,8 @@ SMALL: dict[str, dict[str, Any]] = {  # by model_type
     "distilbert": DISTILBERT,
     "gpt2": {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 32},
     "glassformer-rnn": {"embedding_size": 12, "hidden_size": 12},
+    "glassformer-cnn": {"embedding_size": 12, "num_filters": 4},
+    "glassformer-bow": {},
     "glassformer-seq2seq": {"embedding_size": 12, "hidden_size": 12},
     "glassformer-transformer": {"d_model": 16}
     | {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in SIDES.items()},
@@ -44,9 +46,9 @@ def _case(task: str, arch: str, variant: str = "", **settings: Any) -> None:
     RECIPES["/".join(filter(None, (task, arch, variant)))] = {"task": task, "arch": arch, **settings}
 
 
-for arch in ("rnn", "gru", "lstm", "transformer", *ENCODERS):
+for arch in ("rnn", "gru", "lstm", "cnn", "bow", "transformer", *ENCODERS):
     _case("text-classification", arch)
-for arch in ("gru", "bert"):
+for arch in ("gru", "bow", "bert"):
     _case("text-classification", arch, "multi-label", problem_type="multi_label_classification", made="multi-label")
     _case("text-classification", arch, "regression", problem_type="regression", made="scored")
 _case("text-classification", "bert", "smoothed", label_smoothing=0.1, max_length=9)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from glassformer.view.curves import DENSE, FEW, Panel, Series, panels_of, svg
+from glassformer.view.axes import DENSE
+from glassformer.view.curves import FEW, Panel, Series, panels_of, svg
 
 ATTACK = '<img src=x onerror="alert(1)">&\'</style></title></svg><script>'
 NS = "{http://www.w3.org/2000/svg}"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from browser import context
+from browser import context, unknown_styles
 from glassformer.view import beam_tree
 from glassformer.view.beam_tree import COLUMN, WIDTH, Branch, svg
 from glassformer.view.colours import PAPER
@@ -102,6 +102,8 @@ def test_a_browser_shows_it_and_has_nothing_to_complain_of(browser, tmp_path, pa
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == f"rgb({red}, {green}, {blue})"
     assert tab.evaluate("document.documentElement.scrollWidth") <= width  # wide parts scroll by themselves
     assert tab.locator(".tree").is_visible()
+    assert unknown_styles(tab) == []
+    assert tab.evaluate("[...document.querySelectorAll('meta:not([charset])')].every(one => one.content)")
     tab.close()
 
 

@@ -57,6 +57,11 @@ def first_kept(keep: Tensor) -> Tensor:
     return keep.int().argmax(1)
 
 
+def kept_first(keep: Tensor) -> Tensor:
+    """(B, T): the places of each row's real tokens, in reading order, and after them those of its padding."""
+    return (~keep).byte().argsort(dim=1, stable=True)
+
+
 def positions(keep: Tensor | None, length: int, device: torch.device) -> Tensor:
     """(B or 1, T): places counted from each row's first real token, so that left padding changes nothing."""
     places = torch.arange(length, device=device)[None]

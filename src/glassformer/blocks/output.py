@@ -1,4 +1,4 @@
-"""The output layer of a language model that keeps a bias beside its weights.
+"""Output layers: of a language model that keeps a bias beside its weights, and of a sum of scores.
 
 D model width, V vocabulary.
 """
@@ -22,3 +22,14 @@ class LMHead(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         return self.output(hidden) + self.bias  # type: ignore[no-any-return]
+
+
+class Bias(nn.Module):
+    """x + b: the output layer of a model whose embeddings are scores already."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.bias

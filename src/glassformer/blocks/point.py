@@ -15,6 +15,14 @@ class Point(nn.Module):
         return value
 
 
+class FeaturePoint(Point):
+    """A Point over the features (B, T, width) of tokens that a text's vector is pooled from."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+
 class StepPoint(Point):
     """A Point inside a time loop: it fires once a step, and a recorder joins the steps along dim 1.
 

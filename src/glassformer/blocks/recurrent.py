@@ -11,12 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from .masks import kept_first
 from .point import StepPoint, any_hooked
+from .pooling import AttentionPooling
 from .state import is_identity
 
 Kind = Literal["rnn", "gru", "lstm"]
 Nonlinearity = Literal["tanh", "relu"]
-Pooling = Literal["last", "mean", "max"]
+Pooling = Literal["last", "mean", "max", "attention"]
 Past = tuple[Tensor, ...]  # what one direction of one layer remembers: (hidden,), or (hidden, cell) in an LSTM
 
 
@@ -112,7 +114,10 @@ class Recurrent(nn.Module):
         bidirectional: bool = False,
         dropout: float = 0.0,
         nonlinearity: Nonlinearity = "tanh",
+        forget_bias: float | None = 1.0,
     ) -> None:
+        """`forget_bias`: an LSTM's forget gates begin with it, so that it remembers before it has learnt to
+        (Jozefowicz et al., 2015); None leaves torch's random biases."""
         super().__init__()
         _check(kind, nonlinearity, width=width, layers=layers, input_width=input_width)
         self.kind, self.width, self.directions = kind, width, 2 if bidirectional else 1
@@ -134,8 +139,8 @@ class Recurrent(nn.Module):
             )
             for _ in range(layers)
         )
-        if kind == "lstm":
-            self._open_forget_gates()
+        if kind == "lstm" and forget_bias is not None:
+            self._set_forget_bias(forget_bias)
 
     @property
     def output_width(self) -> int:
@@ -166,7 +171,7 @@ class Recurrent(nn.Module):
         if keep is None:
             outputs, new = self.kernel(x, _theirs(state))
             return outputs, _ours(new)
-        order = (~keep).byte().argsort(dim=1, stable=True)  # (B, T): kept tokens first, in reading order
+        order = kept_first(keep)  # (B, T)
         lengths = keep.sum(dim=1)  # (B,)
         packed = pack_padded_sequence(
             x.take_along_dim(order[..., None], dim=1),
@@ -208,19 +213,20 @@ class Recurrent(nn.Module):
         return torch.stack(outputs[::-1] if gates.hidden.reverse else outputs, dim=1), past
 
     @torch.no_grad()
-    def _open_forget_gates(self) -> None:
-        """Start with a forget bias of 1, so that an untrained LSTM remembers (Jozefowicz et al., 2015)."""
+    def _set_forget_bias(self, value: float) -> None:
+        """Torch has two biases, b_ih + b_hh, with the gates in the order input, forget, candidate, output."""
         for name, bias in self.kernel.named_parameters():
             if name.startswith("bias"):
-                bias[self.width : 2 * self.width].fill_(1.0 if name.startswith("bias_ih") else 0.0)
+                bias[self.width : 2 * self.width].fill_(value if name.startswith("bias_ih") else 0.0)
 
 
 class RecurrentPooling(nn.Module):
-    """One vector a text: the last states ("last"), or the "mean" or "max" of all outputs."""
+    """One vector a text: the last states ("last"), or the "mean", the "max" or an "attention" over all outputs."""
 
-    def __init__(self, kind: Pooling, directions: int) -> None:
+    def __init__(self, kind: Pooling, recurrent: Recurrent) -> None:
         super().__init__()
-        self.kind, self.directions = kind, directions
+        self.kind, self.directions = kind, recurrent.directions
+        self.attention = AttentionPooling(recurrent.output_width) if kind == "attention" else None
 
     def forward(self, outputs: Tensor, state: RecurrentState, keep: Tensor | None = None) -> Tensor:
         """Outputs (B, T, W·N), zero at padding, and the state after them -> (B, W·N)."""
@@ -230,6 +236,9 @@ class RecurrentPooling(nn.Module):
             case "mean":
                 lengths = outputs.shape[1] if keep is None else keep.sum(1, keepdim=True).clamp(min=1)
                 return outputs.sum(1) / lengths
+            case "attention":
+                assert self.attention is not None
+                return self.attention(outputs, keep)  # type: ignore[no-any-return]
             case "max":
                 return (outputs if keep is None else outputs.masked_fill(~keep[..., None], -torch.inf)).amax(1)
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .experiments import ExperimentGroup, add_experiments
 from .lines import lines_of
 from .output import Device, Dtype, Json, Name, Quant, echo, echo_line, made_ready, print_json, print_table
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from glassformer.generate.tree import Tree
     from glassformer.view.beam_tree import Branch
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, cls=ExperimentGroup)
 MEASURES = {  # what each score is, and how it is written
     "likelihood": ("mean log-probability of a whole text under the model itself, before filters", ".1f"),
     "perplexity": ("of the new tokens under the model itself: what it would have said anyway has a low one", ".2f"),
@@ -29,6 +30,9 @@ SHOWN = 100  # characters of an example in the terminal
 @app.callback()
 def options() -> None:
     """Several ways to do one job, side by side."""
+
+
+add_experiments(app)
 
 
 @app.command()

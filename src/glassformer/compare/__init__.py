@@ -1,1 +1,7 @@
-"""Comparisons: several ways to do one job, run side by side and measured alike."""
+"""Several ways to do one job, side by side: experiments that are grids of runs, finished runs, and ways to decode."""
+
+EXPERIMENTS = {
+    "ladder": "From a bag of words to a fine-tuned BERT, with 100, 1000, 10000… of your examples.",
+    "scratch-vs-finetune": "One shape of model from random weights, fine-tuned, and with its body frozen.",
+}
+"""What each experiment compares. It stands in compare/experiments, in a file and a class of its name."""

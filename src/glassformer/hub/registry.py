@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from glassformer.models import bert, distilbert, gpt2, rnn, roberta, seq2seq, transformer
+from glassformer.models import bert, bow, cnn, distilbert, gpt2, rnn, roberta, seq2seq, transformer
 from glassformer.models.architecture import Architecture
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -23,6 +23,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         transformer.OURS,
         rnn.ARCHITECTURE,
         seq2seq.ARCHITECTURE,
+        cnn.ARCHITECTURE,
+        bow.ARCHITECTURE,
     )
 }
 

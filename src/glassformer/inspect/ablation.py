@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from glassformer.blocks.alignment import Alignment
 from glassformer.blocks.attention import MultiHeadAttention
+from glassformer.blocks.point import FeaturePoint
 from glassformer.blocks.recurrent import Recurrent
 from glassformer.blocks.transformer import FeedForward, Layer
 
@@ -33,7 +34,7 @@ class AblationTarget:
 
 
 def ablation_targets(model: nn.Module) -> list[AblationTarget]:
-    """Everything in a model that can be ablated: heads, alignments, layers, neurons, units of gates and states."""
+    """Everything in a model that can be ablated: heads, alignments, layers, neurons, units of states and features."""
     found: list[AblationTarget] = []
     for name, part in modules_of(model).items():
         match part:
@@ -45,6 +46,8 @@ def ablation_targets(model: nn.Module) -> list[AblationTarget]:
                 found.append(AblationTarget(name, "layer", None))
             case FeedForward():
                 found.append(AblationTarget(f"{name}.neurons", "neuron", part.up.out_features))
+            case FeaturePoint():
+                found.append(AblationTarget(name, "unit", part.width))
             case Recurrent():
                 points = (inner for inner, point in part.layers.named_modules() if not [*point.children()])
                 found += [AblationTarget(f"{name}.layers.{inner}", "unit", part.width) for inner in points]

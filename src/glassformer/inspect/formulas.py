@@ -12,7 +12,7 @@ from torch import Tensor
 
 from glassformer.blocks.activations import ACTIVATIONS, Activation
 
-from .numbers import Number, alike
+from .numbers import Number, alike, if_real
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ IDENTITY = Formula("x", "x", lambda x: x, alike("x"))
 TANH = Formula("tanh(x)", r"\tanh(x)", lambda x: x.tanh(), alike("x"))
 CONCATENATION = Formula("[a; b; …]", r"[a; b; \dots]", lambda *parts: torch.cat(parts, dim=-1))
 STACK = Formula("x₁, x₂, …", r"(x_1, \dots, x_T)", lambda *steps: torch.stack(steps, dim=1))
-AT_PADDING = Formula("x, 0 at padding", r"x \odot m", lambda x, keep: x * keep[..., None])
+AT_PADDING = Formula("x, 0 at padding", r"x \odot m", lambda x, keep: x * keep[..., None], if_real)
 
 
 def activation(function: Activation) -> Formula:

@@ -31,6 +31,12 @@ def alike(*symbols: str) -> Number:
     return number
 
 
+def if_real(place: Place, x: Tensor, keep: Tensor) -> dict[str, Tensor]:
+    """A number of x, and whether its token is real."""
+    row, column = place
+    return {f"x[{column}]": row_of(x, row)[column], f"keep[{row}]": keep[0, row]}
+
+
 def linear(first: int = 0) -> Number:
     """One row of the weights, and one number of the bias; `first` is where a head's own rows begin."""
 

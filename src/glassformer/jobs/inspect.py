@@ -26,6 +26,7 @@ from .reading import reading
 LAYER = re.compile(r"(|encoder\.|decoder\.)layers\.\d+\.((?:cross_)?attention)\.pattern")
 STATE = re.compile(r"((?:encoder\.|decoder\.)?recurrent)\.layers\.(\d+)\.(\w+)\.(\w+)")
 ALIGNMENT = "decoder.attention.pattern"
+FEATURES = "features"  # of every token, which a text's vector is pooled from
 PARTS = {  # what a family of patterns is called, and whose tokens look at whose
     ("", "attention"): ("attention", "read", "read"),
     ("encoder.", "attention"): ("encoder", "read", "read"),
@@ -59,7 +60,8 @@ def inspect(
 
 def boards(seen: Mapping[str, Tensor], tokens: dict[str, AxisTokens]) -> list[Board]:
     """Every attention pattern and every state among recorded values, in the grids they are looked at in."""
-    return [*_attentions(seen, tokens), *_alignments(seen, tokens), *_states(seen, tokens)]
+    kinds = (_attentions, _alignments, _states, _features)
+    return [board for kind in kinds for board in kind(seen, tokens)]
 
 
 @contextmanager
@@ -77,14 +79,14 @@ def _resting(model: nn.Module) -> Iterator[None]:
 def _recorded(model: nn.Module, inputs: dict[str, Tensor]) -> Seen:
     points = [name for name, part in modules_of(model).items() if isinstance(part, Point) and _shown(name)]
     if not points:
-        raise ValueError(f"a {type(model).__name__} has no attention and no states to show")
+        raise ValueError(f"a {type(model).__name__} has no attention, states or features to show")
     with torch.inference_mode(), record(model, points) as seen:
         model(**inputs)
     return seen
 
 
 def _shown(name: str) -> bool:
-    return name == ALIGNMENT or any(kind.fullmatch(name) for kind in (LAYER, STATE))
+    return name in (ALIGNMENT, FEATURES) or any(kind.fullmatch(name) for kind in (LAYER, STATE))
 
 
 def _attentions(seen: Mapping[str, Tensor], tokens: dict[str, AxisTokens]) -> list[Board]:
@@ -162,6 +164,28 @@ def _states(seen: Mapping[str, Tensor], tokens: dict[str, AxisTokens]) -> list[B
             )
         )
     return made
+
+
+def _features(seen: Mapping[str, Tensor], tokens: dict[str, AxisTokens]) -> list[Board]:
+    """What a convolution, or a bag of words, makes of each token."""
+    if FEATURES not in seen:
+        return []
+    values = _array(seen[FEATURES][None])  # (1, 1, T, W)
+    return [
+        Board(
+            name=FEATURES,
+            values=values,
+            scales=[signed(values)],
+            down=tokens["read"],
+            across=None,
+            axes=("time", "unit"),
+            rows=["0"],
+            columns=[FEATURES],
+            grid=("layer", "state"),
+            sources=[BoardSource(FEATURES, (0,))],
+            statistics=_state_statistics(values.astype(np.float64)),
+        )
+    ]
 
 
 def _state_statistics(values: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:

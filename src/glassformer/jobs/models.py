@@ -26,15 +26,16 @@ from .recipe import NONE, Recipe
 
 log = logging.getLogger("glassformer")
 
+OURS = "glassformer-"
 RNNS = ("rnn", "gru", "lstm")
 READS_BOTH_WAYS = ("text-classification", "token-classification")
 
 
 def archs() -> tuple[str, ...]:
-    """The everyday names of models that can be trained from nothing: those of before, and every model_type with small
-    sizes of its own that is not behind one of them."""
-    named = (name for name, one in ARCHITECTURES.items() if one.small and not name.startswith("glassformer-"))
-    return (*RNNS, "seq2seq", "transformer", *named)
+    """The everyday names of models that can be trained from nothing: the three kinds of RNN, and every model_type with
+    small sizes of its own, ours without "glassformer-"."""
+    small = [name.removeprefix(OURS) for name, one in ARCHITECTURES.items() if one.small]
+    return tuple(dict.fromkeys([*RNNS, "seq2seq", "transformer", *small]))
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,10 +47,11 @@ def head_for(arch: str | None, task: type[AnyTask]) -> str | None:
     """The head that a task asks for; a lesson can be put in several ways, and takes one that the kind of model has."""
     if not task.built_in:
         return task.head
-    if task.name == "parity" and (arch in RNNS or (arch in ARCHITECTURES and "text-classification" in _heads(arch))):
+    kind = arch if arch in ARCHITECTURES else f"{OURS}{'rnn' if arch in RNNS else arch}"
+    heads = ARCHITECTURES[kind].heads if kind in ARCHITECTURES else ()
+    if task.name == "parity" and "text-classification" in heads:
         return "text-classification"
-    writes = arch in ARCHITECTURES and "text-generation" in _heads(arch)
-    return "text-generation" if writes else "text2text-generation"
+    return "text-generation" if "text-generation" in heads and arch not in RNNS else "text2text-generation"
 
 
 def model_type(arch: str, head: str | None) -> str:
@@ -59,11 +61,9 @@ def model_type(arch: str, head: str | None) -> str:
         return "glassformer-seq2seq" if writes else "glassformer-rnn"
     if arch == "transformer":
         return "glassformer-transformer" if writes else "gpt2" if head == "text-generation" else "bert"
-    if arch == "seq2seq":
-        return "glassformer-seq2seq"
     if arch not in archs():
         raise ValueError(f"arch must be one of {', '.join(archs())}, not {arch!r}")
-    return arch
+    return arch if arch in ARCHITECTURES else f"{OURS}{arch}"
 
 
 def able(task: type[AnyTask]) -> dict[str, str]:

@@ -21,8 +21,9 @@ from .recipe import RECIPE, Recipe
 
 LOCK = ".lock"  # there while a run goes on; whether it is held is known to the kernel, so a killed run leaves it free
 CARD, CURVES, RESULT, METRICS, BOARD = "README.md", "curves.svg", "run.json", "metrics.jsonl", "tensorboard"
+EXAMPLES = "examples.npz"  # the scores of each example
 POOLING = (pooling.MODULES, pooling.LENGTH, pooling.PLACE)
-OWN = (RECIPE, CARD, CURVES, RESULT, METRICS, BOARD, checkpoint.FOLDER)
+OWN = (RECIPE, CARD, CURVES, RESULT, METRICS, EXAMPLES, BOARD, checkpoint.FOLDER)
 WRITTEN = (*OWN, CONFIG, GENERATION, SAFETENSORS, *FILES, *POOLING)
 RECIPE_HEADER = "# The recipe of a run, as glassformer wrote it down: to change something, change a copy.\n"
 CARD_HEADER = "---\nlibrary_name: glassformer\n"

@@ -12,11 +12,13 @@ from safetensors import SafetensorError
 from torch import nn
 
 from glassformer.blocks.lora import LoraLinear
+from glassformer.data.fingerprint import fingerprint
 from glassformer.files import write_json, write_text
 from glassformer.hub.load import load, save, usable
 from glassformer.models.contract import as_model
 from glassformer.tasks.batch import Items
 from glassformer.tasks.metrics import ScoreSheet
+from glassformer.tasks.metrics.examples import ExampleScores, write_examples
 from glassformer.tasks.task import AnyTask, evaluate, remark
 from glassformer.train import checkpoint
 from glassformer.train.freeze import trained
@@ -33,7 +35,7 @@ from .models import check_arch, check_config, check_model
 from .preflight import Preflight, overfit, preflight
 from .progress import ConsoleListener, NullListener, shown
 from .recipe import Recipe
-from .run_folder import CARD, CURVES, METRICS, RESULT, claimed, resume_command, write_card
+from .run_folder import CARD, CURVES, EXAMPLES, METRICS, RESULT, claimed, resume_command, write_card
 from .tasks import task_class
 
 Log = Callable[[str], None]
@@ -202,10 +204,15 @@ def _conclude(
         if (mind := remark(sheets[name].report())) is not None:
             log(f"mind: {name}: {mind}")
     progress = asdict(outcome.progress)
+    examples = {name: fingerprint(splits.by_name()[name]) for name in sheets}
+    write_examples(folder / EXAMPLES, {name: ExampleScores.of(sheet, examples[name]) for name, sheet in sheets.items()})
     write_json(
         folder / RESULT,
         {
             "scores": scores,
+            "metric": plan.metric or task.metric,
+            "reports": {name: sheet.report() for name, sheet in sheets.items()},
+            "parameters": sum(tensor.numel() for tensor in model.parameters()),
             "progress": progress,
             "plan": asdict(plan),
             "preflight": found.facts,

@@ -34,7 +34,8 @@ class RnnConfig(hf.BaseConfig):
     num_layers: Depth = 1
     bidirectional: bool = False
     dropout: Probability = 0.0
-    pooling: Pooling = "last"  # what a classifier reads: the last states, or the mean or maximum of all
+    pooling: Pooling = "last"  # what a classifier reads: the last states, or mean, maximum or weighted mean of all
+    forget_bias: float | None = 1.0  # of a new LSTM's forget gates; None: torch's random biases
     initializer_range: NotNegative = 0.1
     tie_word_embeddings: bool = False
     pad_token_id: TokenId | None = 0
@@ -85,9 +86,10 @@ class Rnn(nn.Module):
             bidirectional=config.bidirectional,
             dropout=config.dropout,
             nonlinearity=config.nonlinearity,
+            forget_bias=config.forget_bias,
         )
         whole = head == "text-classification"
-        self.pooling = RecurrentPooling(config.pooling, self.recurrent.directions) if whole else None
+        self.pooling = RecurrentPooling(config.pooling, self.recurrent) if whole else None
         self.dropout = nn.Dropout(config.dropout)
         outputs = config.vocab_size if head == "text-generation" else len(config.id2label)
         self.head = nn.Linear(self.recurrent.output_width, outputs) if head else None

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from glassformer.blocks.transformer import Layer
 from glassformer.inspect.lens import Layers, decoder_layers, head_layers, logit_layers, prefix_lens
-from glassformer.inspect.record import modules_of
 from glassformer.models.contract import can_generate
 
 from .answers import TraceAnswers
@@ -67,8 +66,8 @@ def size_of(trace: Trace, top: int) -> int:
 def lenses(trace: Trace, top: int, deadline: Deadline) -> Iterator[dict[str, Any]]:
     """Every lens that suits the model: one, and of an encoder-decoder Transformer two."""
     answers, inputs = TraceAnswers(trace, deadline), trace.reading.inputs
-    model, names = trace.loaded.model, modules_of(trace.loaded.model)
-    if "recurrent" in names or "encoder.recurrent" in names:
+    model = trace.loaded.model
+    if not any(isinstance(part, Layer) for part in model.modules()):
         yield _over_time(answers, top)
     elif answers.model.config.is_encoder_decoder:
         yield _table(answers, "logit", _rows(logit_layers(model, inputs)), top)

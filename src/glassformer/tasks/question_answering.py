@@ -238,9 +238,10 @@ class BestAnswers(DeferredMetric):
     def judge(self) -> Answers:
         """Whether there may be no answer, the whole of the data says."""
         threshold = None if all(self.gold.values()) else self.threshold
-        predicted = [one.ranked(threshold)[0].text for one in self.found.values()]
+        owners = sorted(self.found)
+        predicted = [self.found[owner].ranked(threshold)[0].text for owner in owners]
         scores = Answers(keep_examples=self.keep_examples)
-        scores.update(predicted, self.gold.values())
+        scores.update(predicted, [self.gold[owner] for owner in owners])
         return scores
 
 

@@ -248,6 +248,7 @@ def evaluate(
     for place, indices in enumerate(batches):
         if place % world_size == rank:
             sheet.update(model, task.batch(items, indices).to(device))
+            sheet.order += indices.tolist()
         if on_progress is not None:
             on_progress(place + 1, len(batches))
     model.train(was_training)

@@ -21,7 +21,7 @@ import numpy as np
 import tokenizers
 
 from glassformer.text.assemble import Ids
-from glassformer.text.wordpiece import Table, is_ideograph
+from glassformer.text.wordpiece import CharTable, is_ideograph
 
 LONGEST_CHUNK = 40  # characters; a longer chunk is hardly ever seen twice
 CACHE_SIZE = 1 << 17  # chunks, some 20 MB; a full cache starts afresh
@@ -58,7 +58,7 @@ class WordCache:
         self.glue = glue
         self._tails: dict[str, bytes] = {}  # chunks after a space
         self._heads = {} if glue else self._tails  # the first chunk of a text, which has no space before it
-        self._spaced = Table(spaced) if chinese else None
+        self._spaced = CharTable(spaced) if chinese else None
         reaching = [token.content for token in rust.get_added_tokens_decoder().values() if self._reaches(token)]
         self._unsafe = re.compile("|".join(map(re.escape, reaching))) if reaching else None
 

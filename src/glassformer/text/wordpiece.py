@@ -27,7 +27,7 @@ IDEOGRAPHS = (
 )
 
 
-class Table(dict[int, str]):
+class CharTable(dict[int, str]):
     """A table for `str.translate` that asks `rule` about each character once."""
 
     def __init__(self, rule: Callable[[str], str]) -> None:
@@ -89,8 +89,8 @@ class WordPiece(ReadableTokenizer):
         super().__init__(vocab, special)
         self.lowercase = lowercase
         self.strip_accents = lowercase if strip_accents is None else strip_accents
-        self._clean = Table(cleaned_and_spaced if chinese else cleaned)
-        self._isolate = Table(isolated)
+        self._clean = CharTable(cleaned_and_spaced if chinese else cleaned)
+        self._isolate = CharTable(isolated)
 
     @classmethod
     def from_file(cls, path: str | Path, *, lowercase: bool = True) -> "WordPiece":

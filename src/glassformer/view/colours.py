@@ -11,9 +11,9 @@ SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
 MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 PAPER = {
     "light": {"paper": "#f6f7f7", "card": "#ffffff", "ink": "#182022", "soft": "#586467", "line": "#dfe5e5"}
-    | {"wash": "#eaf4f4", "accent": "#09736f", "on-accent": "#ffffff"},
+    | {"wash": "#eaf4f4", "accent": "#09736f", "on-accent": "#ffffff", "bad": "#b3261e"},
     "dark": {"paper": "#101415", "card": "#181d1f", "ink": "#e8eded", "soft": "#9ba7aa", "line": "#2c3437"}
-    | {"wash": "#16302f", "accent": "#3cc8c2", "on-accent": "#06201f"},
+    | {"wash": "#16302f", "accent": "#3cc8c2", "on-accent": "#06201f", "bad": "#ff8f86"},
 }
 LIGHT = ("#f1f5f5", "#4fb0ac", "#06403f")
 DARK = ("#20282b", "#1c8c88", "#b8fffb")
@@ -69,7 +69,7 @@ def variables() -> str:
     light, dark = ("; ".join(f"--{name}: {colour}" for name, colour in PAPER[paper].items()) for paper in PAPER)
     return (
         f":root {{ color-scheme: light dark; --sans: {SANS}; --mono: {MONO}; {light}; }}\n"
-        f"@media (prefers-color-scheme: dark) {{ :root:not([data-theme=light]) {{ {dark}; }} }}\n"
+        f"@media screen and (prefers-color-scheme: dark) {{ :root:not([data-theme=light]) {{ {dark}; }} }}\n"
         f":root[data-theme=light] {{ color-scheme: light; }}\n"
         f":root[data-theme=dark] {{ color-scheme: dark; {dark}; }}\n"
     )

@@ -6,51 +6,30 @@ from html import escape
 
 from . import beam_tree
 from .beam_tree import Branch
-from .colours import variables
+from .document import document, figure
 from .labels import visible
 
 PROMPTS = 100  # a page must open at once
 
 STYLE = """
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--paper); color: var(--ink); line-height: 1.5; -webkit-text-size-adjust: 100%;
-  font-family: var(--sans); }
-main { max-width: 76rem; margin: 0 auto; padding: clamp(1.5rem, 5vw, 3.5rem) clamp(1rem, 4vw, 2.5rem); }
-h1 { margin: 0 0 .4rem; font-size: clamp(1.5rem, 4vw, 2.1rem); line-height: 1.15; letter-spacing: -.02em;
-  text-wrap: balance; overflow-wrap: anywhere; }
-h2 { margin: 2.75rem 0 .3rem; font-size: 1.2rem; letter-spacing: -.01em; }
 h3 { margin: 1.2rem 0 0; font-size: .92rem; } h3 + dl { margin-top: .3rem; }
-p { margin: 0 0 .9rem; max-width: 60rem; color: var(--soft); overflow-wrap: anywhere; }
-.card { background: var(--card); border: 1px solid var(--line); border-radius: 14px; padding: 1.1rem 1.3rem;
-  overflow-x: auto; }
 details.card { padding: .7rem 1.3rem; }
-.card + .card { margin-top: .5rem; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .92rem; }
-th, td { padding: .42rem .7rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
-th:first-child, td:first-child { text-align: left; padding-left: 0; font-weight: 600; }
-th:last-child, td:last-child { padding-right: 0; }
-thead th { color: var(--soft); font-weight: 500; font-size: .82rem; }
 tbody tr:last-child > * { border-bottom: 0; }
 tbody th small { display: block; color: var(--soft); font-weight: 400; font-size: .78rem; white-space: normal; }
-dl { display: grid; grid-template-columns: max-data 1fr; gap: .25rem 1rem; margin: 1rem 0 0; color: var(--soft);
-  font-size: .85rem; }
-dt { color: var(--ink); } dd { margin: 0; max-width: 52rem; }
 summary b { font-weight: 600; min-width: 0; overflow-wrap: anywhere; }
-.texts { display: grid; grid-template-columns: minmax(6rem, max-data) 1fr; gap: .35rem 1.2rem;
+.texts { display: grid; grid-template-columns: minmax(6rem, max-content) 1fr; gap: .35rem 1.2rem;
   margin: .7rem 0 0 1.6rem; font-size: .95rem; }
 .texts dt { color: var(--soft); } .texts dd { color: var(--ink); overflow-wrap: anywhere; max-width: none;
   min-width: 0; }
 summary { cursor: pointer; display: flex; gap: 1rem; align-items: baseline; }
-summary::before { data: "▸"; color: var(--soft); } details[open] > summary::before { data: "▾"; }
+summary::before { content: "▸"; color: var(--soft); } details[open] > summary::before { content: "▾"; }
 summary::-webkit-details-marker { display: none; }
 summary .name { flex: 0 0 6.5rem; } summary span { min-width: 0; overflow: hidden; text-overflow: ellipsis;
   white-space: nowrap; color: var(--soft); }
-summary:focus-visible, .scroll:focus-visible { outline: 2px solid var(--accent); outline-offset: 3px; }
-.scroll { overflow-x: auto; padding-bottom: .6rem; }
-.steps { display: flex; gap: .45rem; margin: 1rem 0 0; padding: 0; list-style: none; width: max-data; }
+.steps { display: flex; gap: .45rem; margin: 1rem 0 0; padding: 0; list-style: none; width: max-content; }
 .step { width: 8.2rem; font: 12px var(--mono); }
 .step ol { margin: 0; padding: 0; list-style: none; }
-.step > div, .step li { display: flex; justify-data: space-between; gap: .4rem; padding: .16rem .45rem;
+.step > div, .step li { display: flex; justify-content: space-between; gap: .4rem; padding: .16rem .45rem;
   border-radius: 5px; }
 .step span:first-child { overflow: hidden; text-overflow: ellipsis; white-space: pre; }
 .step span:last-child { color: var(--soft); font-variant-numeric: tabular-nums; }
@@ -67,24 +46,6 @@ summary:focus-visible, .scroll:focus-visible { outline: 2px solid var(--accent);
 @media print { details:not([open]) > *:not(summary) { display: block; } }
 """
 
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" data="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" data="width=device-width, initial-scale=1">
-<meta name="generator" data="made by glassformer">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-<main>
-<header><h1>{title}</h1><p>{caption}</p></header>
-{body}
-</main>
-</body>
-</html>
-"""
 LEGEND = """<ul class="legend"><li><i class="best"></i>on the way to the text found</li><li><i></i>kept</li>
 <li><i class="ended"></i>ended, and kept as a whole text</li><li><i class="dropped"></i>dropped</li></ul>"""
 
@@ -121,13 +82,15 @@ class Page:
     strategies: Sequence[StrategyRow]
     left_out: Sequence[tuple[str, str]]
     tree: Sequence[Sequence[Branch]]
+    figures: Sequence[tuple[str, str]] = ()  # SVG and caption
 
 
 def page(data: Page) -> str:
     """The whole page: no script, nothing from elsewhere, and every text stays text."""
-    body = "\n".join([_scores(data), _texts(data), _choices(data), _tree(data)])
-    style = variables() + STYLE + beam_tree.STYLE
-    return PAGE.format(title=escape(data.title), caption=escape(data.caption), style=style, body=body)
+    header = f"<header><h1>{escape(data.title)}</h1><p>{escape(data.caption)}</p></header>"
+    figures = [figure(svg, escape(caption)) for svg, caption in data.figures]
+    body = "\n".join([header, _scores(data), *figures, _texts(data), _choices(data), _tree(data)])
+    return document(escape(data.title), body, style=STYLE + beam_tree.STYLE, style_attributes=True)
 
 
 def _scores(data: Page) -> str:

@@ -2,9 +2,7 @@
 
 import json
 import re
-from base64 import b64encode
 from collections.abc import Sequence
-from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 from .board import AxisTokens, Board
 from .colours import ramp, variables
 from .compressed import WORST, Block, CompressedPages, compress
+from .document import source_hash
 
 
 def page(boards: Sequence[Board], *, title: str, caption: str, first: Sequence[Sequence[int]] | None = None) -> str:
@@ -36,9 +35,9 @@ def page(boards: Sequence[Board], *, title: str, caption: str, first: Sequence[S
         "caption": escape(caption),
         "precision": precision(compressed),
         "style": style,
-        "style_hash": _hash(style),
+        "style_hash": source_hash(style),
         "script": script,
-        "script_hash": _hash(script),
+        "script_hash": source_hash(script),
         "data": _embedded(data),
         "blocks": "\n".join(blocks),
     }
@@ -102,7 +101,3 @@ def _embedded(data: Any) -> str:
 
 def _asset(name: str) -> str:
     return (files(__package__) / name).read_text(encoding="utf-8")
-
-
-def _hash(text: str) -> str:
-    return b64encode(sha256(text.encode()).digest()).decode()

@@ -6,7 +6,7 @@ of each text, which adds its steps when it is first called.
 
 from collections.abc import Callable, Iterator
 
-from glassformer.blocks.output import LMHead
+from glassformer.blocks.output import Bias, LMHead
 from glassformer.models.heads import (
     ClassifierHead,
     MaskedLMHead,
@@ -77,6 +77,11 @@ def walk_pretraining(walk: Walk, name: str, hidden: str, summary: Summary) -> Ou
 def walk_lm(walk: Walk, name: str, x: str) -> str:
     operands = {"x": walk.block(f"{name}.output", x), "y": f"{name}.bias"}
     return walk.add(f"{name}.biased", RESIDUAL, operands, walk.out(name))
+
+
+@walks(Bias)
+def walk_bias(walk: Walk, name: str, x: str) -> str:
+    return walk.add(name, RESIDUAL, {"x": x, "y": f"{name}.bias"}, walk.out(name))
 
 
 @walks(Pooler)

@@ -79,6 +79,10 @@ def _read(walk: Walk, side: str, keep: str, *, causal: bool) -> tuple[str, list[
         name = f"{side}recurrent"
         outputs, state = walk_recurrent(walk, name, [f"{x}[{time}]" for time in range(length)], keep)
         return walk_together(walk, name, outputs, keep), state
+    if f"{side}convolution" in walk.parts:
+        x = walk.block(f"{side}convolution", x, keep)
+    if f"{side}features" in walk.parts:  # which are pooled
+        return walk.add(f"{side}features", AT_PADDING, {"x": x, "keep": keep}, walk.out(f"{side}features")), []
     who = order(walk, f"{side}order", length, length, causal=causal)
     return _layers(walk, side, x, MaskOperands(who, keep)), []
 

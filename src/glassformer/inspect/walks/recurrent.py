@@ -73,6 +73,8 @@ def walk_pooling(walk: Walk, name: str, hidden: str, state: list[PastOperands], 
     part = walk.part(name, RecurrentPooling)
     if part.kind in POOLED:
         return walk.add("summary", POOLED[part.kind], {"x": hidden, "keep": keep}, walk.out(name))
+    if part.kind == "attention":
+        return walk.block(f"{name}.attention", hidden, state, keep)
     last = {f"h{way}": past["hidden"] for way, past in enumerate(state[-part.directions :])}
     return walk.add("summary", CONCATENATION, last, walk.out(name))
 

@@ -75,25 +75,25 @@ export function boardTabs(view, boards, chosen) {
 
 export const en = {
   part: "Part", board_attention: "attention", board_encoder: "encoder", board_decoder: "decoder", board_cross: "cross-attention",
-  board_alignment: "alignment", board_states: "states", "board_encoder states": "encoder states", "board_decoder states": "decoder states",
+  board_alignment: "alignment", board_states: "states", "board_encoder states": "encoder states", "board_decoder states": "decoder states", board_features: "features",
   headNamed: "layer {0} · head {1}", gateNamed: "layer {0} · {1}", headOf: "Head", layerOf: "Layer", orderBy: "Order by", place: "place",
   entropy: "entropy", distance: "distance", previous: "previous", next: "next", first: "first", sink: "sink",
   "mean size": "mean size", change: "change", nats: "nats", tokensUnit: "tokens",
   read: "read", written: "written", fed: "fed", from: "from", to: "to", time: "time", unit: "unit",
   gate_hidden: "hidden", gate_cell: "cell", gate_candidate: "candidate", gate_input: "input gate", gate_forget: "forget gate",
-  gate_output: "output gate", gate_reset: "reset gate", gate_update: "update gate",
+  gate_output: "output gate", gate_reset: "reset gate", gate_update: "update gate", gate_features: "features",
   noAttention: "This model has no attention. Its States screen shows what it remembers, token by token.",
   switchAlignment: "Switch this attention off and see", openStates: "Open States", openHead: "Open this head", openRecompute: "Recompute this weight", recomputeHead: "Recompute it",
 };
 export const zh = {
   part: "部分", board_attention: "注意力", board_encoder: "编码器", board_decoder: "解码器", board_cross: "交叉注意力",
-  board_alignment: "对齐", board_states: "状态", "board_encoder states": "编码器状态", "board_decoder states": "解码器状态",
+  board_alignment: "对齐", board_states: "状态", "board_encoder states": "编码器状态", "board_decoder states": "解码器状态", board_features: "特征",
   headNamed: "第 {0} 层 · 头 {1}", gateNamed: "层 {0} · {1}", headOf: "头", layerOf: "层", orderBy: "排序", place: "位置",
   entropy: "熵", distance: "距离", previous: "前一个", next: "后一个", first: "首个", sink: "汇聚",
   "mean size": "平均大小", change: "变化", nats: "纳特", tokensUnit: "词元",
   read: "读入", written: "写出", fed: "输入", from: "从", to: "到", time: "时间", unit: "单元",
   gate_hidden: "隐状态", gate_cell: "细胞状态", gate_candidate: "候选值", gate_input: "输入门", gate_forget: "遗忘门",
-  gate_output: "输出门", gate_reset: "重置门", gate_update: "更新门",
+  gate_output: "输出门", gate_reset: "重置门", gate_update: "更新门", gate_features: "特征",
   noAttention: "这个模型没有注意力。“状态”视图逐个词元地显示它记住了什么。",
   switchAlignment: "关掉这个注意力试试", openStates: "打开状态", openHead: "打开这个头", openRecompute: "重算这个权重", recomputeHead: "重算它",
 };

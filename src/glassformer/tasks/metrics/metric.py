@@ -51,7 +51,7 @@ class Metric(ABC):
         if self.rows is None:
             raise ValueError("intervals need the examples; make the metric with keep_examples=True")
         rows = np.concatenate(self.rows)
-        found = bootstrap(rows, self._scores_of, resamples=resamples, level=level, seed=seed)
+        found = bootstrap(rows, self.scores_of, resamples=resamples, level=level, seed=seed)
         computed = self.compute()
         for name in self.shares:
             found[name] = wilson(round(computed[name] * self.count), self.count, level=level)
@@ -77,7 +77,8 @@ class Metric(ABC):
         """The total of two sets of rows from the total of each."""
         return one + other
 
-    def _scores_of(self, rows: Array) -> dict[str, float]:
+    def scores_of(self, rows: Array) -> dict[str, float]:
+        """The scores that examples with these rows (N, F) have."""
         return self._scores(self._condense(rows))
 
     def _add(self, rows: Array) -> None:

@@ -55,8 +55,8 @@ class Correlation(Metric):
     def _scores(self, total: Array) -> dict[str, float]:
         return {"pearson": _pearson(total)}
 
-    def _scores_of(self, rows: Array) -> dict[str, float]:
-        return super()._scores_of(rows) | _by_rank(rows)
+    def scores_of(self, rows: Array) -> dict[str, float]:
+        return super().scores_of(rows) | _by_rank(rows)
 
 
 class Regression(Correlation):

@@ -35,6 +35,7 @@ class ScoreSheet:
     def __init__(self, update: Update, **meters: Metric | DeferredMetric | Meter) -> None:
         self._update: Update | None = update
         self.meters = {name: one if isinstance(one, Meter) else Meter(one) for name, one in meters.items()}
+        self.order: list[int] = []  # the numbers of the examples, as they came
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_update": None}  # scores travel, models and tokenizers do not
@@ -45,6 +46,7 @@ class ScoreSheet:
 
     def merge(self, other: Self) -> None:
         """Count what another sheet of the same task has counted, too."""
+        self.order += other.order
         for name, meter in other.meters.items():
             self.meters[name].metric.merge(meter.metric)  # type: ignore[arg-type] # both sheets are of one task
 

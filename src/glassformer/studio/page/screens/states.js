@@ -1,4 +1,4 @@
-// States: what a recurrent network holds at every token, and how long a Transformer's vectors are after every layer.
+// States: what a recurrent network holds or a convolution finds at every token, and how long a Transformer's vectors are after every layer.
 import { NOWHERE, boardOf, boardTabs, layerAndHead, placeOf, titleOf } from "../attention.js";
 import { cssColour, heatmap, kindOf, legend, paintSteps, rampOf, stepsOf } from "../canvas.js";
 import { build, choice, exact, link, make, number, select, visible } from "../dom.js";
@@ -7,6 +7,7 @@ import { matrixSvg } from "../share.js";
 
 const SORTS = ["index", "size", "change", "saturation"];
 const DOT = 7; // pixels that a cell needs to carry a mark
+const ENDLESS = { rule: null, share: 0, low: [], high: [] }; // what may be of any size is never saturated
 const PARTS = ["stream", "attention", "cross_attention", "feed_forward"];
 
 export const screen = {
@@ -35,7 +36,7 @@ const asked = (state) => {
 async function showUnits(view, boards, found) {
   const { root, state, t, trace, api, signal } = view;
   const board = boardOf(boards, state.board), place = placeOf(board, state), cell = board.cells[place];
-  const gate = found.gates.find((one) => one.tensor === cell.tensor);
+  const gate = found.gates.find((one) => one.tensor === cell.tensor) ?? ENDLESS;
   const [values, tiles] = await Promise.all([
     api.slice(trace.trace_id, cell.tensor, { slice: cell.slice, signal }), api.mosaic(trace.trace_id, board.name, { side: 48, signal }),
   ]);
@@ -80,6 +81,7 @@ const percent = (share) => `${(100 * share).toFixed(share && share < 0.1 ? 1 : 0
 
 // -1 at the low end, 1 at the high end, 0 between: the rules are the server's.
 function endOf(value, rule, edge) {
+  if (!rule) return 0;
   if (rule === "relu") return value <= 0 ? -1 : 0;
   const held = rule === "cell" ? Math.fround(Math.tanh(value)) : value, low = rule === "gate" ? edge : edge - 1;
   return held < Math.fround(low) ? -1 : held > Math.fround(1 - edge) ? 1 : 0;
@@ -90,7 +92,7 @@ function sorted(values, high, wide, sort, gate) {
   const sizes = {
     size: (unit) => sum(high, (time) => Math.abs(at(time, unit))),
     change: (unit) => sum(high, (time) => Math.abs(at(time, unit) - (time ? at(time - 1, unit) : 0))),
-    saturation: (unit) => gate.low[unit] + gate.high[unit],
+    saturation: (unit) => (gate.low[unit] ?? 0) + (gate.high[unit] ?? 0),
   };
   if (!(sort in sizes)) return units;
   const size = units.map(sizes[sort]);
@@ -120,7 +122,7 @@ function unitMap(view, { board, place: chosen, cell, gate, values, main, shown, 
     one(unit);
   }
   main.append(make("h2", "", name), build("div", "bar", [
-    legend(scale, number), make("span", "soft", t(`stRule_${gate.rule}`)), make("strong", "share", t("stSaturated", percent(gate.share))),
+    legend(scale, number), ...(gate.rule ? [make("span", "soft", t(`stRule_${gate.rule}`)), make("strong", "share", t("stSaturated", percent(gate.share)))] : []),
   ]));
   const start = asked(state), from = start ? [start[0], Math.max(0, order.indexOf(start[1]))] : [0, 0];
   const matrix = heatmap({
@@ -149,7 +151,7 @@ function oneUnit(view, { cell, gate, values, scale, tokens }, shown) {
     last = unit;
     const series = Array.from({ length: high }, (_, time) => values.values[time * wide + unit]), label = t("stOverTime", unit);
     const size = sum(high, (time) => Math.abs(series[time])) / high;
-    const rows = [[t("stLowShare"), gate.low[unit]], [t("stHighShare"), gate.high[unit]], [t("stMeanSize"), size]];
+    const shares = gate.rule ? [[t("stLowShare"), gate.low[unit]], [t("stHighShare"), gate.high[unit]]] : [], rows = [...shares, [t("stMeanSize"), size]];
     facts.replaceChildren(...rows.flatMap(([term, value]) => [make("dt", "", term), make("dd", "mono", exact(value))]));
     line.replaceChildren(
       make("h3", "", label),

@@ -1,0 +1,135 @@
+"""The results of a grid, asked: scores and costs of a contestant over its seeds, and who is ahead of whom."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import NamedTuple
+
+from glassformer.jobs.run_folder import EXAMPLES
+from glassformer.tasks.metrics.examples import ExampleScores, read_examples
+from glassformer.tasks.metrics.intervals import Interval
+
+from .cell import RUN, CellResult
+from .grid import CELLS
+from .statistics import Difference, Rows, Score, bootstrap_mean, over_seeds, paired, spread
+
+PERCENT = ("accuracy", "f1", "exact_match", "precision", "recall", "mcc", "spearman", "pearson", "subset", "recall_at")
+LOWER = ("loss", "perplexity", "bits_per_byte", "mse")  # scores of which less is better
+
+
+class Summary(NamedTuple):
+    """A score over seeds: mean, standard deviation (None of one), the single values."""
+
+    mean: float
+    deviation: float | None
+    values: list[float]
+
+
+@dataclass(frozen=True)
+class Results:
+    """The cells of an experiment that have ended, in the order of its grid, and the folder that holds them."""
+
+    folder: Path
+    cells: Sequence[CellResult]
+    _examples: dict[str, ExampleScores | None] = field(default_factory=dict, repr=False)
+
+    @property
+    def done(self) -> list[CellResult]:
+        return [one for one in self.cells if one.state == "done"]
+
+    @property
+    def contestants(self) -> list[str]:
+        """Those with a cell that is done, in the order of the grid."""
+        return list(dict.fromkeys(one.contestant for one in self.done))
+
+    def places(self, axis: str) -> list[str | int | float]:
+        """The values of an axis, in the order of the grid."""
+        return list(dict.fromkeys(one.place[axis] for one in self.done if axis in one.place))
+
+    def at(self, **place: object) -> "Results":
+        """Those at one place of the grid."""
+        fits = [one for one in self.cells if all(one.place.get(axis) == value for axis, value in place.items())]
+        return Results(self.folder, fits, self._examples)
+
+    def of(self, contestant: str) -> list[CellResult]:
+        """The cells of a contestant that are done."""
+        return [one for one in self.done if one.contestant == contestant]
+
+    @cached_property
+    def metric(self) -> str:
+        """The score that counts, of the task that all share."""
+        named = [one.metric for one in self.done if one.metric is not None]
+        return named[0].removeprefix("-") if named else "loss"
+
+    @property
+    def lower_is_better(self) -> bool:
+        return is_lower_better(self.metric)
+
+    def summary(self, contestant: str, score: str | None = None) -> Summary | None:
+        """A score on the split that counts; None where no cell has it."""
+        name = score or self.metric
+        found = [one.scores.get(one.split, {}).get(name) for one in self.of(contestant)]
+        return summarised(value for value in found if value is not None)
+
+    def cost(self, contestant: str, name: str) -> Summary | None:
+        """Something of what the cells cost."""
+        return summarised(one.cost[name] for one in self.of(contestant) if name in one.cost)
+
+    def fact(self, contestant: str, name: str) -> Summary | None:
+        """A number that was measured."""
+        return summarised(one.facts[name] for one in self.of(contestant) if name in one.facts)
+
+    def best(self, among: Iterable[str] | None = None) -> str | None:
+        """Who has the best mean."""
+        means = {name: self.summary(name) for name in (among or self.contestants)}
+        known = {name: one.mean for name, one in means.items() if one is not None}
+        return (min if self.lower_is_better else max)(known, key=lambda name: known[name]) if known else None
+
+    def examples(self, result: CellResult) -> ExampleScores | None:
+        """The scores of each example of the split that counts, if the run has kept them one for one."""
+        if result.folder not in self._examples:
+            path = self.folder / CELLS / result.folder / RUN / EXAMPLES
+            found = read_examples(path).get(result.split) if path.is_file() else None
+            self._examples[result.folder] = found if found is not None and found.in_order else None
+        return self._examples[result.folder]
+
+    def interval(self, contestant: str, score: str | None = None) -> Interval | None:
+        """95 % of what the mean over seeds would be on other examples and seeds, by the bootstrap."""
+        found = self._rows(self.of(contestant), score or self.metric)
+        return None if found is None else bootstrap_mean(*found)
+
+    def difference(self, one: str, other: str, score: str | None = None) -> Difference | None:
+        """How far `one` is above `other`: paired over examples where all runs were scored on the same ones."""
+        name = score or self.metric
+        sides = self.of(one), self.of(other)
+        if not all(sides):
+            return None
+        both = self._rows([*sides[0], *sides[1]], name)
+        if both is not None:
+            rows, score_of = both
+            return paired(rows[: len(sides[0])], rows[len(sides[0]) :], score_of)
+        means = [self.summary(side, name) for side in (one, other)]
+        return None if means[0] is None or means[1] is None else over_seeds(means[0].values, means[1].values)
+
+    def _rows(self, cells: Sequence[CellResult], score: str) -> tuple[list[Rows], Score] | None:
+        """The rows of each cell and what scores them; None unless all were scored on the same examples."""
+        kept = [self.examples(cell) for cell in cells]
+        known = [one for one in kept if one is not None and score in one.scores()]
+        if not known or len(known) < len(cells) or len({one.data for one in known}) > 1:
+            return None
+        return [one.rows_of(score) for one in known], partial(known[0].with_rows, score)
+
+
+def summarised(values: Iterable[float]) -> Summary | None:
+    listed = [float(value) for value in values]
+    return Summary(*spread(listed), listed) if listed else None
+
+
+def is_lower_better(score: str) -> bool:
+    return score.startswith(LOWER) or score.endswith(("_loss", "perplexity"))
+
+
+def shown_score(name: str, value: float) -> str:
+    """A score as people write it: shares as percent."""
+    return f"{100 * value:.1f}" if name.startswith(PERCENT) or name.endswith(("_f1", "accuracy")) else f"{value:.4g}"

@@ -1,0 +1,133 @@
+"""Whether one contestant is ahead of another: paired tests over the same examples, and over seeds.
+
+S seeds, N examples, F numbers that describe one of them.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from math import comb
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.tasks.metrics.intervals import Interval
+
+Rows = NDArray[Any]
+Score = Callable[[Rows], float]
+RESAMPLES = 1000
+LEVEL = 0.95
+LISTED = 20_000  # permutations of seeds: as many are all looked at
+
+
+class Difference(NamedTuple):
+    """How far one is ahead of another: the difference of the means, its 95 % interval, and how likely so much is by
+    chance (two-sided). p is None where there is nothing to tell chance by."""
+
+    ahead: float
+    interval: Interval | None
+    p: float | None
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether chance is an unlikely explanation."""
+        return self.p is not None and self.p < 1 - LEVEL
+
+
+def paired(
+    one: Sequence[Rows], other: Sequence[Rows], score: Score, *, resamples: int = RESAMPLES, seed: int = 0
+) -> Difference:
+    """Two contestants on the same N examples: the rows (N, F) of each seed, and the score of any set of rows.
+
+    The interval is a bootstrap's over examples (the same ones for both) and seeds. p is that of a permutation test: the
+    share of random exchanges of the two contestants, example by example, that put one as far ahead or further.
+    """
+    counts = {len(rows) for rows in (*one, *other)}
+    if len(counts) != 1 or 0 in counts:
+        raise ValueError(f"only scores of the same examples can be paired, not of {sorted(counts)} examples")
+    (count,) = counts
+    random = np.random.default_rng(seed)
+    ahead = _mean(one, score) - _mean(other, score)
+    drawn = []
+    for _ in range(resamples):
+        examples = random.integers(count, size=count)
+        sides = [
+            [side[place][examples] for place in random.integers(len(side), size=len(side))] for side in (one, other)
+        ]
+        drawn.append(_mean(sides[0], score) - _mean(sides[1], score))
+    further = 0
+    seeds = min(len(one), len(other))
+    base = _mean(one[:seeds], score) - _mean(other[:seeds], score)
+    for _ in range(resamples):
+        swap = random.random(count) < 0.5
+        sides = [[np.where(_column(swap, a), b, a) for a, b in pairs] for pairs in _pairs(one, other, seeds)]
+        further += abs(_mean(sides[0], score) - _mean(sides[1], score)) >= abs(base) - 1e-12
+    return Difference(ahead, _middle(drawn), (further + 1) / (resamples + 1))
+
+
+def bootstrap_mean(side: Sequence[Rows], score: Score, *, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
+    """95 % of what the mean score over seeds would be from other examples and other seeds."""
+    random, count = np.random.default_rng(seed), len(side[0])
+    drawn = []
+    for _ in range(resamples):
+        examples = random.integers(count, size=count)
+        drawn.append(_mean([side[place][examples] for place in random.integers(len(side), size=len(side))], score))
+    return _middle(drawn)
+
+
+def _pairs(one: Sequence[Rows], other: Sequence[Rows], seeds: int) -> tuple[list[Any], list[Any]]:
+    return [*zip(one[:seeds], other[:seeds], strict=True)], [*zip(other[:seeds], one[:seeds], strict=True)]
+
+
+def _column(swap: NDArray[np.bool_], rows: Rows) -> NDArray[np.bool_]:
+    return swap.reshape(-1, *[1] * (rows.ndim - 1))
+
+
+def over_seeds(
+    one: Sequence[float], other: Sequence[float], *, resamples: int = RESAMPLES, seed: int = 0
+) -> Difference:
+    """Two contestants by the scores of their seeds alone: a permutation test of the means.
+
+    From three seeds each, 10 % is the least that p can be: to show a difference in this way takes four.
+    """
+    ahead = float(np.mean(one) - np.mean(other))
+    if len(one) < 2 or len(other) < 2:
+        return Difference(ahead, None, None)
+    both, size = np.array([*one, *other]), len(one)
+    random = np.random.default_rng(seed)
+    splits = [*_halves(len(both), size, random, resamples)]
+    means = [abs(both[chosen].mean() - np.delete(both, chosen).mean()) for chosen in splits]
+    further = sum(mean >= abs(ahead) - 1e-12 for mean in means)
+    drawn = [random.choice(one, len(one)).mean() - random.choice(other, len(other)).mean() for _ in range(resamples)]
+    return Difference(ahead, _middle(drawn), further / len(splits))
+
+
+def _halves(count: int, size: int, random: np.random.Generator, resamples: int) -> Sequence[list[int]]:
+    """Ways to choose so many: all of them, or as many random ones as are asked for."""
+    if comb(count, size) <= LISTED:
+        return [list(chosen) for chosen in combinations(range(count), size)]
+    return [random.permutation(count)[:size].tolist() for _ in range(resamples)]
+
+
+def holm(values: Sequence[float | None]) -> list[float | None]:
+    """p values of several tests at once, corrected by Holm's method; None stays None."""
+    known = sorted((value, place) for place, value in enumerate(values) if value is not None)
+    found: list[float | None] = [None] * len(values)
+    least = 0.0
+    for rank, (value, place) in enumerate(known):
+        least = max(least, min(1.0, value * (len(known) - rank)))
+        found[place] = least
+    return found
+
+
+def spread(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean and standard deviation (of a sample); None of a single value."""
+    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+
+def _mean(side: Sequence[Rows], score: Score) -> float:
+    return float(np.mean([score(rows) for rows in side]))
+
+
+def _middle(drawn: Sequence[float]) -> Interval:
+    return Interval(*np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist())
