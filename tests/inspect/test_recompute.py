@@ -320,6 +320,7 @@ def hand_made(explanation):
         "x W_hᵀ + b_h": lambda: of["x · W"] + of["b"],
         "x + y": lambda: of["x"] + of["y"],
         "x": lambda: of["x"],
+        "x, 0 at padding": lambda: of["x"] * of["keep"],
         "tanh(x)": lambda: math.tanh(of["x"]),
         "gelu(x)": lambda: of["x"] * 0.5 * (1 + math.erf(of["x"] / math.sqrt(2))),
         "(x − mean) / √(variance + ε) · γ + β": lambda: (
