@@ -177,16 +177,22 @@ def lost_section(results: Results) -> Section | None:
     lost = [one for one in results.cells if one.state in ("failed", "skipped")]
     if not lost:
         return None
-    columns = [CONTESTANT, Column(title=Text("place", "位置")), Column(title=Text("what happened", "情况"))]
-    rows = []
+    columns = [CONTESTANT, Column(title=Text("cells", "单元")), Column(title=Text("what happened", "情况"))]
+    alike: dict[tuple[str, str, str], list[CellResult]] = {}
     for one in lost:
-        state = Text("failed", "失败") if one.state == "failed" else Text("skipped", "跳过")
-        place = ", ".join([*(f"{axis} {value}" for axis, value in one.place.items()), f"seed {one.seed}"])
-        why = Text(f"{state.en}: {one.error}", f"{state.zh}：{one.error}")
-        link = run_link(one) if one.state == "failed" else None
-        entries = [Entry(text=one.contestant, link=link), Entry(text=place), Entry(text=why, mark="bad")]
-        rows.append(TableRow(entries=entries, failed=one.state == "failed"))
+        alike.setdefault((one.contestant, one.state, one.error or ""), []).append(one)
+    rows = []
+    for (contestant, state, error), cells in alike.items():
+        named = Text("failed", "失败") if state == "failed" else Text("skipped", "跳过")
+        why = Text(f"{named.en}: {error}", f"{named.zh}：{error}")
+        entries = [Entry(text=contestant), Entry(text=str(len(cells))), Entry(text=why, mark="bad")]
+        details = [[Entry(text=_place(one), link=run_link(one))] for one in cells if state == "failed"]
+        rows.append(TableRow(entries=entries, failed=state == "failed", details=details))
     return Section(title=Text("Not measured", "未测得"), tables=[Table(columns=columns, rows=rows)])
+
+
+def _place(one: CellResult) -> str:
+    return ", ".join([*(f"{axis} {value}" for axis, value in one.place.items()), f"seed {one.seed}"])
 
 
 def differences(results: Results, pairs: Sequence[tuple[str, str]]) -> list[Text]:

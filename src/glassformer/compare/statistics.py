@@ -15,7 +15,7 @@ from glassformer.tasks.metrics.intervals import Interval
 
 Rows = NDArray[Any]
 Score = Callable[[Rows], float]
-RESAMPLES = 1000
+RESAMPLES = 2000
 LEVEL = 0.95
 LISTED = 20_000  # permutations of seeds: as many are all looked at
 

@@ -70,7 +70,8 @@ class Ladder(DataExperiment):
         full = results.at(examples=max(results.places("examples")))
         rungs, best = full.contestants, full.best()
         steps = list(zip(rungs[1:], rungs, strict=False))
-        others = [(best, one) for one in rungs if best is not None and one != best and (best, one) not in steps]
+        told = [{*pair} for pair in steps]
+        others = [(best, one) for one in rungs if best is not None and one != best and {best, one} not in told]
         return differences(full, [*steps, *others])
 
     def sections(self, results: Results) -> list[Section]:
