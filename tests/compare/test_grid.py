@@ -14,6 +14,7 @@ import glassformer as gf
 from glassformer.compare import grid, worker
 from glassformer.compare.budget import TrainingBudget
 from glassformer.compare.cell import Cell, CellResult
+from glassformer.compare.cluster import RayExecutor
 from glassformer.compare.grid import InProcess, Processes, run_grid
 
 RECIPE = {"task": "text-classification", "data": "microworld", "arch": "gru", "limit": 60, "batch_size": 8}
@@ -138,6 +139,17 @@ def _workers(folder):
             if "glassformer.compare.worker" in words and str(folder) in words:
                 found.append(entry.name)
     return found
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"
+)  # ray's own
+def test_cells_on_a_ray_cluster_are_those_of_this_machine(tmp_path):
+    pytest.importorskip("ray")
+    here = run_grid(cells(), tmp_path / "here", InProcess())
+    there = run_grid(cells(), tmp_path / "there", RayExecutor())
+    assert [one.scores for one in there] == [one.scores for one in here]
 
 
 def test_two_cells_of_one_name_and_folders_of_others_are_refused(tmp_path):
