@@ -157,8 +157,8 @@ def test_bad_settings_are_named(data, tmp_path, changes, message):
 
 def test_buckets_hold_every_example_once_and_never_few():
     draw = random.Random(0)
-    for width, count in ((1, 300), (5, 200), (5, 19), (50, 100)):
-        pairs = [Parallel("a " * draw.randint(1, 30), "b") for _ in range(count)]
+    for width, count, longest in ((1, 300, 30), (5, 200, 30), (5, 19, 30), (50, 100, 30), (5, 200, 16), (5, 90, 60)):
+        pairs = [Parallel("a " * draw.randint(1, longest), "b") for _ in range(count)]
         found = buckets(pairs, width)
         assert sorted(n for one in found for n in one.chosen) == list(range(count))
         assert len(found) == 1 or min(len(one.chosen) for one in found) >= 20

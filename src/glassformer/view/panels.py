@@ -12,6 +12,7 @@ from .marks import MARGIN, WIDTH
 
 TITLE, NAME, GAP, CELL = 52.0, 18.0, 6.0, 17.0  # pixels: the title; a panel's name; around labels; a cell
 APART = 18.0  # between panels
+BOLD = 1.2  # a panel's name is so much wider than a label
 STYLE = ".plot .frame { fill: none; stroke: currentColor; stroke-width: 1.5; }\n"
 
 
@@ -43,7 +44,7 @@ def heatmap_panels(
         raise ValueError(f"{fitted(title)!r} has no panel to draw; leave it out")
     left = MARGIN + max((label_width(fitted(name)) for name in rows), default=0.0) + GAP
     names = max((label_width(fitted(name)) for name in columns), default=0.0)
-    each = max(CELL * len(columns), *(label_width(fitted(one.name)) for one in panels)) + APART
+    each = max(CELL * len(columns), *(BOLD * label_width(fitted(one.name)) for one in panels)) + APART
     beside = max(1, min(len(panels), int((WIDTH - left - MARGIN + APART) // each)))
     tall = NAME + names + GAP + CELL * len(rows) + APART
     body = [f'<text class="title" x="{MARGIN:g}" y="{MARGIN + 12:g}">{xml_text(title, 90)}</text>']

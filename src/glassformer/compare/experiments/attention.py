@@ -236,7 +236,8 @@ def buckets(pairs: Sequence[Parallel], width: int) -> list[LengthBucket]:
             groups.append([])
         groups[-1].append(number)
     if len(groups) > 1 and np.isin(numbers, groups[-1]).sum() < FEWEST:
-        groups[-2] += groups.pop()
+        last = groups.pop()
+        groups[-1] += last
     found = []
     for group in groups:
         chosen = np.flatnonzero(np.isin(numbers, group))

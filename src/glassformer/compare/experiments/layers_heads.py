@@ -30,7 +30,7 @@ from glassformer.view.report import Figure, Section, Text
 from ..cell import RUN, Cell, CellResult
 from ..experiment import DataExperiment
 from ..reporting import score_table, sentence
-from ..results import Results, is_lower_better, points
+from ..results import Results, as_shown, is_lower_better
 from ..statistics import Difference, holm
 
 AXES = ("layers", "heads", "width")
@@ -177,7 +177,7 @@ def loss_in_points(pipe: Pipeline, examples: Sequence[Any], score: str) -> Calla
 
     def loss() -> float:
         sheet = evaluate(as_model(pipe.model), pipe.task, items, budget=Budget(tokens=8192), final=True)
-        return sign * points(score, sheet.compute()[score])
+        return sign * as_shown(score, sheet.compute()[score])
 
     return loss
 
@@ -216,7 +216,7 @@ def smallest(results: Results, best: str, behind: dict[str, Difference]) -> list
 
 def _score(results: Results, contestant: str) -> float:
     found = results.summary(contestant)
-    return float("nan") if found is None else points(results.metric, found.mean)
+    return float("nan") if found is None else as_shown(results.metric, found.mean)
 
 
 def _cost(results: Results, contestant: str, name: str) -> float:
