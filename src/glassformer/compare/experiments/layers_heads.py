@@ -17,7 +17,6 @@ from glassformer.files import read_json
 from glassformer.files.schema import Count, Depth, NotNegative, Size
 from glassformer.inspect.heads import attentions_of, importance, pruning
 from glassformer.jobs.data import read_splits
-from glassformer.jobs.models import able
 from glassformer.jobs.predict import Pipeline, pipeline
 from glassformer.jobs.recipe import Recipe
 from glassformer.jobs.run_folder import RESULT as RUN_RESULT
@@ -33,14 +32,15 @@ from ..reporting import score_table, sentence
 from ..results import Results, as_shown, is_lower_better
 from ..statistics import Difference, holm
 
+TASKS = ("text-classification", "token-classification", "translation")
 AXES = ("layers", "heads", "width")
 BATCHES = {"translation": {"batch_tokens": 2048}}
 SCORES = {"translation": "bleu"}  # where it is another than the runs are judged by while they learn
 
 
-def sizes(kind: str, *, layers: int, heads: int, width: int) -> dict[str, int]:
-    """The settings of a model_type for so many of each; its feed-forwards are four times as wide."""
-    if kind == "bert":
+def sizes(task: str, *, layers: int, heads: int, width: int) -> dict[str, int]:
+    """The settings of a task's Transformer for so many of each; its feed-forwards are four times as wide."""
+    if task != "translation":  # the encoder alone
         names = ("num_hidden_layers", "num_attention_heads", "hidden_size", "intermediate_size")
         return dict(zip(names, (layers, heads, width, 4 * width), strict=True))
     sides = {"layers": layers, "attention_heads": heads, "ffn_dim": 4 * width}
@@ -65,21 +65,20 @@ class LayersHeads(DataExperiment):
     tolerance: NotNegative = 0.1  # points of score: a head that costs less can be ablated
 
     def cells(self) -> list[Cell]:
-        kind = able(task_class(self.task)).get("transformer")
-        if kind not in ("bert", "glassformer-transformer"):
-            raise ValueError(f"layers-heads compares Transformers that read, or read and write; {self.task} is neither")
+        if self.task not in TASKS:
+            raise ValueError(f"layers-heads can do {', '.join(TASKS)}, not {self.task!r}: choose with --task")
         if not (self.layers and self.heads and self.widths):
             raise ValueError("layers-heads needs at least one number each of layers, heads and widths")
         self.read()
         grid = product(dict.fromkeys(self.widths), dict.fromkeys(self.layers), dict.fromkeys(self.heads))
-        return [cell for width, layers, heads in grid for cell in self._cells(kind, layers, heads, width)]
+        return [cell for width, layers, heads in grid for cell in self._cells(layers, heads, width)]
 
-    def _cells(self, kind: str, layers: int, heads: int, width: int) -> list[Cell]:
+    def _cells(self, layers: int, heads: int, width: int) -> list[Cell]:
         name, place = f"L{layers} H{heads} W{width}", {"layers": layers, "heads": heads, "width": width}
         if width % heads:
             reason = f"a width of {width} cannot be shared equally by {heads} heads"
             return self.each_seed(Cell(contestant=name, place=place, reason=reason))
-        config = sizes(kind, layers=layers, heads=heads, width=width)
+        config = sizes(self.task, layers=layers, heads=heads, width=width)
         cells = self.train_cells(name, place, arch="transformer", config=config, **BATCHES.get(self.task, {}))
         if not self.head_examples:
             return cells
