@@ -24,6 +24,7 @@ from glassformer.text.tokenizer import Tokenizer
 from .batch import Batch
 from .encoded import encodings
 from .metrics import Likelihood
+from .running_text import as_text
 from .spec import SpecialIds
 
 BUCKET = 16  # sources whose lengths are rounded up to the same multiple may grow equally long targets
@@ -67,8 +68,8 @@ def encode_targets(
     tokenizer: Tokenizer, texts: Sequence[str], ids: SpecialIds, *, before: Sequence[int], max_length: int | None
 ) -> tuple[Ragged, int]:
     """Rows that begin with `before` and end, unless they were cut, and how many tokens they lost."""
-    room = None if max_length is None else max_length - len(before) - 1
-    found = list(encodings(tokenizer, texts, max_length=room, target=True, add_special_tokens=False))
+    longest = None if max_length is None else max_length - len(before) - 1
+    found = list(encodings(tokenizer, texts, max_length=longest, target=True, add_special_tokens=False))
     pairs = [pair for one in found for pair in zip(one["input_ids"], one.num_truncated, strict=True)]
     rows = ([*before, *row, *(() if lost else ids.ends[:1])] for row, lost in pairs)
     return Ragged.of(rows), sum(lost for _, lost in pairs)
@@ -113,14 +114,7 @@ def score_targets(likelihood: Likelihood, logits: Tensor, batch: Batch) -> None:
 
 def as_source(given: object) -> str:
     """A text, or a dict with text, as Hugging Face takes them."""
-    match given:
-        case str():
-            return given
-        case Parallel():
-            return given.source
-        case {"text": str(text)}:
-            return text
-    raise ValueError(f"a text or a dict with 'text' is wanted, not {given!r}")
+    return given.source if isinstance(given, Parallel) else as_text(given)
 
 
 def written_texts(tokenizer: Tokenizer, found: Tensor | Generated, start: int) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ B batch, S source length, T target length, R real target tokens, D width, V targ
 
 import logging
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -104,17 +104,6 @@ class Translation(Task[Parallel, Translated]):
         **_: object,
     ) -> Read[Parallel]:
         return read_parallel(sources, columns, require_target=require_target, file_format=file_format, header=header)
-
-    @classmethod
-    def texts(cls, examples: Iterable[Parallel]) -> Iterator[str]:
-        for one in examples:
-            yield one.source
-            if one.target is not None:
-                yield one.target
-
-    @classmethod
-    def key(cls, example: Parallel) -> str:
-        return example.source
 
     @classmethod
     def spec_of_data(cls, examples: Sequence[Parallel], **options: Any) -> Spec:
@@ -257,7 +246,7 @@ class Translation(Task[Parallel, Translated]):
         """What is read before writing begins, (B, S), and its mask."""
         return batch.inputs["input_ids"], batch.inputs["attention_mask"]
 
-    def room(self, length: int, model: Model) -> int:
+    def max_new_tokens(self, length: int, model: Model) -> int:
         """How many tokens a translation may have where nobody says it: half as many again as its source, and ten."""
         wanted = 10 + 3 * rounded_up(length) // 2
         return min(wanted, (model.config.max_positions or wanted + 1) - 1)
@@ -268,20 +257,20 @@ class Translation(Task[Parallel, Translated]):
         given |= {"pad_token_id": self.special_ids.pad} | self.generate | settings
         stated = {**generation_config(model), **given}
         limited = stated.get("max_new_tokens") is not None or stated.get("max_length") is not None
-        return given if limited else {**given, "max_new_tokens": self.room(length, model)}
+        return given if limited else {**given, "max_new_tokens": self.max_new_tokens(length, model)}
 
     def write(self, model: Model, ids: Tensor, mask: Tensor, **settings: Any) -> list[list[dict[str, Any]]]:
         """What the model makes of each source, one text or num_return_sequences of them: dicts with translation_text
         and, with return_dict_in_generate, the score."""
         lengths = mask.sum(1).tolist()
-        asked = [self.request(model, length, settings) for length in lengths]
-        limits = [one.get("max_new_tokens") for one in asked]
+        requests = [self.request(model, length, settings) for length in lengths]
+        limits = [one.get("max_new_tokens") for one in requests]
         written: list[list[dict[str, Any]]] = [[]] * len(lengths)
         for limit in dict.fromkeys(limits):  # all that share a limit at once, so that each is as if alone
             rows = [row for row, other in enumerate(limits) if other == limit]
             width = max(lengths[row] for row in rows)
             found = generate(
-                as_module(model), None, ids[rows, :width], attention_mask=mask[rows, :width], **asked[rows[0]]
+                as_module(model), None, ids[rows, :width], attention_mask=mask[rows, :width], **requests[rows[0]]
             )
             listed = written_texts(self.tokenizer, found, 1 if model.config.is_encoder_decoder else width)
             share = len(listed) // len(rows)
