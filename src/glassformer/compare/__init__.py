@@ -3,5 +3,7 @@
 EXPERIMENTS = {
     "ladder": "From a bag of words to a fine-tuned BERT, with 100, 1000, 10000… of your examples.",
     "scratch-vs-finetune": "One shape of model from random weights, fine-tuned, and with its body frozen.",
+    "layers-heads": "Transformers of several depths, heads and widths: score, cost, and heads that can be ablated.",
+    "attention": "Translation by an RNN without attention, with Bahdanau's and Luong's, and by a Transformer.",
 }
 """What each experiment compares. It stands in compare/experiments, in a file and a class of its name."""
