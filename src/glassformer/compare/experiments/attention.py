@@ -118,7 +118,7 @@ class Attention(DataExperiment):
             "num_layers": self.layers,
             "bidirectional": self.bidirectional,
             "dropout": 0.2,
-            "initializer_range": 0.5,  # what is much smaller hardly moves the cells at first, and all of them learn late
+            "initializer_range": 0.5,  # much smaller ones hardly move the cells, which then learn late
             "share_embeddings": True,
             "tie_word_embeddings": True,
         }
