@@ -20,6 +20,7 @@ from glassformer.models.config import labels as read_labels
 from glassformer.models.contract import as_model, generation_config, set_generation_config
 from glassformer.tasks.spec import Spec
 from glassformer.tasks.task import AnyTask
+from glassformer.tasks.teaching import CLASSES
 from glassformer.text.tokenizer import Tokenizer
 
 from .recipe import NONE, Recipe
@@ -49,7 +50,7 @@ def head_for(arch: str | None, task: type[AnyTask]) -> str | None:
         return task.head
     kind = arch if arch in ARCHITECTURES else f"{OURS}{'rnn' if arch in RNNS else arch}"
     heads = ARCHITECTURES[kind].heads if kind in ARCHITECTURES else ()
-    if task.name == "parity" and "text-classification" in heads:
+    if task.name in CLASSES and "text-classification" in heads:
         return "text-classification"
     return "text-generation" if "text-generation" in heads and arch not in RNNS else "text2text-generation"
 
