@@ -40,7 +40,11 @@ def ladder():
         folder = f"cells/{name}"
         seeds = score + 0.004 * chance.standard_normal(3)
         details = [
-            [Entry(text=f"seed {seed}", link=f"{folder}/{seed}"), Entry(text=f"{value:.3f}"), Entry(text=f"{size:.1f} M")]
+            [
+                Entry(text=f"seed {seed}", link=f"{folder}/{seed}"),
+                Entry(text=f"{value:.3f}"),
+                Entry(text=f"{size:.1f} M"),
+            ]
             + [Entry(text=f"{40 * size + seed:.0f} s"), Entry(text="1.1 GB"), Entry(text="812"), Entry(text="0.3")]
             for seed, value in enumerate(seeds)
         ]
@@ -54,7 +58,9 @@ def ladder():
         curve = score - 0.3 * np.exp(-np.arange(4) * (0.5 if size < 10 else 1.3))
         lines.append(PlotLine(name=name, x=SIZES, y=curve, low=curve - 0.01, high=curve + 0.01))
         dots.append(Dot(name=name, value=seeds.mean(), low=seeds.min(), high=seeds.max(), points=seeds))
-    reason = Text("out of memory at step 20: 12.1 GB wanted, 8.0 GB there", "第 20 步内存不足：需要 12.1 GB，只有 8.0 GB")
+    reason = Text(
+        "out of memory at step 20: 12.1 GB wanted, 8.0 GB there", "第 20 步内存不足：需要 12.1 GB，只有 8.0 GB"
+    )
     failed = TableRow(entries=[Entry(text="BERT large", link="cells/BERT large"), Entry(text=reason)], failed=True)
     columns = [
         Column(title=Text("model", "模型")),
