@@ -48,8 +48,11 @@ def test_a_factor_is_that_of_a_geometric_series_whatever_stands_at_distance_zero
 def test_an_lstms_gradients_fade_as_its_forget_gates_say(bias):
     model = rnn("lstm", embedding_size=64, hidden_size=64, forget_bias=bias)
     ids = torch.randint(12, (8, 61), generator=torch.Generator().manual_seed(1))
-    found = factor(gradient_norms(model, ids, seed=0).tolist())
-    assert found == pytest.approx(torch.tensor(bias).sigmoid().item(), abs=0.08)
+    gate = torch.tensor(bias).sigmoid().item()
+    assert factor(gradient_norms(model, ids, seed=0).tolist()) > gate + 0.02  # outputs pass something back as well
+    with torch.no_grad():
+        model.recurrent.kernel.weight_hh_l0.zero_()
+    assert factor(gradient_norms(model, ids, seed=0).tolist()) == pytest.approx(gate, abs=0.01)
 
 
 def test_a_transformer_sees_the_first_token_as_well_as_those_between():
@@ -102,6 +105,7 @@ def test_the_report_has_gradients_and_every_lesson(found):
         ({"lessons": ["sorting"]}, "there is no 'sorting' in this experiment; there are: parity; copy; adding"),
         ({"lessons": []}, "give a lesson or more"),
         ({"lengths": [1, 8]}, "lengths of 2 digits or more"),
+        ({"width": 6}, "give a multiple of 4"),
         ({"budget": "soon"}, "the budget 'soon' is no length of training"),
     ],
 )

