@@ -77,6 +77,7 @@ for attention in ATTENTIONS:
 _case("translation", "gru", "without attention", config={"attention": None, "bidirectional": False})
 _case("translation", "transformer", "smoothed", label_smoothing=0.1, max_length=8)
 _case("translation", "transformer", "r_drop", r_drop=5.0)
+_case("translation", "gru", "bpe_dropout", tokenizer="bpe", bpe_dropout=0.3)
 _case("text-classification", "bert", "r_drop", r_drop=1.0)
 for pooling in ("mean", "cls", "max"):
     _case("sentence-similarity", "bert", pooling, pooling=pooling)

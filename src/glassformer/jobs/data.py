@@ -48,7 +48,7 @@ def read_splits(recipe: Recipe, task: type[AnyTask]) -> Splits:
         splits.train, splits.dev = splits.train.split()
         splits.messages.append(f"no dev data given: the last {splits.dev.held:,} characters of the text are held out")
     else:
-        splits.train, splits.dev, rare = keep_labels(*task.split(splits.train), task.key, task.labels_in)
+        splits.train, splits.dev, rare = keep_labels(*task.split(splits.train), lambda one: one.key, task.labels_in)
         splits.messages.append(f"no dev data given: {len(splits.dev)} examples are held out of the training data")
         if rare:
             names = ", ".join(map(repr, rare[:8])) + (", …" if len(rare) > 8 else "")

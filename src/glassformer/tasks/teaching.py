@@ -3,7 +3,7 @@
 B batch, T length.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -130,14 +130,6 @@ class Teaching(Task[Parallel, Any]):
         return read_parallel(sources, columns=columns)
 
     @classmethod
-    def texts(cls, examples: Iterable[Parallel]) -> Iterator[str]:
-        return Translation.texts(examples)
-
-    @classmethod
-    def key(cls, example: Parallel) -> str:
-        return example.source
-
-    @classmethod
     def make_spec(cls, options: Mapping[str, Any], **known: Any) -> Spec:
         """The spec of the form that the head asks for."""
         head = options.get("head", cls.head)
@@ -190,9 +182,9 @@ class Teaching(Task[Parallel, Any]):
 
     def predict(self, model: Model, inputs: Sequence[object], **options: Any) -> list[Any]:
         """A dict with the answer for each text of digits, whether or not the equals sign stands after them."""
-        asked = [as_source(one).removesuffix(ASKED) + ASKED for one in inputs]
+        sources = [as_source(one).removesuffix(ASKED) + ASKED for one in inputs]
         key = "label" if self.head == "text-classification" else "translation_text"
-        return [{"answer": found[key]} for found in self.form.predict(model, asked, **options)]
+        return [{"answer": found[key]} for found in self.form.predict(model, sources, **options)]
 
 
 class Copy(Teaching):
@@ -285,7 +277,7 @@ class Continuation(Translation):
     def prompts(self, batch: Batch) -> tuple[Tensor, Tensor]:
         return batch.extra.get("prompts") or super().prompts(batch)
 
-    def room(self, length: int, model: Model) -> int:
+    def max_new_tokens(self, length: int, model: Model) -> int:
         longest = rounded_up(length)
         return min(10 + 3 * longest // 2, max(1, (model.config.max_positions or 10 * longest) - longest))
 
