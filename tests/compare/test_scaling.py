@@ -106,7 +106,7 @@ def made_up(**powers):
     cells = [
         CellResult(
             contestant=ALL, seed=0, place={"length": n}, state="done", folder=str(n),
-            facts={one.replace("_", " "): {fact: 1e-3 * n**power for fact in facts} for one, power in powers.items()},
+            facts={one.replace("_", " "): dict.fromkeys(facts, 0.001 * n ** power) for one, power in powers.items()},
         )
         for n in (64, 128, 256, 512)
     ]  # fmt: skip

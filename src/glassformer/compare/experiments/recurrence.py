@@ -209,7 +209,8 @@ def gradient_section(results: Results, lessons: Sequence[str]) -> Section:
         "an LSTM's forget gates alone multiply by sigmoid(bias), 0.5, 0.73 and 0.88 for 0, 1 and 2; what its outputs "
         "pass back comes on top.",
         "对最后一个词元 logits 的随机读出，求其对往前若干位词元向量导数的范数，除以最后一个词元自身的范数。"
-        "因子由全部距离拟合：LSTM 的遗忘门本身每步乘以 sigmoid(偏置)，偏置 0、1、2 时为 0.5、0.73、0.88，经输出传回的部分另计。",
+        "因子由全部距离拟合：LSTM 的遗忘门本身每步乘以 sigmoid(偏置)，偏置 0、1、2 时为 0.5、0.73、0.88，"
+        "经输出传回的部分另计。",
     )
     columns = [CONTESTANT, Column(title=Text("before training", "训练前"))]
     columns += [Column(title=Text(f"after {one}", f"学会 {one} 后")) for one in lessons]
