@@ -96,6 +96,7 @@ def test_the_report_has_gradients_and_every_lesson(found):
     assert names == ["gradient-norm-before-training", "gradient-norm-after-learning-adding", "adding-by-length"]
     assert all((found.folder / f"{name}.svg").is_file() for name in names)
     assert found.report.findings[0].en.startswith("rnn, before training: each token further back")
+    assert found.report.findings[-1].en.startswith("adding: right at 6 digits, from the best: ")
 
 
 @pytest.mark.parametrize(

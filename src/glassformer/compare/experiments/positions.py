@@ -72,7 +72,7 @@ class Positions(DataExperiment):
         sizes = {"n_embd": self.width, "n_layer": self.layers, "n_head": self.heads}
         table = self.length * (1 if kind == "learned" else self.times)  # a row that is never trained would be noise
         config = {**sizes, "positions": kind, "n_positions": table}
-        small = {"vocab_size": 4000, "batch_tokens": 2048}  # for a laptop; `set` changes both
+        small: dict[str, Any] = {"vocab_size": 4000, "batch_tokens": 2048}  # for a laptop; `set` changes both
         cells = self.train_cells(kind, arch="decoder", config=config, block_size=self.length, **small)
         given = {"lengths": self.lengths, "tokens": self.tokens}
         return [replace(cell, measure="positions", arguments=given) for cell in cells]

@@ -30,7 +30,7 @@ from ..cell import RUN, Cell
 from ..curves import mean_line
 from ..experiment import Experiment
 from ..reporting import CONTESTANT, differences, score_table, written
-from ..results import Results
+from ..results import Results, shown_score
 
 CONTESTANTS: dict[str, dict[str, Any]] = {
     "rnn": {"arch": "rnn"},
@@ -113,6 +113,7 @@ class Recurrence(Experiment):
             best = at.best()
             pairs = [(best, one) for one in at.contestants if best is not None and one != best]
             told += [Text(f"{lesson}: {one.en}", f"{lesson}：{one.zh}") for one in differences(at, pairs)]
+            told.append(farthest(at, str(lesson), max(self.lengths)))
         return told
 
     def sections(self, results: Results) -> list[Section]:
@@ -198,6 +199,17 @@ def faded(results: Results, contestant: str) -> Text:
     return Text(
         f"{contestant}, before training: each token further back, a gradient is {each:.3g} times as large{half}.",
         f"{contestant}（训练前）：每往前一个词元，梯度乘以 {each:.3g}{half_zh}。",
+    )
+
+
+def farthest(results: Results, lesson: str, length: int) -> Text:
+    """How often each is right at the longest texts, from the best."""
+    shares = {one: results.fact(one, f"right at {length}") for one in results.contestants}
+    known = sorted(((mean.mean, one) for one, mean in shares.items() if mean is not None), reverse=True)
+    listed = "; ".join(f"{one} {shown_score('accuracy', share)} %" for share, one in known)
+    return Text(
+        f"{lesson}: right at {length} digits, from the best: {listed}.",
+        f"{lesson}：{length} 位数字时的正确率，由高到低：{listed}。",
     )
 
 
