@@ -97,7 +97,7 @@ class Attention(DataExperiment):
         if contestant == "luong dot" and self.bidirectional:
             reason = "dot compares states of one width, and those of a bidirectional encoder are twice as wide"
             return self.each_seed(Cell(contestant=contestant, reason=reason))
-        own = {"arch": TRANSFORMER} if contestant == TRANSFORMER else {"arch": self.kind, "lr": 4e-3}
+        own = {"arch": TRANSFORMER, "lr": 5e-3} if contestant == TRANSFORMER else {"arch": self.kind, "lr": 4e-3}
         cells = self.train_cells(contestant, **own, config=self._sizes(contestant), batch_tokens=2048)
         asked = {"attends": contestant != PLAIN, "bucket": self.bucket, "shown": self.shown, "gold": self.gold}
         return [replace(cell, measure="attention", arguments=asked) for cell in cells]
