@@ -73,6 +73,8 @@ for attention in ATTENTIONS:
     _case("translation", "gru", attention, config={"attention": attention, "bidirectional": "dot" not in attention})
 _case("translation", "gru", "without attention", config={"attention": None, "bidirectional": False})
 _case("translation", "transformer", "smoothed", label_smoothing=0.1, max_length=8)
+_case("translation", "transformer", "r_drop", r_drop=5.0)
+_case("text-classification", "bert", "r_drop", r_drop=1.0)
 for pooling in ("mean", "cls", "max"):
     _case("sentence-similarity", "bert", pooling, pooling=pooling)
 _case("sentence-similarity", "lstm")

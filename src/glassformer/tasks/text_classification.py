@@ -20,7 +20,7 @@ from glassformer.data.report import Read
 from glassformer.data.rows import Format
 from glassformer.data.table import read_labelled
 from glassformer.files import shown
-from glassformer.files.schema import Probability, Size
+from glassformer.files.schema import NotNegative, Probability, Size
 from glassformer.models.contract import Model, ProblemType, label_names
 from glassformer.models.contract import problem_type as stated_problem
 from glassformer.text.tokenizer import Tokenizer
@@ -28,6 +28,7 @@ from glassformer.text.tokenizer import Tokenizer
 from .batch import Batch, OnProgress, device_of, predict_in_batches
 from .encoded import EncodedTexts
 from .metrics import Classification, MeanLoss, MultiLabel, Regression, ScoreSheet
+from .r_drop import r_drop_loss
 from .spec import Spec
 from .task import Task
 
@@ -60,11 +61,15 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         problem_type: ProblemType = "single_label_classification",
         max_length: Size | None = None,
         label_smoothing: Probability = 0.0,
+        r_drop: NotNegative = 0.0,
     ) -> None:
+        """`r_drop` weighs how far two passes with different dropout may disagree (alpha); 0 for one pass."""
         if problem_type not in KINDS:
             raise ValueError(f"problem_type must be one of {', '.join(KINDS)}, not {problem_type!r}")
+        if r_drop and problem_type != "single_label_classification":
+            raise ValueError(f"r_drop={r_drop} compares shares of classes, which {problem_type} has not; leave it out")
         self.tokenizer, self.labels, self.problem = tokenizer, list(labels), problem_type
-        self.max_length, self.label_smoothing = max_length, label_smoothing
+        self.max_length, self.label_smoothing, self.r_drop = max_length, label_smoothing, r_drop
         self.metric = {"regression": "spearman", "multi_label_classification": "f1_micro"}.get(problem_type, "accuracy")
 
     @classmethod
@@ -193,7 +198,13 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         return Batch(items.inputs(indices, self.tokenizer.pad_token_id or 0), targets, count=len(indices))
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
-        return self.compare(model(**batch.inputs).logits, batch.targets["labels"])
+        def logits() -> Tensor:
+            return model(**batch.inputs).logits  # type: ignore[no-any-return]
+
+        def compare(found: Tensor) -> Tensor:
+            return self.compare(found, batch.targets["labels"])
+
+        return r_drop_loss(logits, compare, self.r_drop) if self.r_drop and model.training else compare(logits())
 
     def compare(self, logits: Tensor, labels: Tensor) -> Tensor:
         logits = logits.float()

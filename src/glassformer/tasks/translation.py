@@ -19,7 +19,7 @@ from glassformer.data.parallel import read_parallel
 from glassformer.data.ragged import Ragged
 from glassformer.data.report import Read
 from glassformer.data.rows import Format
-from glassformer.files.schema import Probability, Size
+from glassformer.files.schema import NotNegative, Probability, Size
 from glassformer.generate.api import generate
 from glassformer.models.contract import Model, as_module, as_token_scorer, generation_config
 from glassformer.text.marian import MarianBackend
@@ -27,6 +27,7 @@ from glassformer.text.tokenizer import Tokenizer
 
 from .batch import Batch, OnProgress, device_of, predict_in_batches
 from .metrics import BleuChrf, ExactMatch, Likelihood, Meter, Metric, ScoreSheet, bleu_tokenizer
+from .r_drop import r_drop_loss
 from .spec import Spec, SpecialIds
 from .task import Task
 from .text_pairs import (
@@ -62,6 +63,7 @@ class Translation(Task[Parallel, Translated]):
         *,
         max_length: Size | None = None,
         label_smoothing: Probability = 0.0,
+        r_drop: NotNegative = 0.0,
         bleu: bool = False,
         exact_match: bool = False,
         bleu_lowercase: bool = False,
@@ -69,12 +71,13 @@ class Translation(Task[Parallel, Translated]):
         generate: Mapping[str, Any] | None = None,
         special_ids: SpecialIds | None = None,
     ) -> None:
-        """`bleu_lowercase` and `bleu_tokenize` say how sacreBLEU compares; no text is changed.
+        """`r_drop` weighs how far two passes with different dropout may disagree (alpha); 0 for one pass.
+        `bleu_lowercase` and `bleu_tokenize` say how sacreBLEU compares; no text is changed.
 
         `special_ids` are those of the model; without them, those that a new model is built with.
         """
         self.tokenizer, self.max_length, self.label_smoothing = tokenizer, max_length, label_smoothing
-        self.bleu, self.exact_match = bleu, exact_match
+        self.r_drop, self.bleu, self.exact_match = r_drop, bleu, exact_match
         self.bleu_lowercase, self.bleu_tokenize = bleu_lowercase, bleu_tokenize
         self.generate = dict(generate or {})
         self.metric = "bleu" if bleu else "exact_match" if exact_match else "-loss"
@@ -175,8 +178,13 @@ class Translation(Task[Parallel, Translated]):
         return as_token_scorer(model).logits(states).float()
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
-        logits, smoothing = self.logits(model, batch), self.label_smoothing
-        return F.cross_entropy(logits, batch.targets["labels"], reduction="sum", label_smoothing=smoothing)
+        def compare(logits: Tensor) -> Tensor:
+            labels, smoothing = batch.targets["labels"], self.label_smoothing
+            return F.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
+
+        if self.r_drop and model.training:
+            return r_drop_loss(lambda: self.logits(model, batch), compare, self.r_drop)
+        return compare(self.logits(model, batch))
 
     def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
         return self._sheet(bleu=self.bleu, keep_examples=keep_examples)

@@ -113,9 +113,11 @@ class Fit:
         self.optimiser = build_optimiser(
             self.model,
             lr=plan.lr,
+            name=plan.optimiser,
             weight_decay=plan.weight_decay,
             betas=(plan.beta1, plan.beta2),
             eps=plan.eps,
+            momentum=plan.momentum,
             layer_decay=plan.layer_decay,
         )
         self.rate = Rate(plan.schedule, total=self.total, warmup=plan.warmup, final=plan.final_lr, lower=self.lower)

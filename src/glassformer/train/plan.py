@@ -7,6 +7,7 @@ from glassformer.data.batches import Budget
 from glassformer.files import conform
 from glassformer.files.schema import Bounds, NotNegative, Positive, Probability, Size, hints_of
 
+from .optimiser import OptimiserName
 from .schedule import ScheduleName
 
 Precision = Literal["fp32", "bf16", "fp16"]
@@ -27,10 +28,12 @@ class Plan:
     schedule: ScheduleName = "linear"
     warmup: NotNegative = 0.0  # steps, or below 1 a share of all steps
     final_lr: NotNegative = 0.0  # share of lr left at the end (linear, cosine)
+    optimiser: OptimiserName = "adamw"
     weight_decay: NotNegative = 0.01
     beta1: BelowOne = 0.9
     beta2: BelowOne = 0.999
     eps: NotNegative = 1e-8
+    momentum: BelowOne = 0.9  # of sgd
     clip: NotNegative | None = 1.0  # the gradient's norm at most; 0 for any
     layer_decay: NotNegative = 1.0  # each layer below learns at this share of the rate above it
     precision: Precision = "fp32"
