@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from glassformer.view.report import Entry, Table
 
 Files = Annotated[list[str] | None, typer.Option(metavar="FILE", help="Files, globs, or microworld.")]
-EXAMPLES = {"scratch-vs-finetune": "--model ./minilm ", "ladder": "--model ./minilm "}
+EXAMPLES = {"scratch-vs-finetune": "--model ./minilm ", "ladder": "--model ./minilm ", "pooling": "--model ./minilm "}
 
 
 class ExperimentGroup(TyperGroup):

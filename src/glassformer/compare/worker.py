@@ -27,6 +27,7 @@ from glassformer.train.signals import Terminated
 
 from .budget import TrainingBudget
 from .cell import RUN, Cell, CellResult, State
+from .scoring import Scored
 
 Log = Callable[[str], None]
 PLANNED, COST = "planned.json", "cost.json"  # what a budget came to, and what broken attempts have cost
@@ -45,7 +46,8 @@ def carry_out(folder: Path, log: Log = print) -> CellResult:
             known = _train(cell, folder, log)
         if cell.measure is not None:
             module = import_module(f"glassformer.compare.experiments.{cell.measure}")
-            known["facts"] = module.measure(cell, folder)
+            found = module.measure(cell, folder)
+            known |= vars(found) if isinstance(found, Scored) else {"facts": found}
         state = "done"
     except (KeyboardInterrupt, Terminated):
         clock.keep()

@@ -37,11 +37,7 @@ class Correlation(Metric):
         return by_value if self.rows is None else by_value | _by_rank(np.concatenate(self.rows))
 
     def _condense(self, rows: Array) -> Array:
-        rows = rows.astype(np.float64)
-        mean = rows.mean(0)
-        x, y = (rows - mean).T
-        error = rows[:, 0] - rows[:, 1]
-        return np.array([len(rows), *mean, x @ x, y @ y, x @ y, error @ error])
+        return _moments(rows)
 
     def _join(self, one: Array, other: Array) -> Array:
         count = one[0] + other[0]
@@ -66,6 +62,14 @@ class Regression(Correlation):
         return {"mse": float(total[6] / total[0]), **super()._scores(total)}
 
 
+def _moments(rows: Array) -> Array:
+    rows = rows.astype(np.float64)
+    mean = rows.mean(0)
+    x, y = (rows - mean).T
+    error = rows[:, 0] - rows[:, 1]
+    return np.array([len(rows), *mean, x @ x, y @ y, x @ y, error @ error])
+
+
 def _pearson(moments: Array) -> float:
     count, mean_x, mean_y, x, y, together = moments[:6].tolist()
     if any(sqrt(spread) <= NO_SPREAD * abs(mean) * sqrt(count) for spread, mean in ((x, mean_x), (y, mean_y))):
@@ -74,9 +78,7 @@ def _pearson(moments: Array) -> float:
 
 
 def _by_rank(pairs: Array) -> dict[str, float]:
-    ranks = Correlation(keep_examples=False)
-    ranks.update(_ranks(pairs[:, 0]), _ranks(pairs[:, 1]))
-    return {"spearman": ranks.compute()["pearson"]}
+    return {"spearman": _pearson(_moments(np.stack([_ranks(column) for column in pairs.T], -1)))}
 
 
 def _ranks(values: Array) -> Array:
