@@ -21,9 +21,10 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 import glassformer as gf
 from browser import MISSING, arguments, chromium
 from glassformer.cli.main import main
-from quick import few_examples, takes_long
+from quick import few_examples, is_quick, takes_long
 
 torch.set_num_threads(1)
+LONGEST = ("test_resume.py", "test_fuzz_corpus.py", "test_transformers.py", "test_run_folder.py", "test_docs.py")
 settings.register_profile(
     "project",
     max_examples=int(os.environ.get("EXAMPLES", "30")),  # EXAMPLES=300 make test-all looks longer
@@ -39,9 +40,15 @@ settings.load_profile("project")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in takes_long(items):
         item.add_marker(pytest.mark.slow)
-    if settings.get_current_profile_name() == "quick":
+    items.sort(key=lambda item: _rank(item.path))
+    if is_quick():
         for test in {item.obj for item in items if is_hypothesis_test(getattr(item, "obj", None))}:
             few_examples(test)
+
+
+def _rank(path: Path) -> int:
+    """What takes a worker longest comes first, so that none is left with it when the others have ended."""
+    return 0 if "page" in path.name else 1 if path.name in LONGEST else 2
 
 
 @pytest.hookimpl(optionalhook=True)

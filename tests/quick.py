@@ -15,8 +15,12 @@ WHOLE = (
     "tests/laws/test_laws.py",
     "tests/laws/test_prepared.py",
     "tests/laws/test_resume.py",
-    "tests/parity/",
 )  # every head of every family
+
+
+def is_quick() -> bool:
+    """Whether this is `make test`, not `make test-all`."""
+    return settings.get_current_profile_name() == "quick"
 
 
 def takes_long(items: list[pytest.Item]) -> Iterator[pytest.Item]:
@@ -47,11 +51,11 @@ def thinned(cases: dict[Case, set[tuple[object, ...]]]) -> set[Case]:
 
 
 def few_examples(test: Any) -> None:
-    """A third of the examples that a test asks for, but no fewer than three: the first is always the plainest of all.
+    """A third of the examples that a test asks for, of few at least half: the first is always the plainest of all.
 
     There is no other way to change them than where hypothesis keeps them.
     """
     asked = test._hypothesis_internal_use_settings
     test._hypothesis_internal_use_settings = settings(
-        asked, max_examples=max(min(3, asked.max_examples), asked.max_examples // 3)
+        asked, max_examples=max(min(3, (asked.max_examples + 1) // 2), asked.max_examples // 3)
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from .compare.experiment import compare
     from .generate.api import generate, stream
     from .generate.fill import fill_mask
     from .generate.infill import infill
@@ -44,6 +45,7 @@ _HOME = {
     "rerank": "generate.rerank",
     "inspect": "jobs.inspect",
     "train": "jobs.train",
+    "compare": "compare.experiment",
     "pipeline": "jobs.predict",
 }
 __all__ = [
@@ -51,6 +53,7 @@ __all__ = [
     "attention_statistics",
     "attribute",
     "build",
+    "compare",
     "decoder_lens",
     "explain",
     "fill_mask",

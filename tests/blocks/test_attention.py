@@ -24,7 +24,7 @@ def test_fused_equals_readable_for_any_mask(keep, heads, is_causal, seed):
     """Rows that may look nowhere included: they are zero in both."""
     torch.manual_seed(seed)
     attention, x = MultiHeadAttention(8, heads).eval(), torch.randn(len(keep), 6, 8)
-    mask = DenseMask.over(keep, causal(6, 6) if is_causal else None)
+    mask = DenseMask.from_keep(keep, causal(6, 6) if is_causal else None)
     fused = attention(x, mask)
     with record(attention, "pattern") as seen:
         readable = attention(x, mask)
@@ -38,10 +38,10 @@ def test_fused_equals_readable_for_any_mask(keep, heads, is_causal, seed):
 def test_packed_attention_equals_masked_attention(equal_lengths, keep, is_causal):
     torch.manual_seed(0)
     query, key, value = torch.randn(3, len(keep), 6, 2, 4)
-    packed = PackedBatch.over(keep, causal=is_causal)
+    packed = PackedBatch.from_keep(keep, causal=is_causal)
     way = packed.by_equal_lengths if equal_lengths else PackedCross(packed, packed, is_causal).by_mask
     context = way(*(packed.pack(x) for x in (query, key, value)), scale=0.5, dropout=0.0)
-    dense = DenseMask.over(keep, causal(6, 6) if is_causal else None)
+    dense = DenseMask.from_keep(keep, causal(6, 6) if is_causal else None)
     expected = dense.attend(query, key, value, scale=0.5, dropout=0.0)
     assert_close(packed.unpack(context), expected * keep[..., None, None])
 
@@ -52,18 +52,18 @@ def test_packed_queries_over_packed_keys_equal_masked_attention(keep, seed):
     torch.manual_seed(seed)
     source_keep = torch.rand(len(keep), 9) < 0.6
     query, (key, value) = torch.randn(len(keep), 6, 2, 4), torch.randn(2, len(keep), 9, 2, 4)
-    queries = PackedBatch.over(keep)
-    keys = PackedBatch.over(source_keep, rows=queries.rows)
+    queries = PackedBatch.from_keep(keep)
+    keys = PackedBatch.from_keep(source_keep, rows=queries.rows)
     packed = (queries.pack(query), keys.pack(key), keys.pack(value))
     context = PackedCross(queries, keys).attend(*packed, scale=0.5, dropout=0.0)
-    expected = DenseMask.over(source_keep).attend(query, key, value, scale=0.5, dropout=0.0)
+    expected = DenseMask.from_keep(source_keep).attend(query, key, value, scale=0.5, dropout=0.0)
     assert_close(queries.unpack(context), expected * keep[..., None, None])
 
 
 @given(keep=masks)
 def test_packing_and_unpacking_loses_only_padding(keep):
     x = torch.randn(*keep.shape, 3)
-    packed = PackedBatch.over(keep)
+    packed = PackedBatch.from_keep(keep)
     assert packed.pack(x).shape[0] == int(keep.sum())
     assert packed.lengths == sorted(keep.sum(1).tolist(), reverse=True)
     assert_close(packed.unpack(packed.pack(x)), x * keep[..., None])
@@ -130,10 +130,10 @@ def test_packed_attention_on_a_gpu(head_width):
     keep = torch.rand(6, 30, device="cuda") < 0.7
     query, key, value = torch.randn(3, 6, 30, 2, head_width, device="cuda", dtype=torch.bfloat16)
     for is_causal in (False, True):
-        packed = PackedBatch.over(keep.cpu(), causal=is_causal, device=keep.device)
+        packed = PackedBatch.from_keep(keep.cpu(), causal=is_causal, device=keep.device)
         context = packed.attend(*(packed.pack(x) for x in (query, key, value)), scale=0.5, dropout=0.0)
         order = causal(30, 30, keep.device) if is_causal else None
-        expected = DenseMask.over(keep, order).attend(query, key, value, scale=0.5, dropout=0.0)
+        expected = DenseMask.from_keep(keep, order).attend(query, key, value, scale=0.5, dropout=0.0)
         assert_close(packed.unpack(context), expected * keep[..., None, None], atol=2e-2, rtol=2e-2)
 
 
@@ -184,7 +184,7 @@ def test_cross_attention_looks_at_the_source_alone():
     attention = MultiHeadAttention(8, 2).eval()
     x, memory = torch.randn(1, 3, 8), torch.randn(1, 5, 8)
     keep = torch.tensor([[True, True, True, False, False]])
-    context = attention(x, DenseMask.over(keep), source=attention.keys_and_values(memory))
+    context = attention(x, DenseMask.from_keep(keep), source=attention.keys_and_values(memory))
     shorter = attention(x, DenseMask(), source=attention.keys_and_values(memory[:, :3]))
     assert_close(context, shorter)
 

@@ -80,6 +80,7 @@ def test_verify_runs_on_every_kind_of_model(glassformer, tmp_path):
     code, out, _ = glassformer("verify", gf.save(model, tmp_path))
     assert code == 0
     assert "stepwise = fused" in out
+    assert "prepared = model" in out
     assert "transformers does not know this model" in out
 
 

@@ -1,4 +1,4 @@
-"""The engine says what the model says: straight lines for modules, packed weights, and weights that change."""
+"""The engine says what the model says: straight lines for modules, prepacked weights, and weights that change."""
 
 import gc
 import sys
@@ -40,15 +40,15 @@ def compiler(request, monkeypatch):
         monkeypatch.setattr(native, "kernels", lambda: None)
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("prepacked", [False, True])
 @pytest.mark.parametrize(("model_type", "head"), LAYERED)
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 @torch.inference_mode()
-def test_a_decoder_steps_as_its_model_does(compiler, model_type, head, packed, data):
+def test_a_decoder_steps_as_its_model_does(compiler, model_type, head, prepacked, data):
     """A padded prompt at once, rows moved, then token by token."""
     model = random_model(model_type, head, data.draw(settings_of(model_type)))
-    ready = PreparedDecoder(model, partial(fuse_linears, packed=packed))
+    ready = PreparedDecoder(model, partial(fuse_linears, prepacked=prepacked))
     ids, mask = padded_left(sequences(0))
     first = ids[:, :2] if model.config.is_encoder_decoder else ids
     states = [one.start(ids, mask, length=first.shape[1] + 3) for one in (model, ready)]
@@ -159,15 +159,15 @@ def test_the_best_of_spans_are_the_best_of_all(size, number, seed):
 
 
 @settings(max_examples=40)
-@given(sizes=st.lists(st.integers(1, 5), min_size=1, max_size=3), bias=st.booleans(), packed=st.booleans())
+@given(sizes=st.lists(st.integers(1, 5), min_size=1, max_size=3), bias=st.booleans(), prepacked=st.booleans())
 @torch.inference_mode()
-def test_joined_layers_give_their_outputs_one_after_another(sizes, bias, packed):
+def test_joined_layers_give_their_outputs_one_after_another(sizes, bias, prepacked):
     linears = [nn.Linear(6, size, bias=bias) for size in sizes]
     x = torch.randn(2, 3, 6)
     expected = torch.cat([linear(x) for linear in linears], dim=-1)
-    assert_close(fuse_linears(linears, packed=packed)(x), expected, atol=1e-6, rtol=1e-6)
+    assert_close(fuse_linears(linears, prepacked=prepacked)(x), expected, atol=1e-6, rtol=1e-6)
     others = [nn.Sequential(linear) for linear in linears]  # what is no plain linear layer is asked as it is
-    assert_close(fuse_linears(others, packed=packed)(x), expected, atol=1e-6, rtol=1e-6)
+    assert_close(fuse_linears(others, prepacked=prepacked)(x), expected, atol=1e-6, rtol=1e-6)
 
 
 CHANGES = {

@@ -78,6 +78,16 @@ def test_weights_in_eight_bits_can_be_loaded():
     assert_close(mine(x), other(x))
 
 
+@torch.no_grad()
+def test_weights_in_eight_bits_may_be_changed_in_place():
+    layer, x = Int8Linear.of(nn.Linear(7, 3, bias=False)), torch.randn(2, 7)
+    before = layer(x)
+    layer.weight.neg_()
+    assert_close(layer(x), -before)
+    layer.scale.mul_(2)
+    assert_close(layer(x), -2 * before)
+
+
 def test_tied_layers_stay_one():
     shared = nn.Linear(3, 3)
     model = quantised(nn.ModuleDict({"a": shared, "b": nn.Sequential(shared)}))

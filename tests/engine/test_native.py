@@ -81,7 +81,7 @@ def test_the_next_token_looks_back(build, data, shape):
     keep = data.draw(st.sampled_from([None, keep[:, :length]]))
     keys, values = room[:, :, :length].clone()
     keys[:, -1:], values[:, -1:] = key, value
-    expected = DenseMask.over(keep).attend(query, keys, values, scale=0.3, dropout=0.0)
+    expected = DenseMask.from_keep(keep).attend(query, keys, values, scale=0.3, dropout=0.0)
     mine = room[:, :, :length]
     found = native.attend_next(query, key, value, *mine, keep=keep, scale=0.3)
     assert_close(found, expected, atol=1e-5, rtol=1e-5)

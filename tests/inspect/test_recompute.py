@@ -13,11 +13,13 @@ from torch.testing import assert_close
 
 import glassformer as gf
 from families import CASES, SMALL_BERT, SMALL_GPT, random_model, settings_of
+from glassformer.blocks.lora import LoraLinear
 from glassformer.blocks.packing import CausalMask, DenseMask, PackedBatch
 from glassformer.blocks.recurrent import LstmGates
 from glassformer.engine.linear import quantised, supports_int8
 from glassformer.inspect.explain import explained
 from glassformer.inspect.recompute import folded, recompute, recompute_attention
+from glassformer.train.lora import add_lora
 from inspect_cases import hooked, inputs_of, small
 
 WITHIN = 1e-5
@@ -43,6 +45,24 @@ def test_every_family_equals_the_textbook(model_type, head, data):
     idle = {"head.bias", "head.words.bias"}  # an untied BERT names its output bias twice, and uses one of them
     assert set(found.unused) <= idle
     assert not hooked(model)
+
+
+@pytest.mark.parametrize(("model_type", "head", "more"), [
+    ("bert", "text-classification", {}),
+    ("gpt2", "text-generation", {}),
+    ("glassformer-transformer", "text2text-generation", {}),
+    *(("glassformer-seq2seq", "text2text-generation", {"attention": one}) for one in ("additive", "general", "concat")),
+])  # fmt: skip
+def test_adapters_are_part_of_the_formulas(model_type, head, more):
+    model = small(model_type, head, **more)
+    add_lora(model, "*", rank=2, alpha=3.0)
+    adapted = {name: part for name, part in model.named_modules() if isinstance(part, LoraLinear)}
+    for part in adapted.values():
+        nn.init.normal_(part.lora_up, std=0.3)
+    found = recompute(model, inputs_of(model))
+    assert worst(found) <= WITHIN, [row for row in found.rows(WITHIN) if row.verdict not in ("holds", "-")]
+    assert {f"{name}.weight.adapted" for name in adapted} <= set(found.names)
+    assert not [name for name in found.unused if "lora" in name]
 
 
 @pytest.mark.parametrize("lengths", [(6,), (4, 4), (1, 3)])
@@ -300,6 +320,7 @@ def hand_made(explanation):
         "x W_hᵀ + b_h": lambda: of["x · W"] + of["b"],
         "x + y": lambda: of["x"] + of["y"],
         "x": lambda: of["x"],
+        "x, 0 at padding": lambda: of["x"] * of["keep"],
         "tanh(x)": lambda: math.tanh(of["x"]),
         "gelu(x)": lambda: of["x"] * 0.5 * (1 + math.erf(of["x"] / math.sqrt(2))),
         "(x − mean) / √(variance + ε) · γ + β": lambda: (

@@ -176,8 +176,14 @@ def test_wrong_names_and_edits_are_explained(bert):
 def test_a_name_of_before_is_taken_with_a_warning():
     model = small("gpt2", "text-generation")
     old, now = "layers.0.attention.mixed", "layers.0.attention.context"
-    with pytest.warns(DeprecationWarning, match=f"{old} is called {now} now"), gf.record(model, old) as seen:
+    with (
+        pytest.warns(DeprecationWarning, match=f"{old} is called {now} now") as told,
+        gf.record(model, old, edit={old: torch.tanh}) as seen,
+    ):
         model(**batch(model))
     assert list(seen) == [now]
-    with pytest.warns(DeprecationWarning, match=now):
-        assert_close(seen[old], seen[now])
+    for look in (lambda: seen[old], lambda: seen.get(old), lambda: seen.calls(old)[0]):
+        with pytest.warns(DeprecationWarning, match=now) as more:
+            assert_close(look(), seen[now])
+        told.list.extend(more)
+    assert [one.filename for one in told] == [__file__] * 5, "each names the user's own line"

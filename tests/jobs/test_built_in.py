@@ -4,6 +4,7 @@ import pytest
 
 from glassformer.data import microworld
 from glassformer.jobs.built_in import COUNTS, KINDS, built_in_examples, is_built_in
+from glassformer.jobs.data import read_examples
 from glassformer.jobs.models import check_config
 from glassformer.jobs.recipe import Recipe
 from glassformer.jobs.tasks import TASKS, task_class
@@ -39,6 +40,14 @@ def test_a_limit_says_how_many_there_are_to_learn_from(monkeypatch):
     assert built_in_examples("microworld", "train", copy) == digits("copy", 20, seed=0)
     assert len(built_in_examples("microworld", "train", copy, limit=50)) == 50
     assert len(built_in_examples("microworld", "dev", copy, limit=50)) == 10
+
+
+def test_a_lesson_is_as_long_as_one_asks():
+    """Also at an evaluation, where another length may be asked for than was trained."""
+    parity = task_class("parity")
+    assert built_in_examples("microworld", "dev", parity, limit=9, length=31) == digits("parity", 9, seed=1, length=31)
+    read = read_examples(parity, ["microworld"], split="test", options={"length": 33})
+    assert {len(one.source) for one in read.examples} == {34}
 
 
 def test_a_language_that_is_not_spoken_is_refused():

@@ -6,7 +6,9 @@ import torch
 from families import SMALL_BERT, SMALL_GPT, random_model, sequences
 from glassformer.blocks.cache import KVCache
 from glassformer.blocks.packing import CausalMask, DenseMask, PackedBatch
+from glassformer.engine import prepare
 from glassformer.inspect import laws
+from glassformer.jobs.laws import prepared_equals_model
 
 
 @pytest.fixture
@@ -20,7 +22,7 @@ def bert():
 
 
 def test_padding_that_leaks_is_seen(bert, monkeypatch):
-    monkeypatch.setattr(DenseMask, "over", staticmethod(lambda *_: DenseMask()))
+    monkeypatch.setattr(DenseMask, "from_keep", staticmethod(lambda *_: DenseMask()))
     assert laws.padding_is_invisible(bert, sequences()) > 1e-3
 
 
@@ -61,6 +63,17 @@ def test_a_time_loop_of_its_own_is_seen():
 def test_a_hook_left_behind_is_seen(bert):
     bert.layers[0].register_forward_hook(lambda *_: None)
     assert laws.looking_changes_nothing(bert, sequences()) == float("inf")
+
+
+def test_a_change_that_the_engine_misses_is_seen(gpt, monkeypatch):
+    monkeypatch.setattr(prepare, "digest_of", lambda _: lambda: torch.zeros(1))
+    assert prepared_equals_model(gpt, sequences()) > 1e-3
+
+
+def test_an_engine_that_decodes_otherwise_is_seen(gpt, monkeypatch):
+    step = prepare.PreparedDecoder.step
+    monkeypatch.setattr(prepare.PreparedDecoder, "step", lambda *args: (1.01 * step(*args)[0], args[2]))
+    assert prepared_equals_model(gpt, sequences()) > 1e-3
 
 
 def test_not_a_number_is_a_breach():

@@ -10,7 +10,9 @@ from families import SMALL_GPT, random_model, sequences, settings_of
 from generators import GENERATING, padded_left
 from glassformer.engine import kernels, native
 from glassformer.engine.digest import digest_in_torch, digest_of
+from glassformer.engine.linear import quantised, supports_int8
 from glassformer.engine.prepare import prepared
+from glassformer.jobs.laws import prepared_equals_model
 
 LAYERED = [case for case in GENERATING if "rnn" not in case[0] and "seq2seq" not in case[0]]
 
@@ -79,6 +81,34 @@ def test_any_change_of_a_weight_is_seen(compiler, model_type, head, change, data
     first = ids[:, :2] if model.config.is_encoder_decoder else ids
     steps = [one.step(first, one.start(ids, mask, length=first.shape[1] + 1))[0] for one in (model, again)]
     assert_close(steps[1], steps[0], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.skipif(not supports_int8(), reason="8-bit weights need an x86 CPU")
+@pytest.mark.parametrize("rows", [1, 40])
+@pytest.mark.parametrize("part", ["layers.0.attention.query", "layers.1.attention.output", "head"])
+@torch.no_grad()
+def test_a_change_of_weights_in_eight_bits_is_seen(compiler, part, rows):
+    """Joined with others and alone, by the kernels for few rows and for many."""
+    model = quantised(random_model("gpt2", "text-generation", SMALL_GPT))
+    ids = torch.arange(3).repeat(rows, 1)
+    first = prepared(model, rows)
+    before, _ = first.step(ids, first.start(ids, length=3))
+    model.get_submodule(part).weight.data.neg_()
+    again = prepared(model, rows)
+    assert again is not first
+    found = [one.step(ids, one.start(ids, length=3))[0] for one in (model, again)]
+    assert (found[0] - before).abs().max() > 1e-3
+    assert_close(found[1], found[0], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("model_type", "head"), GENERATING)
+@settings(max_examples=3)
+@given(data=st.data())
+def test_the_law_holds_and_leaves_the_model_as_it_was(model_type, head, data):
+    model = random_model(model_type, head, data.draw(settings_of(model_type)))
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    assert prepared_equals_model(model, sequences()) <= 1e-5
+    assert all(torch.equal(bits(weight), bits(before[name])) for name, weight in model.state_dict().items())
 
 
 @pytest.mark.gpu

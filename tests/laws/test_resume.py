@@ -32,6 +32,7 @@ RUNS = {
     "fill-mask/bert": {"save_every": 5, "checkpointing": True, "schedule": "cosine", "clip": None},
     "text-classification/transformer": {"optimiser": "muon", "layer_decay": 0.9, "precision": "fp16"},
     "translation/transformer/r_drop": {"accumulate": 2},
+    "translation/gru/bpe_dropout": {"r_drop": 1.0},
     "text-classification/cnn": {"optimiser": "adafactor", "lr": 1e-2},
     "text-classification/rnn": {"optimiser": "sgd", "momentum": 0.8},
     "text-generation/gpt2/drawn": {"save_every": 3, "eval_every": 5, "keep": "last", "ema": 0.8},

@@ -74,16 +74,18 @@ for attention in ATTENTIONS:
 _case("translation", "gru", "without attention", config={"attention": None, "bidirectional": False})
 _case("translation", "transformer", "smoothed", label_smoothing=0.1, max_length=8)
 _case("translation", "transformer", "r_drop", r_drop=5.0)
+_case("translation", "gru", "bpe_dropout", tokenizer="bpe", bpe_dropout=0.3)
 _case("text-classification", "bert", "r_drop", r_drop=1.0)
 for pooling in ("mean", "cls", "max"):
     _case("sentence-similarity", "bert", pooling, pooling=pooling)
 _case("sentence-similarity", "lstm")
 _case("sentence-similarity", "bert", "contrastive", loss="contrastive")
 _case("feature-extraction", "distilbert")
-for lesson in ("copy", "reverse", "parity"):
+for lesson in ("copy", "reverse", "parity", "adding"):
     for arch in ("rnn", "gru", "lstm", "transformer", "gpt2"):
         _case(lesson, arch)
 _case("parity", "bert")
+_case("adding", "bert", "long", length=30)
 
 NAMES = list(RECIPES)
 ONE_OF_EACH_TASK = [next(name for name in NAMES if name.split("/")[0] == task) for task in TASKS]

@@ -13,11 +13,12 @@ from glassformer.data.batches import Budget
 from glassformer.data.examples import Parallel
 from glassformer.hub.registry import build
 from glassformer.tasks.task import evaluate
-from glassformer.tasks.teaching import LONGEST, SHORTEST, Copy, Parity, Reverse, examples
+from glassformer.tasks.teaching import FEWEST, LONGEST, SHORTEST, Adding, Copy, Parity, Reverse, examples
 
-LESSONS = {"copy": Copy, "reverse": Reverse, "parity": Parity}
+LESSONS = {"copy": Copy, "reverse": Reverse, "parity": Parity, "adding": Adding}
 RIGHT = {"copy": lambda digits: digits, "reverse": lambda digits: digits[::-1]}
 RIGHT["parity"] = lambda digits: str(sum(map(int, digits)) % 2)
+RIGHT["adding"] = lambda digits: str(sum(int(digits[place + 1]) for place, one in enumerate(digits) if one == "*"))
 every_lesson = pytest.mark.parametrize("lesson", LESSONS)
 FORMS = [
     ("copy", "text2text-generation", "transformer"),
@@ -28,6 +29,8 @@ FORMS = [
     ("parity", "text-generation", "rnn"),
     ("parity", "text-classification", "rnn"),
     ("parity", "text-classification", "bert"),
+    ("adding", "text-classification", "rnn"),
+    ("adding", "text2text-generation", "transformer"),
 ]
 
 
@@ -72,15 +75,38 @@ def test_examples_are_right_and_the_same_for_a_seed(lesson, seed, count):
         assert one.source.endswith("=")
         digits = one.source[:-1]
         assert one.target == RIGHT[lesson](digits)
-        assert (SHORTEST if seed % 3 else 1) <= len(digits) <= LONGEST[lesson]
+        assert (SHORTEST if seed % 3 else FEWEST[lesson]) <= len(digits.replace("*", "")) <= LONGEST[lesson]
 
 
 @every_lesson
 def test_no_model_has_seen_what_it_is_tested_on(lesson):
     seen = [{one.source for one in examples(lesson, 2000, seed=seed)} for seed in range(3)]
     assert sum(map(len, seen)) == len(set.union(*seen))
-    lengths = [len(source) for source in seen[0]]
-    assert {*range(2, LONGEST[lesson] + 2)} == {*lengths}
+    lengths = [len(source.replace("*", "")) - 1 for source in seen[0]]
+    assert {*range(FEWEST[lesson], LONGEST[lesson] + 1)} == {*lengths}
+
+
+@every_lesson
+@given(seed=st.integers(0, 100), length=st.integers(2, 60))
+def test_a_length_is_the_most_that_is_trained_and_exactly_what_is_tested(lesson, seed, length):
+    found = examples(lesson, 20, seed=seed, length=length)
+    assert all(one.target == RIGHT[lesson](one.source[:-1]) for one in found)
+    lengths = {len(one.source.replace("*", "")) - 1 for one in found}
+    assert lengths <= {*range(FEWEST[lesson], length + 1)} if seed % 3 == 0 else lengths == {length}
+
+
+@given(seed=st.integers(0, 100), length=st.integers(2, 60))
+def test_the_digits_to_add_stand_in_the_two_halves(seed, length):
+    for one in examples("adding", 20, seed=seed, length=length):
+        text = one.source[:-1]
+        first, second = (place - 1 for place, char in enumerate(text, 1) if char == "*")
+        digits = len(text) - 2
+        assert first < digits // 2 <= second - 1
+
+
+def test_a_length_that_is_too_short_is_refused():
+    with pytest.raises(ValueError, match="length=1 is too short for adding; it takes 2 digits or more"):
+        examples("adding", 1, seed=0, length=1)
 
 
 def test_the_share_of_a_sequence_tells_nothing_of_its_parity():

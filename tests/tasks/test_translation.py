@@ -263,8 +263,8 @@ def test_a_wrong_setting_and_a_wrong_input_are_named():
 def test_there_is_room_for_half_as_much_again_and_never_more_than_positions(length):
     task = Translation(small_tokenizer("unigram"))
     recurrent, transformer = model_of("dot", task), model_of("transformer", task)
-    assert 1.5 * length + 10 <= task.room(length, recurrent) <= 1.5 * (length + 15) + 10
-    assert task.room(length, transformer) == min(127, task.room(length, recurrent))
+    assert 1.5 * length + 10 <= task.max_new_tokens(length, recurrent) <= 1.5 * (length + 15) + 10
+    assert task.max_new_tokens(length, transformer) == min(127, task.max_new_tokens(length, recurrent))
 
 
 # Scores.

@@ -11,9 +11,10 @@ from torch.testing import assert_close
 
 import glassformer as gf
 from families import CASES, SMALL_BERT, SMALL_GPT, random_model, same_outputs, sequences, settings_of
+from glassformer.blocks.lora import LoraLinear
 from glassformer.inspect.laws import pad, run, some_target
 from glassformer.train.freeze import freeze
-from glassformer.train.lora import LoraLinear, add_lora, merge
+from glassformer.train.lora import add_lora, merge
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()

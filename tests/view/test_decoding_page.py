@@ -2,7 +2,6 @@
 
 import re
 import xml.etree.ElementTree as ET
-from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given
@@ -14,37 +13,12 @@ from glassformer.view.beam_tree import COLUMN, WIDTH, Branch, svg
 from glassformer.view.colours import PAPER
 from glassformer.view.decoding import PROMPTS, Page, StrategyRow, TakenToken, page
 from glassformer.view.labels import visible
+from tags import Reader
 
 ATTACK = '<img src=x onerror="alert(1)">&\'</style></title></svg><script>'
 NS = "{http://www.w3.org/2000/svg}"
-VOID = {"meta"}
 
 texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=30) | st.just(ATTACK)
-
-
-class Reader(HTMLParser):
-    """The tags of a page, which must close in order, and its text."""
-
-    def __init__(self, html):
-        super().__init__()
-        self.tags, self.open, self.text = [], [], ""
-        self.feed(html)
-        assert self.open == []
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "style" not in self.open:
-            self.text += data
 
 
 def told(text, prompts=2, strategies=2):
@@ -59,7 +33,7 @@ def told(text, prompts=2, strategies=2):
     ]
     return Page(
         title=text, caption=text, prompts=[text] * prompts, shown=0, measures=[(text, text)] * 2,
-        strategies=listed, left_out=[(text, text)], tree=tree,
+        strategies=listed, left_out=[(text, text)], tree=tree, figures=[(svg(tree), text)],
     )  # fmt: skip
 
 
@@ -69,16 +43,17 @@ def test_every_text_stays_text(text):
     allowed = {
         *("html", "head", "meta", "title", "style", "body", "main", "header", "h1", "h2", "h3", "p", "section", "div"),
         *("table", "thead", "tbody", "tr", "th", "td", "small", "dl", "dt", "dd", "details", "summary", "b", "span"),
-        *("ol", "ul", "li", "i", "svg", "text", "path", "g", "rect"),
+        *("ol", "ul", "li", "i", "svg", "text", "path", "g", "rect", "figure", "figcaption"),
     }
     assert {tag for tag, _ in found.tags} <= allowed
     assert not any(name.startswith("on") or name in ("src", "href") for _, given in found.tags for name in given)
     assert text in found.text
+    assert sum(tag == "svg" for tag, _ in found.tags) == 2
 
 
 def test_nothing_comes_from_outside_and_dark_pages_are_dark():
     written = page(told("a text"))
-    assert re.findall(r"https?://[^\"']+", written) == ["http://www.w3.org/2000/svg"]
+    assert re.findall(r"https?://[^\"']+", written) == ["http://www.w3.org/2000/svg"] * 2
     assert "url(" not in written
     assert "@import" not in written
     assert "prefers-color-scheme: dark" in written
@@ -101,7 +76,8 @@ def test_a_browser_shows_it_and_has_nothing_to_complain_of(browser, tmp_path, pa
     red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == f"rgb({red}, {green}, {blue})"
     assert tab.evaluate("document.documentElement.scrollWidth") <= width  # wide parts scroll by themselves
-    assert tab.locator(".tree").is_visible()
+    assert tab.locator("figure .tree").is_visible()
+    assert tab.locator(".card .tree").is_visible()
     assert unknown_styles(tab) == []
     assert tab.evaluate("[...document.querySelectorAll('meta:not([charset])')].every(one => one.content)")
     tab.close()

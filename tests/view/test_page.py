@@ -13,10 +13,10 @@ import pytest
 import glassformer as gf
 from boards import MODELS, inspected, made_up
 from browser import context
-from glassformer.view import packed
+from glassformer.view import compressed
 from glassformer.view.board import AxisTokens, pooled
+from glassformer.view.compressed import rounded
 from glassformer.view.inspection import Inspection
-from glassformer.view.packed import rounded
 from glassformer.view.page import page
 
 HOSTILE = [
@@ -299,9 +299,9 @@ def test_512_tokens_of_twelve_by_twelve_say_what_is_left_out(opened, tmp_path):
 
 
 def test_a_pooled_page_of_states_and_fewer_bits_tell_so(opened, monkeypatch):
-    monkeypatch.setattr(packed, "MOST", 10)
-    monkeypatch.setattr(packed, "OVERVIEW", 24 * 20)
-    monkeypatch.setattr(packed, "BUDGET", 9000)
+    monkeypatch.setattr(compressed, "MOST", 10)
+    monkeypatch.setattr(compressed, "OVERVIEW", 24 * 20)
+    monkeypatch.setattr(compressed, "BUDGET", 9000)
     (board,) = inspected("lstm").boards
     page = opened(shown(board))
     assert page.tab.locator("#left-out").is_visible()

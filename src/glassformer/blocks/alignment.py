@@ -74,8 +74,8 @@ class ConcatScore(nn.Module):
         return F.linear(memory, self.both.weight[:, self.query_width :])
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        asked = F.linear(query, self.both.weight[:, : self.query_width])
-        met = torch.tanh(asked[:, :, None] + keys[:, None])  # (B, T, S, W)
+        projected = F.linear(query, self.both.weight[:, : self.query_width])
+        met = torch.tanh(projected[:, :, None] + keys[:, None])  # (B, T, S, W)
         return self.weigh(met).squeeze(-1)  # type: ignore[no-any-return]  # (B, T, S)
 
 

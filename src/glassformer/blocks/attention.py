@@ -100,7 +100,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
     if mask is None:
         return wide.softmax(-1).to(scores.dtype)
-    hidden = ~mask.bool()
+    masked = ~mask.bool()
     lowest = torch.finfo(wide.dtype).min  # finite: a row that may look nowhere makes no NaN, forward or backward
-    weights = wide.masked_fill(hidden, lowest).softmax(-1)
-    return weights.masked_fill(hidden, 0.0).to(scores.dtype)
+    weights = wide.masked_fill(masked, lowest).softmax(-1)
+    return weights.masked_fill(masked, 0.0).to(scores.dtype)

@@ -116,7 +116,7 @@ class KVCache:
         self.check_capacity(tokens)
         everything = self.used + tokens
         order = causal(tokens, everything, self.keys.device) if tokens > 1 else None
-        return DenseMask.over(None if self.keep is None else self.keep[:, :everything], order)
+        return DenseMask.from_keep(None if self.keep is None else self.keep[:, :everything], order)
 
     def check_capacity(self, tokens: int) -> None:
         if self.used + tokens > self.capacity:
@@ -171,7 +171,7 @@ class DecoderState:
         if self.sources is None:
             yield from (LayerInputs(layer, None, None) for layer in layers)
         else:
-            mask = DenseMask.over(self.source_keep)
+            mask = DenseMask.from_keep(self.source_keep)
             yield from (LayerInputs(layer, source, mask) for layer, source in zip(layers, self.sources, strict=True))
 
     def select(self, rows: Tensor, *, group_size: int | None = None) -> "DecoderState":

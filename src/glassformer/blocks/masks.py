@@ -1,5 +1,8 @@
 """Masks: 1 or True means keep, everywhere.
 
+`attention_mask` (B, S) is the user's, of ones and zeros; `keep` (B, S) is the same in booleans, None where nothing is
+padding; a `mask` says what each token may look at, (T, S) or (B, H, T, S).
+
 B batch, T target length, S source length.
 """
 

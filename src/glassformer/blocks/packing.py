@@ -21,7 +21,7 @@ class DenseMask:
     dense: Tensor | None = None  # True = keep; broadcasts to (B, H, T, S)
 
     @staticmethod
-    def over(keep: Tensor | None, order: Tensor | None = None) -> "DenseMask":
+    def from_keep(keep: Tensor | None, order: Tensor | None = None) -> "DenseMask":
         return DenseMask(combine(keep, order))
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, dropout: float) -> Tensor:
@@ -64,7 +64,7 @@ class PackedBatch:
     causal: bool = False
 
     @staticmethod
-    def over(
+    def from_keep(
         keep: Tensor, *, rows: Tensor | None = None, causal: bool = False, device: torch.device | None = None
     ) -> "PackedBatch":
         """The packing of a (B, S) mask; padding may stand anywhere. `rows` (B,) sets the order of the sequences.

@@ -131,18 +131,18 @@ def embed_and_run(
     norm = nn.Identity() if norm is None else norm
     length, device = next((index.shape[1], index.device) for index in indices if index is not None)
     if keep is not None and not (any_hooked(layers) or any_hooked(embeddings) or any_hooked(norm)):
-        packed = PackedBatch.over(keep, causal=causal, device=device)
+        packed = PackedBatch.from_keep(keep, causal=causal, device=device)
         real = (None if index is None else packed.pack(index.expand_as(keep)) for index in indices)
         return packed.unpack(norm(layers(embeddings(*real), packed, **_packed_source(source, packed))))
     x, across = embeddings(*indices), _Across()
     if source is not None:
         source_keep = None if source.keep is None else send(source.keep, device)
-        across = {"source": source.hidden, "source_mask": DenseMask.over(source_keep)}
+        across = {"source": source.hidden, "source_mask": DenseMask.from_keep(source_keep)}
     order = CausalMask(length, device) if causal else None
     if keep is None:
         return norm(layers(x, order or DenseMask(), **across))  # type: ignore[no-any-return]
     keep = send(keep, device)
-    x = norm(layers(x, DenseMask.over(keep, None if order is None else order.dense), keep=keep, **across))
+    x = norm(layers(x, DenseMask.from_keep(keep, None if order is None else order.dense), keep=keep, **across))
     return x.masked_fill(~keep[..., None], 0.0)  # type: ignore[no-any-return]
 
 
@@ -151,5 +151,5 @@ def _packed_source(source: Source | None, packed: PackedBatch) -> _Across:
     if source is None:
         return {}
     keep = torch.ones(source.hidden.shape[:2], dtype=torch.bool) if source.keep is None else source.keep
-    found = PackedBatch.over(keep, rows=packed.rows.to(keep.device), device=source.hidden.device)
+    found = PackedBatch.from_keep(keep, rows=packed.rows.to(keep.device), device=source.hidden.device)
     return {"source": found.pack(source.hidden), "source_mask": PackedCross(packed, found)}

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .experiments import ExperimentGroup, add_experiments
+from .experiments import ExperimentGroup, add_experiments, print_report
 from .lines import lines_of
 from .output import Device, Dtype, Json, Name, Quant, echo, echo_line, made_ready, print_json, print_table
 
@@ -33,6 +33,35 @@ def options() -> None:
 
 
 add_experiments(app)
+
+
+@app.command()
+def runs(
+    folders: Annotated[list[str], typer.Argument(metavar="DIR...", help="Folders of finished runs.")],
+    out: Annotated[str | None, typer.Option(metavar="FILE", help="Also write a page, with curves.")] = None,
+    json: Json = False,
+) -> None:
+    """Compare finished runs: scores with intervals and whether they differ, settings that differ, cost.
+
+    Runs whose recipes differ by the seed alone are one contestant.
+
+    Example: glassformer compare runs runs/lstm runs/bert --out runs.html
+    """
+    from glassformer.compare.runs import read_runs, runs_report
+    from glassformer.view.report import page
+
+    path = None if out is None else made_ready(out)
+    results = read_runs(folders)
+    report = runs_report(results)
+    if path is not None:
+        path.write_text(page(report), encoding="utf-8")
+    if json:
+        found = [vars(one) for one in results.cells]
+        print_json({"findings": [one.en for one in report.findings], "results": found})
+        return
+    print_report(report)
+    if out is not None:
+        echo(f"the page is in {out}")
 
 
 @app.command()

@@ -1,20 +1,30 @@
 """`glassformer eval`: the scores of a model on a file, with intervals."""
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from .output import Columns, Device, Dtype, Json, Name, Quant, echo, echo_line, print_json, print_table
+from .output import (
+    Columns,
+    Data,
+    Device,
+    Dtype,
+    Json,
+    Name,
+    Quant,
+    Settings,
+    TaskName,
+    echo,
+    echo_line,
+    print_json,
+    print_table,
+)
 
 
 def evaluate(
     name: Name,
-    data: Annotated[list[str], typer.Option(metavar="FILE", help="Files, globs, - for stdin, or microworld.")],
-    task: Annotated[str | None, typer.Option(help="The task; by default what the model's head is for.")] = None,
+    data: Data,
+    task: TaskName = None,
     columns: Columns = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the task.")
-    ] = None,
+    settings: Settings = None,
     device: Device = None,
     dtype: Dtype = None,
     quant: Quant = None,

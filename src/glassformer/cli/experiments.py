@@ -12,7 +12,7 @@ from .output import Columns, Json, echo, echo_line, print_json, print_table
 
 if TYPE_CHECKING:
     from glassformer.compare.experiment import Comparison
-    from glassformer.view.report import Entry, Table
+    from glassformer.view.report import Entry, Report, Table
 
 Files = Annotated[list[str] | None, typer.Option(metavar="FILE", help="Files, globs, or microworld.")]
 EXAMPLES = {"scratch-vs-finetune": "--model ./minilm ", "ladder": "--model ./minilm ", "pooling": "--model ./minilm "}
@@ -98,7 +98,8 @@ def run_experiment(
     if json:
         print_json(as_dict(found))
     else:
-        _print(found)
+        print_report(found.report)
+        echo_line(f"the report is in {found.folder / 'report.html'}")
     if lost:
         echo_line(f"{len(lost)} of {len(found.results.cells)} cells failed; try them again with --resume", err=True)
         raise typer.Exit(1)
@@ -113,15 +114,16 @@ def as_dict(found: "Comparison") -> dict[str, Any]:
     }
 
 
-def _print(found: "Comparison") -> None:
-    for section in found.report.sections:
-        echo(section.title.en)
+def print_report(report: "Report") -> None:
+    """Tables and findings."""
+    for section in report.sections:
+        if section.tables:
+            echo(section.title.en)
         for table in section.tables:
             show_table(table)
-        echo()
-    for one in found.report.findings:
+            echo()
+    for one in report.findings:
         echo_line(one.en)
-    echo_line(f"the report is in {found.folder / 'report.html'}")
 
 
 def show_table(table: "Table") -> None:

@@ -14,6 +14,8 @@ from .lines import lines_of
 from .output import Device, Dtype, Json, Name, Quant, echo, print_json, print_table
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from glassformer.generate.result import Generated
     from glassformer.models.contract import Model
 
@@ -117,15 +119,15 @@ def generate(
         request["force_words_ids"] = [_spellings(tokenizer, word) for word in must]
     if draft is not None:
         request["assistant_model"] = gf.load(draft, device=device)
-    before = "" if condition is None else _prefix(model, tokenizer, condition)
+    before = "" if condition is None else _prefix(as_model(model), tokenizer, condition)
     if prompt is None and not sys.stdin.isatty():
         together = _batches(as_model(model), tokenizer, prompts, request, batch_size)
     else:
         together = ([text] for text in prompts)
     for texts in together:
         if json or logprobs is not None:
-            asked = request | {"return_dict_in_generate": True, "top_logprobs": logprobs or 0}
-            found = gf.generate(model, tokenizer, [before + text for text in texts], **asked)
+            explained = request | {"return_dict_in_generate": True, "top_logprobs": logprobs or 0}
+            found = gf.generate(model, tokenizer, [before + text for text in texts], **explained)
             for place, text in enumerate(texts):
                 _explain(text, found, range(place * n, place * n + n), tokenizer, logprobs is not None, json)
         elif len(texts) == 1:
@@ -154,7 +156,7 @@ def _request(strategy: Strategy, given: dict[str, Any], n: int) -> dict[str, Any
     return request | {"do_sample": strategy is Strategy.sample or drawn}
 
 
-def _prefix(model: Any, tokenizer: Any, condition: str) -> str:
+def _prefix(model: "Model", tokenizer: Any, condition: str) -> str:
     """What the text-generation task puts before a text of this kind."""
     from glassformer.tasks.text_generation import TextGeneration
 
@@ -221,31 +223,34 @@ def _batches(
         yield some
 
 
-def _write_batch(model: Any, tokenizer: Any, before: str, texts: list[str], request: dict[str, Any]) -> None:
+def _write_batch(model: "nn.Module", tokenizer: Any, before: str, texts: list[str], request: dict[str, Any]) -> None:
     """What `_write` writes of each."""
     import glassformer as gf
+    from glassformer.models.contract import as_model
 
     found = gf.generate(model, tokenizer, [before + text for text in texts], **request)
     for text, whole in zip(texts, found, strict=True):
         if request["num_return_sequences"] > 1:
             echo("\n---\n".join(whole))
-        elif request["num_beams"] > 1 or model.config.is_encoder_decoder:
+        elif request["num_beams"] > 1 or as_model(model).config.is_encoder_decoder:
             echo(whole)
         else:  # the prompt as it was given, not as its tokens spell it
             read = tokenizer.decode(tokenizer(before + text)["input_ids"], skip_special_tokens=True)
             echo(text + whole[len(read) :])
 
 
-def _write(model: Any, tokenizer: Any, before: str, text: str, request: dict[str, Any]) -> None:
+def _write(model: "nn.Module", tokenizer: Any, before: str, text: str, request: dict[str, Any]) -> None:
     """One text as it is written; several, or what beams have found, at the end."""
     import glassformer as gf
+    from glassformer.models.contract import as_model
 
     n, prompt = request["num_return_sequences"], before + text
     if n > 1 or request["num_beams"] > 1:
         found = gf.generate(model, tokenizer, prompt, **request)
         echo(found if n == 1 else "\n---\n".join(found))
         return
-    begun, pieces = "" if model.config.is_encoder_decoder else text, gf.stream(model, tokenizer, prompt, **request)
+    begun = "" if as_model(model).config.is_encoder_decoder else text
+    pieces = gf.stream(model, tokenizer, prompt, **request)
     first = next(pieces, "")  # an error comes before anything is said
     for piece in chain([begun + first], pieces):
         echo(piece, nl=False)

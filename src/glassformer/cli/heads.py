@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .output import Columns, Device, Json, Name, echo, echo_line, print_json, print_table
+from .output import Columns, Data, Device, Json, Name, Settings, TaskName, echo, echo_line, print_json, print_table
 
 if TYPE_CHECKING:
     from glassformer.inspect.heads import HeadImportance, PruningPoint
@@ -15,12 +15,10 @@ LOOKS = ("entropy", "distance", "previous", "next", "first", "sink", "induction"
 
 def heads(
     name: Name,
-    data: Annotated[list[str], typer.Option(metavar="FILE", help="Files, globs, - for stdin, or microworld.")],
-    task: Annotated[str | None, typer.Option(help="The task; by default what the model's head is for.")] = None,
+    data: Data,
+    task: TaskName = None,
     columns: Columns = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the task.")
-    ] = None,
+    settings: Settings = None,
     limit: Annotated[
         int, typer.Option(help="Examples, or blocks of a long text, to read; each head costs one reading.", min=1)
     ] = 200,

@@ -48,8 +48,8 @@ app.command("models")(models.models)
 app.command("doctor")(doctor.doctor)
 
 
-def version(asked: bool) -> None:
-    if asked:
+def version(value: bool) -> None:
+    if value:
         from glassformer import __version__
 
         echo(f"glassformer {__version__}")

@@ -12,9 +12,12 @@ from glassformer.view.labels import escaped, escaped_json
 
 Json = Annotated[bool, typer.Option("--json", help="One json object on stdout, for machines.")]
 Columns = Annotated[list[str] | None, typer.Option(metavar="ROLE=NAME", help="Which column is what: text=review.")]
+Data = Annotated[list[str], typer.Option(metavar="FILE", help="Files, globs, - for stdin, or microworld.")]
 Device = Annotated[str | None, typer.Option(help="Where to run: cpu, cuda, mps.")]
 Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16 or float16; by default the folder's own.")]
 Quant = Annotated[str | None, typer.Option(metavar="int8", help="8-bit weights: faster on a CPU, a little less exact.")]
+Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the task.")]
+TaskName = Annotated[str | None, typer.Option(help="The task; by default what the model's head is for.")]
 MARK = b"made by glassformer"  # near the beginning of every page and picture
 Name = Annotated[str, typer.Argument(metavar="MODEL", help="A folder, or a name on the hub.")]
 

@@ -13,7 +13,7 @@ import typer
 
 from glassformer.view.labels import escaped, text_width
 
-from .output import Columns, Device, Dtype, Name, Quant, as_json, echo_line, print_json
+from .output import Columns, Device, Dtype, Name, Quant, TaskName, as_json, echo_line, print_json
 
 ANSWERS = ("label", "tags", "answers", "target")  # what is to be predicted is no input
 CHUNK = 1000  # inputs at a time: any file fits, and results come as they are made
@@ -40,7 +40,7 @@ def predict(
         list[str] | None, typer.Option(help="Tables (csv, tsv, jsonl, …), or texts with an input on each line.")
     ] = None,
     columns: Columns = None,
-    task: Annotated[str | None, typer.Option(help="The task; by default what the model's head is for.")] = None,
+    task: TaskName = None,
     form: Annotated[Format, typer.Option("--format", help="How to write results.")] = Format.text,
     guard: Annotated[bool, typer.Option(help="csv: put ' before a text that a spreadsheet would run, as =1+1.")] = True,
     settings: Annotated[
@@ -66,9 +66,9 @@ def predict(
 
     pipe = pipeline(task or task_of(name), name, device=device, dtype=dtype, quant=quant)
     options: dict[str, Any] = dict(parsed(one) for one in settings or [])
-    asked = (question or options.pop("question", None), context or options.pop("context", None))
+    typed = (question or options.pop("question", None), context or options.pop("context", None))
     write = _Writer(Format.jsonl if json else form, beside=pipe.task.name in BESIDE, guard=guard)
-    inputs = _typed(pipe, name, texts or [], *asked)
+    inputs = _typed(pipe, name, texts or [], *typed)
     reading = reader_options(pipe, options)
     if inputs is None:
         named = parsed_columns(columns)

@@ -43,17 +43,18 @@ class Shown:
 
 
 def verify_text(
-    name: str, model: "nn.Module", asked: TypedText, chosen: Shown, *, tolerance: float, json: bool
+    name: str, model: "nn.Module", given: TypedText, chosen: Shown, *, tolerance: float, json: bool
 ) -> None:
     """Rows or one step on stdout; exit code 1 on a breach."""
     from glassformer.inspect.recompute import folded, recompute
     from glassformer.jobs.progress import shown
     from glassformer.jobs.reading import reading
+    from glassformer.models.contract import as_model
 
     tokenizer = tokenizer_of(name)
-    text, target = (typed(name, tokenizer, words) for words in (asked.text, asked.target))
-    read = reading(model, tokenizer, text, asked.pair, target=target)
-    inputs = {**read.inputs, **labels_of(model, tokenizer, read, asked.label)}
+    text, target = (typed(name, tokenizer, words) for words in (given.text, given.target))
+    read = reading(model, tokenizer, text, given.pair, target=target)
+    inputs = {**read.inputs, **labels_of(as_model(model), tokenizer, read, given.label)}
     with shown("recomputing"):
         found = recompute(model, inputs)
     tokens = {side: [visible(token) for token in listed.texts] for side, listed in read.tokens.items()}

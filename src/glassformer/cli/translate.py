@@ -101,13 +101,14 @@ def _pipeline(name: str, align: bool, **how: Any) -> Any:
     return pipe
 
 
-def _beams(pipe: Any, asked: int | None, n: int) -> int:
+def _beams(pipe: Any, num_beams: int | None, n: int) -> int:
     """What was asked for, or the folder's own wish, or 4; with n-best lists at least as many as texts are wanted."""
     from glassformer.models.contract import generation_config
 
-    wish = {**generation_config(pipe.model), **pipe.task.generate}.get("num_beams")
-    known = wish if isinstance(wish, int) and wish else BEAMS  # what is no number, generation refuses by its file
-    return asked if asked is not None else max(known, n)
+    default = {**generation_config(pipe.model), **pipe.task.generate}.get("num_beams")
+    if not isinstance(default, int) or not default:  # what is no number, generation refuses by its file
+        default = BEAMS
+    return num_beams if num_beams is not None else max(default, n)
 
 
 def _translated(

@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from glassformer.jobs.reading import TokenizedInputs
-    from glassformer.models.contract import ModelConfig
+    from glassformer.models.contract import Model, ModelConfig
 
 WRITERS = ("text-generation", "text2text-generation")
 
@@ -29,18 +29,18 @@ def typed(name: str, tokenizer: Any | None, words: str | None) -> Any:
         raise ValueError(f"{name} has no tokenizer: give ids, such as '5 17 3', not {words!r}") from None
 
 
-def labels_of(model: Any, tokenizer: Any | None, asked: "TokenizedInputs", label: str | None) -> dict[str, "Tensor"]:
+def labels_of(model: "Model", tokenizer: Any | None, read: "TokenizedInputs", label: str | None) -> dict[str, "Tensor"]:
     """What the loss is measured against: a class, the masked word, an answer's ends.
 
     A language model and an encoder-decoder are measured by their own text, and need no label.
     """
     import torch
 
-    ids = asked.inputs["input_ids"]
+    ids = read.inputs["input_ids"]
     if label is not None and model.head_name in WRITERS:
         raise ValueError("--label is for classifiers, masked words and answers; what this model writes is its label")
-    if "written" in asked.tokens:
-        return {"labels": torch.tensor([asked.tokens["written"].ids], device=ids.device)}
+    if "written" in read.tokens:
+        return {"labels": torch.tensor([read.tokens["written"].ids], device=ids.device)}
     if model.head_name == "text-generation":
         return {"labels": ids} if ids.shape[1] > 1 else {}
     if label is None:

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from glassformer.generate.api import generate
 from glassformer.generate.likelihood import likelihood
 from glassformer.generate.prompts import prompt_of, request_of
 from glassformer.generate.strategies import STRATEGIES
 from glassformer.generate.tree import Tree, beam_tree
+from glassformer.models.contract import as_generative
 
 from .measures import distinct, repetition, self_bleu
 
@@ -68,7 +69,7 @@ class Written:
 
 
 def compare(
-    model: Any,
+    model: nn.Module,
     tokenizer: Any,
     prompts: Sequence[str],
     *,
@@ -88,7 +89,8 @@ def compare(
     common: dict[str, Any] = {"max_new_tokens": max_new_tokens, "seed": seed}
     left_out = {name: NEEDS_MORE[name] for name in strategies if name in NEEDS_MORE}
     results: list[Result] = []
-    prompt_of(model, tokenizer, prompts, None, request_of(model, common))  # what is wrong for all is said at once
+    writer = as_generative(model)
+    prompt_of(writer, tokenizer, prompts, None, request_of(writer, common))  # what is wrong for all is said at once
     generate(model, tokenizer, prompts[shown], **common)  # what is done only the first time is not to count
     usable = [name for name in strategies if name in STRATEGIES]
     for number, name in enumerate(usable, 1):
@@ -110,13 +112,14 @@ def compare(
 
 @torch.inference_mode()
 def _written(
-    model: Any, tokenizer: Any, prompts: Sequence[str], settings: Mapping[str, Any], alternatives: int
+    model: nn.Module, tokenizer: Any, prompts: Sequence[str], settings: Mapping[str, Any], alternatives: int
 ) -> Written:
     """Only the search is timed; the texts are judged by the model itself, without filters and temperature."""
     parts, seconds = list[tuple[list[int], list[float], Tensor, Tensor]](), 0.0
+    writer = as_generative(model)
     for start in range(0, len(prompts), BATCH):
         some = prompts[start : start + BATCH]
-        prompt, request = prompt_of(model, tokenizer, some, None, request_of(model, dict(settings)))
+        prompt, request = prompt_of(writer, tokenizer, some, None, request_of(writer, dict(settings)))
         asked = {**settings, "max_new_tokens": request.max_new(prompt.written.shape[1])}
         begun = time.perf_counter()
         found = generate(model, None, prompt.input_ids, attention_mask=prompt.attention_mask, **asked)
@@ -124,7 +127,7 @@ def _written(
         seconds += time.perf_counter() - begun
         ends = torch.isin(new, torch.tensor(request.ends, dtype=torch.long))
         lengths = torch.where(ends.any(1), ends.int().argmax(1) + 1, new.shape[1])
-        known = likelihood(model, prompt, new.to(found.device), lengths.to(found.device), alternatives)
+        known = likelihood(writer, prompt, new.to(found.device), lengths.to(found.device), alternatives)
         parts += [
             (ids[:length].tolist(), logs[:length].tolist(), top_ids[:length].cpu(), top[:length].cpu())
             for ids, logs, top_ids, top, length in zip(

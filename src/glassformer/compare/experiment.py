@@ -22,6 +22,7 @@ from glassformer.view.report import Report, Section, Text
 
 from .budget import TrainingBudget
 from .cell import Cell
+from .cluster import RayExecutor
 from .grid import Changed, Executor, InProcess, Processes, run_grid
 from .reporting import report_of, write_report
 from .results import Results
@@ -213,7 +214,7 @@ def experiment_of(name: str, settings: Mapping[str, Any]) -> Experiment:
 
 def executor_of(jobs: int, *, ray: bool = False) -> Executor:
     if ray:
-        raise ValueError("ray is not there yet")
+        return RayExecutor()
     return Processes(jobs) if jobs else InProcess()
 
 

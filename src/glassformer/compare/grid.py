@@ -72,8 +72,7 @@ class Processes:
     def finished(self) -> Iterator[tuple[Path, str]]:
         for folder, process in list(self.running.items()):
             if process.poll() is not None:
-                self.running.pop(folder)
-                self.logs.pop(folder).close()
+                self._forget(folder)
                 yield folder, _ending(process.returncode)
 
     def close(self) -> None:
@@ -81,11 +80,17 @@ class Processes:
         for process in self.running.values():
             with suppress(OSError):
                 process.terminate()
-        for folder, process in self.running.items():
+        for folder, process in list(self.running.items()):
             with suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=60)
             process.kill()
-            self.logs[folder].close()
+            self._forget(folder)
+
+    def _forget(self, folder: Path) -> None:
+        stdin = self.running.pop(folder).stdin
+        self.logs.pop(folder).close()
+        if stdin is not None:
+            stdin.close()
 
 
 def _ending(code: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from glassformer.view.plots import PlotLine, line_plot
 from glassformer.view.report import Figure, Text
 
-from .results import Results
+from .results import Results, as_shown
 
 AXIS = "examples"  # of a cell's place
 FEWEST = 100
@@ -32,6 +32,7 @@ def curve_figure(results: Results) -> Figure:
         x, y = curve(results, one)
         seeds = [results.at(**{AXIS: size}).summary(one) for size in map(int, x)]
         low, high = ([end(mean.values) for mean in seeds if mean is not None] for end in (min, max))
+        y, low, high = ([as_shown(results.metric, value) for value in values] for values in (y, low, high))
         lines.append(PlotLine(name=one, x=x, y=y, low=low, high=high))
     svg = line_plot(lines, title=results.metric, x_axis="training examples", y_axis=results.metric, log_x=True)
     return Figure(

@@ -14,9 +14,9 @@ from glassformer.jobs.progress import clock
 from glassformer.view.plots import Dot, dot_plot
 from glassformer.view.report import Column, Entry, Figure, Report, Section, Table, TableRow, Text, markdown, page
 
-from .cell import RUN, CellResult
-from .grid import CELLS, RESULTS
-from .results import Results, Summary, shown_score
+from .cell import CellResult
+from .grid import RESULTS
+from .results import Results, Summary, as_shown, shown_score
 from .statistics import Difference, holm
 
 if TYPE_CHECKING:
@@ -109,10 +109,10 @@ def counted(name: str, value: Summary | None) -> str:
     return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
 
 
-def run_link(result: CellResult) -> str:
-    """Where the page finds a cell's run folder."""
-    trained = bool(result.scores)
-    return f"{CELLS}/{result.folder}/{RUN if trained else ''}"
+def run_link(results: Results, result: CellResult) -> str:
+    """Where the page finds a cell's run folder, or its log where nothing was trained."""
+    folder = results.run_folder(result)
+    return str((folder if result.scores else folder.parent).relative_to(results.folder)) + "/"
 
 
 def score_table(
@@ -133,7 +133,7 @@ def score_table(
             entries += [Entry(text=written(name, results.summary(one, name)))]
         entries.append(Entry(text=_interval(results, one)))
         entries += [Entry(text=counted(name, results.cost(one, name))) for name in shown]
-        rows.append(TableRow(entries=entries, details=[_seed(cell, names, shown) for cell in cells]))
+        rows.append(TableRow(entries=entries, details=[_seed(results, cell, names, shown) for cell in cells]))
     columns = [CONTESTANT, *(Column(title=Text(name)) for name in names), INTERVAL, *(COSTS[name] for name in shown)]
     return Table(columns=columns, rows=rows)
 
@@ -150,9 +150,9 @@ def _interval(results: Results, contestant: str) -> str:
     return f"{low_high[0]}–{low_high[1]}" if low_high else "–"
 
 
-def _seed(cell: CellResult, names: Sequence[str], costs: Sequence[str]) -> list[Entry]:
+def _seed(results: Results, cell: CellResult, names: Sequence[str], costs: Sequence[str]) -> list[Entry]:
     values = cell.scores.get(cell.split, {})
-    entries = [Entry(text=Text(f"seed {cell.seed}", f"种子 {cell.seed}"), link=run_link(cell))]
+    entries = [Entry(text=Text(f"seed {cell.seed}", f"种子 {cell.seed}"), link=run_link(results, cell))]
     entries += [Entry(text=shown_score(name, values[name]) if name in values else "–") for name in names]
     entries.append(Entry(text=""))
     return entries + [
@@ -166,8 +166,9 @@ def score_figure(results: Results, *, name: str = "scores") -> Figure:
     for one in results.contestants:
         if (mean := results.summary(one)) is not None:
             ends = results.interval(one)
-            low, high = (None, None) if ends is None else (ends.low, ends.high)
-            dots.append(Dot(name=one, value=mean.mean, low=low, high=high, points=mean.values))
+            low, high = (None, None) if ends is None else (as_shown(results.metric, end) for end in ends)
+            points = [as_shown(results.metric, value) for value in mean.values]
+            dots.append(Dot(name=one, value=as_shown(results.metric, mean.mean), low=low, high=high, points=points))
     svg = dot_plot(dots, title=results.metric, axis=results.metric)
     return Figure(name=name, svg=svg, caption=Text("mean, 95 % interval, and each seed", "均值、95% 区间与各种子"))
 
@@ -186,7 +187,7 @@ def lost_section(results: Results) -> Section | None:
         named = Text("failed", "失败") if state == "failed" else Text("skipped", "跳过")
         why = Text(f"{named.en}: {error}", f"{named.zh}：{error}")
         entries = [Entry(text=contestant), Entry(text=str(len(cells))), Entry(text=why, mark="bad")]
-        details = [[Entry(text=_place(one), link=run_link(one))] for one in cells if state == "failed"]
+        details = [[Entry(text=_place(one), link=run_link(results, one))] for one in cells if state == "failed"]
         rows.append(TableRow(entries=entries, failed=state == "failed", details=details))
     return Section(title=Text("Not measured", "未测得"), tables=[Table(columns=columns, rows=rows)])
 

@@ -50,7 +50,7 @@ class Results:
     def at(self, **place: object) -> "Results":
         """Those at one place of the grid."""
         fits = [one for one in self.cells if all(one.place.get(axis) == value for axis, value in place.items())]
-        return Results(self.folder, fits, self._examples)
+        return type(self)(self.folder, fits, self._examples)
 
     def of(self, contestant: str) -> list[CellResult]:
         """The cells of a contestant that are done."""
@@ -86,10 +86,14 @@ class Results:
         known = {name: one.mean for name, one in means.items() if one is not None}
         return (min if self.lower_is_better else max)(known, key=lambda name: known[name]) if known else None
 
+    def run_folder(self, result: CellResult) -> Path:
+        """The folder of what a cell has trained."""
+        return self.folder / CELLS / result.folder / RUN
+
     def examples(self, result: CellResult) -> ExampleScores | None:
         """The scores of each example of the split that counts, if the run has kept them one for one."""
         if result.folder not in self._examples:
-            path = self.folder / CELLS / result.folder / RUN / EXAMPLES
+            path = self.run_folder(result) / EXAMPLES
             found = read_examples(path).get(result.split) if path.is_file() else None
             self._examples[result.folder] = found if found is not None and found.in_order else None
         return self._examples[result.folder]
@@ -130,6 +134,11 @@ def is_lower_better(score: str) -> bool:
     return score.startswith(LOWER) or score.endswith(("_loss", "perplexity"))
 
 
+def as_shown(name: str, value: float) -> float:
+    """A score on the scale that people write it in: shares as percent."""
+    return 100 * value if name.startswith(PERCENT) or name.endswith(("_f1", "accuracy")) else value
+
+
 def shown_score(name: str, value: float) -> str:
-    """A score as people write it: shares as percent."""
-    return f"{100 * value:.1f}" if name.startswith(PERCENT) or name.endswith(("_f1", "accuracy")) else f"{value:.4g}"
+    shown = as_shown(name, value)
+    return f"{shown:.4g}" if shown == value else f"{shown:.1f}"

@@ -30,8 +30,10 @@ class Difference(NamedTuple):
 
     @property
     def is_shown(self) -> bool:
-        """Whether chance is an unlikely explanation."""
-        return self.p is not None and self.p < 1 - LEVEL
+        """Whether chance is an unlikely explanation: neither that of the examples (p), nor with it that of the seeds
+        (the interval)."""
+        ends = self.interval
+        return self.p is not None and self.p < 1 - LEVEL and ends is not None and not ends.low <= 0 <= ends.high
 
 
 def paired(
@@ -55,14 +57,24 @@ def paired(
             [side[place][examples] for place in random.integers(len(side), size=len(side))] for side in (one, other)
         ]
         drawn.append(_mean(sides[0], score) - _mean(sides[1], score))
-    further = 0
-    seeds = min(len(one), len(other))
-    base = _mean(one[:seeds], score) - _mean(other[:seeds], score)
-    for _ in range(resamples):
-        swap = random.random(count) < 0.5
-        sides = [[np.where(_column(swap, a), b, a) for a, b in pairs] for pairs in _pairs(one, other, seeds)]
-        further += abs(_mean(sides[0], score) - _mean(sides[1], score)) >= abs(base) - 1e-12
-    return Difference(ahead, _middle(drawn), (further + 1) / (resamples + 1))
+    return Difference(ahead, _middle(drawn), _permutation_p(one, other, score, random, resamples))
+
+
+def _permutation_p(
+    one: Sequence[Rows], other: Sequence[Rows], score: Score, random: np.random.Generator, resamples: int
+) -> float:
+    """The share of exchanges that put one as far ahead; of unequal numbers of seeds the fewer are taken in turn."""
+    seeds = max(len(one), len(other))
+    pairs = [(one[place % len(one)], other[place % len(other)]) for place in range(seeds)]
+
+    def ahead(exchanged: Rows) -> float:
+        sides = [(np.where(exchanged, b, a), np.where(exchanged, a, b)) for a, b in pairs]
+        return abs(_mean([side[0] for side in sides], score) - _mean([side[1] for side in sides], score))
+
+    shape = (len(one[0]), *[1] * (one[0].ndim - 1))
+    found = ahead(np.zeros(shape, bool)) - 1e-12
+    further = sum(ahead(random.random(shape) < 0.5) >= found for _ in range(resamples))
+    return (further + 1) / (resamples + 1)
 
 
 def bootstrap_mean(side: Sequence[Rows], score: Score, *, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
@@ -73,14 +85,6 @@ def bootstrap_mean(side: Sequence[Rows], score: Score, *, resamples: int = RESAM
         examples = random.integers(count, size=count)
         drawn.append(_mean([side[place][examples] for place in random.integers(len(side), size=len(side))], score))
     return _middle(drawn)
-
-
-def _pairs(one: Sequence[Rows], other: Sequence[Rows], seeds: int) -> tuple[list[Any], list[Any]]:
-    return [*zip(one[:seeds], other[:seeds], strict=True)], [*zip(other[:seeds], one[:seeds], strict=True)]
-
-
-def _column(swap: NDArray[np.bool_], rows: Rows) -> NDArray[np.bool_]:
-    return swap.reshape(-1, *[1] * (rows.ndim - 1))
 
 
 def over_seeds(

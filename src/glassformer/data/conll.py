@@ -12,7 +12,7 @@ from glassformer.data.examples import Tagged
 from glassformer.data.iob import detect, split_tag, to_iob2
 from glassformer.data.labels import as_class
 from glassformer.data.report import Place, Read, ReadReport
-from glassformer.data.roles import TAGS, WORDS, Columns, asked, check_roles, find, missing
+from glassformer.data.roles import TAGS, WORDS, Columns, check_roles, find, missing, named_column
 from glassformer.data.rows import EXTENSIONS, DataTable, TableOptions, json_format, open_table
 from glassformer.data.source import DataSource, Line, Sources, checked_lines, peeked, resolve
 
@@ -141,8 +141,8 @@ def row_sentences(
     table: DataTable, named: Mapping[str, str], report: ReadReport, *, required: bool
 ) -> Iterator[Sentence]:
     """The sentences of rows that have a list of words and a list of tags."""
-    words_in = asked(table, named, "words") or find(table, WORDS)
-    tags_in = asked(table, named, "tags") or find(table, TAGS)
+    words_in = named_column(table, named, "words") or find(table, WORDS)
+    tags_in = named_column(table, named, "tags") or find(table, TAGS)
     if words_in is None:
         raise missing(table, "words")
     if tags_in is None and required:

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from glassformer.data.examples import Document
 from glassformer.data.labels import as_class
 from glassformer.data.report import Place, Read, ReadReport
-from glassformer.data.roles import Columns, are_numbers, asked, check_roles, find, missing, names_given
+from glassformer.data.roles import Columns, are_numbers, check_roles, find, missing, named_column, names_given
 from glassformer.data.rows import EXTENSIONS, DataTable, Format, TableOptions, open_table
 from glassformer.data.source import LONGEST_TEXT, DataSource, Line, Sources, checked_lines, resolve
 
@@ -78,8 +78,8 @@ def row_documents(
 ) -> Iterator[tuple[Place, str, str | None]]:
     """The documents of a table, and their labels where the user names a column of them."""
     table = open_table(source, report, reading)
-    text_in = asked(table, named, "text") or find(table, NAMES) or only_column(table)
-    label_in = asked(table, named, "label")
+    text_in = named_column(table, named, "text") or find(table, NAMES) or only_column(table)
+    label_in = named_column(table, named, "label")
     if text_in is None:
         raise missing(table, "text")
     report.take(source.name, f"text: column {text_in!r}" + (f"; label: column {label_in!r}" if label_in else ""))

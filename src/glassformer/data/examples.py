@@ -1,9 +1,24 @@
 """What a reader gives and a task takes: one small record per kind of example."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 Label = str | tuple[str, ...] | float
 """A class, several classes (multi-label), or a score (regression)."""
+
+
+class Example(Protocol):
+    """What every kind of example tells of itself."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What a vocabulary is learnt from."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """Examples with the same key must never be on two sides of a split."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +29,14 @@ class Labelled:
     pair: str | None = None
     label: Label | None = None
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (self.text,) if self.pair is None else (self.text, self.pair)
+
+    @property
+    def key(self) -> str:
+        return f"{self.text}\t{self.pair or ''}"
+
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
@@ -21,6 +44,14 @@ class Tagged:
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (self.key,)
+
+    @property
+    def key(self) -> str:
+        return " ".join(self.words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +71,14 @@ class SquadExample:
     context: str
     answers: tuple[SquadAnswer, ...] = ()
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (self.question, self.context)
+
+    @property
+    def key(self) -> str:
+        return self.context
+
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
@@ -48,6 +87,14 @@ class Parallel:
     source: str
     target: str | None = None
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (self.source,) if self.target is None else (self.source, self.target)
+
+    @property
+    def key(self) -> str:
+        return self.source
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -55,3 +102,11 @@ class Document:
 
     text: str
     label: str | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (self.text,)
+
+    @property
+    def key(self) -> str:
+        return self.text

@@ -37,8 +37,10 @@ def label_reader(table: DataTable, columns: Sequence[str], kind: Kind) -> tuple[
         return lambda cells: as_score(cells.get(column)), f"label: column {column!r}, a score"
     written = [str(row.get(column)) for row in table.sample]
     separator = next((one for one in SEPARATORS if any(one in cell for cell in written)), ",")
-    said = f"label: column {column!r}, labels separated by {separator!r} if not listed; an empty cell is none of them"
-    return lambda cells: as_classes(cells.get(column), separator), said
+    message = (
+        f"label: column {column!r}, labels separated by {separator!r} if not listed; an empty cell is none of them"
+    )
+    return lambda cells: as_classes(cells.get(column), separator), message
 
 
 def listed_names(given: str) -> list[str]:

@@ -18,10 +18,10 @@ from glassformer.data.roles import (
     TARGETS,
     Columns,
     are_numbers,
-    asked,
     check_roles,
     find,
     missing,
+    named_column,
     names_given,
 )
 from glassformer.data.rows import EXTENSIONS, DataTable, Format, TableOptions, json_format, open_table, sniff
@@ -110,7 +110,7 @@ def table_pairs(table: DataTable, named: Mapping[str, str], report: ReadReport, 
     inner = find(table, ["translation"])
     if inner is not None and isinstance(table.sample[0].get(inner), dict):
         table = taken_apart(table, inner)
-    source, target = asked(table, named, "source"), asked(table, named, "target")
+    source, target = named_column(table, named, "source"), named_column(table, named, "target")
     source, target = source or find(table, SOURCES, but=[target or ""]), target or find(table, TARGETS)
     languages = [column for column in table.columns if column.casefold() in LANGUAGES]
     sides = languages if len(languages) > 1 else table.columns
@@ -121,8 +121,8 @@ def table_pairs(table: DataTable, named: Mapping[str, str], report: ReadReport, 
         target = rest.pop(0) if rest else None
     if source is None or (target is None and required):
         raise missing(table, "source" if source is None else "target")
-    said = f"source: column {source!r}" + (f"; target: column {target!r}" if target else "")
-    report.take(table.source.name, said)
+    message = f"source: column {source!r}" + (f"; target: column {target!r}" if target else "")
+    report.take(table.source.name, message)
     for place, cells in table.rows:
         yield place, cells.get(source), cells.get(target) if target else None
 

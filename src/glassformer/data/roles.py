@@ -81,7 +81,7 @@ def find_pair(table: DataTable, *, but: Collection[str] = ()) -> tuple[str, str]
     return next(((there[one], there[other]) for one, other in PAIRS if one in there and other in there), None)
 
 
-def asked(table: DataTable, columns: Mapping[str, str], role: str) -> str | None:
+def named_column(table: DataTable, columns: Mapping[str, str], role: str) -> str | None:
     """The column that the user names for a role; None where none is named."""
     return column_of(table, columns[role], role) if role in columns else None
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Required, TypedDict
 
 from glassformer.data.examples import SquadAnswer, SquadExample
 from glassformer.data.report import Place, Read, ReadReport
-from glassformer.data.roles import Columns, are_numbers, asked, check_roles, find, missing, names_given
+from glassformer.data.roles import Columns, are_numbers, check_roles, find, missing, named_column, names_given
 from glassformer.data.rows import EXTENSIONS, DataTable, TableOptions, json_format, open_table, parse_json
 from glassformer.data.source import DataSource, Sources, peeked, resolve
 from glassformer.files import conform
@@ -52,10 +52,10 @@ def read_asked(sources: Sources, columns: Columns | None = None, *, require_targ
     for source in resolve(sources):
         report.rows.setdefault(source.name, 0)
         found = [checked(question, report, required=require_target) for question in questions(source, named, report)]
-        asked = [example for example in found if example is not None]
-        answered = sum(bool(example.answers) for example in asked)
-        report.take(source.name, f"{answered} questions have an answer, {len(asked) - answered} have none")
-        examples += asked
+        valid = [example for example in found if example is not None]
+        answered = sum(bool(example.answers) for example in valid)
+        report.take(source.name, f"{answered} questions have an answer, {len(valid) - answered} have none")
+        examples += valid
     return report.finished(examples)
 
 
@@ -95,7 +95,7 @@ def squad_questions(source: DataSource, articles: list[Article], report: ReadRep
 
 def row_questions(table: DataTable, named: Mapping[str, str]) -> Iterator[SquadQuestion]:
     """The questions of rows, whose answers are lists of texts and of starts, or one text."""
-    columns = {role: asked(table, named, role) or find(table, [role]) for role in ROLES}
+    columns = {role: named_column(table, named, role) or find(table, [role]) for role in ROLES}
     for role in ("question", "context"):
         if columns[role] is None:
             raise missing(table, role)

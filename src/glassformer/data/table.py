@@ -19,7 +19,6 @@ from glassformer.data.roles import (
     TEXTS,
     Columns,
     are_numbers,
-    asked,
     check_roles,
     column_of,
     could_be_label,
@@ -27,6 +26,7 @@ from glassformer.data.roles import (
     find_pair,
     longest,
     missing,
+    named_column,
     names_given,
     suggestion,
 )
@@ -73,8 +73,8 @@ def labelled_rows(
     report.take(table.source.name, f"text: column {text!r}" + (f"; pair: column {pair!r}" if pair else ""))
     label_of = None
     if labels or table.source.label is not None:
-        label_of, said = label_reader(table, labels, kind)
-        report.take(table.source.name, said)
+        label_of, message = label_reader(table, labels, kind)
+        report.take(table.source.name, message)
     examples: list[Labelled] = []
     for place, cells in table.rows:
         first, second = as_text(cells.get(text)), as_text(cells.get(pair)) if pair else None
@@ -135,7 +135,7 @@ def refuse_doubt(table: DataTable, *, text: str, label: str) -> None:
 
 def text_columns(table: DataTable, named: Mapping[str, str], labels: Sequence[str]) -> tuple[str | None, str | None]:
     """The columns of the text and of its pair, None where there is none."""
-    text, pair = asked(table, named, "text"), asked(table, named, "pair")
+    text, pair = named_column(table, named, "text"), named_column(table, named, "pair")
     if text is None and pair is None and (found := find_pair(table, but=labels)):
         return found
     taken = {*labels, *([pair] if pair else [])}

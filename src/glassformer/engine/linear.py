@@ -1,4 +1,4 @@
-"""Linear layers made ready for inference: several joined into one, packed for the CPU's kernels, or in 8 bits.
+"""Linear layers made ready for inference: several joined into one, prepacked for the CPU's kernels, or in 8 bits.
 
 D width in, E width out.
 """
@@ -29,7 +29,8 @@ class Int8Linear(nn.Module):
     """A linear layer with weights in 8 bits, one scale for each output, whose inputs are rounded row by row.
 
     A row's own largest value is its scale, so that a text gives the same numbers alone and in any batch. The weights
-    are laid out for the kernels once, when they are made or loaded: nothing here may be changed in place.
+    are prepacked for the kernels, anew when torch counts a change of them; after one through `.data`, which it does not
+    count, call `prepack` (the engine does).
     """
 
     weight: Tensor
@@ -44,7 +45,7 @@ class Int8Linear(nn.Module):
         self.register_buffer("weight", weight)  # (E, D), int8
         self.register_buffer("scale", scale)  # (E,)
         self.register_buffer("bias", bias)
-        self.packed = _packed_int8(weight, scale)
+        self.prepack()
 
     @staticmethod
     def of(linear: nn.Linear) -> "Int8Linear":
@@ -55,15 +56,24 @@ class Int8Linear(nn.Module):
         made = Int8Linear((weight / scale[:, None]).round().to(torch.int8), scale, bias)
         return made.train(linear.training)
 
+    def prepack(self) -> None:
+        """Lay the weights out for the kernels, as they are now."""
+        self.prepacked, self.versions = _prepacked_int8(self.weight, self.scale), self._versions()
+
     def _load_from_state_dict(self, *state: Any) -> None:
         super()._load_from_state_dict(*state)
-        self.packed = _packed_int8(self.weight, self.scale)
+        self.prepack()
+
+    def _versions(self) -> tuple[int | None, ...]:
+        return tuple(None if part.is_inference() else part._version for part in (self.weight, self.scale))
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.versions != self._versions():
+            self.prepack()
         x = x.detach() if x.requires_grad else x  # nothing can be learnt through this
         unit, largest = native.over_largest(x) if native.takes(x) else over_largest(x)
         y: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
-            unit, 1 / STEPS, STEPS + 1, self.packed
+            unit, 1 / STEPS, STEPS + 1, self.prepacked
         )
         return y.mul_(largest) if self.bias is None else torch.addcmul(self.bias, y, largest, out=y)
 
@@ -120,7 +130,7 @@ def supports_int8() -> bool:
     return "fbgemm" in torch.backends.quantized.supported_engines
 
 
-def _packed_int8(weight: Tensor, scale: Tensor) -> object:
+def _prepacked_int8(weight: Tensor, scale: Tensor) -> object:
     """As fbgemm's kernels read it. Tensors of quantised types are on their way out of torch; this is the last use."""
     zeros = torch.zeros(len(scale), dtype=torch.long)
     engine = torch.backends.quantized.engine
@@ -129,10 +139,10 @@ def _packed_int8(weight: Tensor, scale: Tensor) -> object:
         typed = torch._make_per_channel_quantized_tensor(weight, scale.double(), zeros, 0)
         try:
             torch.backends.quantized.engine = "fbgemm"
-            packed: object = torch.ops.quantized.linear_prepack(typed, None)
+            prepacked: object = torch.ops.quantized.linear_prepack(typed, None)
         finally:
             torch.backends.quantized.engine = engine
-    return packed
+    return prepacked
 
 
 @dataclass(frozen=True)
@@ -182,10 +192,10 @@ class Int8Projection:
         return self.linear.forward(x)
 
 
-def fuse_linears(linears: Sequence[nn.Module], *, packed: bool = False) -> Projection:
+def fuse_linears(linears: Sequence[nn.Module], *, prepacked: bool = False) -> Projection:
     """One function for layers that read the same: their outputs, one after another.
 
-    `packed` lays ordinary weights out anew for the CPU's kernels, which pays where several rows are read at once.
+    `prepacked` lays ordinary weights out anew for the CPU's kernels, which pays where several rows are read at once.
     """
     if all(is_plain(linear, nn.Linear) for linear in linears):
         weights: list[Any] = [linear.weight.detach() for linear in linears]  # type: ignore[operator]
@@ -193,7 +203,7 @@ def fuse_linears(linears: Sequence[nn.Module], *, packed: bool = False) -> Proje
         bias = _fused_bias([linear.bias for linear in linears], weights)  # type: ignore[misc]
         return (
             OneDnnProjection.of(DenseProjection(weight, bias))
-            if packed and can_pack(weight)
+            if prepacked and can_prepack(weight)
             else DenseProjection(weight, bias)
         )
     eight = [linear for linear in linears if isinstance(linear, Int8Linear) and is_plain(linear, Int8Linear)]
@@ -213,7 +223,7 @@ def _fused_bias(biases: Sequence[Tensor | None], like: Sequence[Tensor]) -> Tens
     return torch.cat([x.new_zeros(len(x)) if b is None else b for b, x in zip(biases, like, strict=True)]).detach()
 
 
-def can_pack(weight: Tensor) -> bool:
+def can_prepack(weight: Tensor) -> bool:
     """Whether oneDNN has its own layout for such weights."""
     return weight.device.type == "cpu" and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available()
 

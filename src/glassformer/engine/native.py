@@ -91,8 +91,8 @@ def opened() -> Kernels | str:
         loaded = ctypes.CDLL(str(library(STEPS=STEPS)))
         found = [getattr(loaded, f"glassformer_{name}") for name in ("linear", "divide", "attend", "reorder", "digest")]
     except subprocess.CalledProcessError as error:
-        said = (error.stderr or b"").decode(errors="replace").strip().splitlines()
-        return f"{error.cmd[0]} failed ({said[-1] if said else error.returncode})"
+        lines = (error.stderr or b"").decode(errors="replace").strip().splitlines()
+        return f"{error.cmd[0]} failed ({lines[-1] if lines else error.returncode})"
     except Exception as error:
         return " ".join(str(error).split()) or type(error).__name__
     for kernel, (pointers, numbers) in zip(found, ((5, 1), (3, 2), (1, 0), (1, 0), (1, 0)), strict=True):

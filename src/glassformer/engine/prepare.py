@@ -19,7 +19,7 @@ from .digest import Digest, digest_of
 from .graphs import VOCAB_MULTIPLE, GraphDecoder
 from .kernels import on_current_gpu
 from .layers import MODULE_ATTRIBUTES
-from .linear import fuse_linears
+from .linear import Int8Linear, fuse_linears
 
 PLAIN_VALUES = (int, float, str, tuple, NoneType)
 
@@ -58,7 +58,10 @@ def prepared(model: GenerativeModel[Any], rows: int) -> Stepper[Any]:
     known = _prepared.get(model)
     if known is None or (many_rows and not known.many_rows) or not known.matches(modules, weights):
         _prepared.pop(model, None)  # its memory first
-        fuse = partial(fuse_linears, packed=many_rows and _fits_twice(weights))
+        for module in modules:
+            if isinstance(module, Int8Linear):
+                module.prepack()  # its own layout is of the weights before
+        fuse = partial(fuse_linears, prepacked=many_rows and _fits_twice(weights))
         decoder: PreparedDecoder | GraphDecoder
         on_gpu = on_current_gpu(weights[0])
         plain = decoder = PreparedDecoder(model, fuse, vocab_multiple=VOCAB_MULTIPLE if on_gpu else 1)

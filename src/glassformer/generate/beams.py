@@ -55,10 +55,10 @@ def beam_steps(model: Stepper[S], job: Job, *, trace: bool = False) -> "Generato
         due, last = update.number % job.patience == 0, update.number == job.max_new_tokens or update.late
         if due or last:
             check(carry.highest)
-        if last or (due and bool(carry.over.all())):
+        if last or (due and bool(carry.finished.all())):
             break
-        if due and 2 * int(carry.over.sum()) >= len(texts):  # prompts that are done
-            gone, stay = carry.over.nonzero()[:, 0], (~carry.over).nonzero()[:, 0]
+        if due and 2 * int(carry.finished.sum()) >= len(texts):  # prompts that are done
+            gone, stay = carry.finished.nonzero()[:, 0], (~carry.finished).nonzero()[:, 0]
             left.append((texts[gone], Done.joined([group.done.rows(gone) for group in carry.groups])))
             state = state.select(carry.rows.view(len(texts), -1)[stay].flatten())
             texts, carry, update = texts[stay], carry.stay(stay), replace(update, filters=update.filters.select(stay))
@@ -99,7 +99,7 @@ class BeamCarry:
     highest: Tensor  # (): a score that is NaN as soon as any is
     new: Tensor  # (B·K, 1): the tokens to read next
     rows: Tensor  # (B·K,): which row of the step before each beam goes on from
-    over: Tensor  # (B,): the texts that are done
+    finished: Tensor  # (B,): the texts that are done
 
     @staticmethod
     def first(job: Job) -> "BeamCarry":
@@ -107,23 +107,23 @@ class BeamCarry:
         groups = [Group.first(job) for _ in range(job.settings.num_beam_groups)]
         each = job.prompt.each(job.settings.num_beams)
         number, rows = each.new_zeros(()), torch.arange(len(each), device=each.device)
-        over = torch.zeros_like(job.prompt.written[:, 0], dtype=torch.bool)
-        return BeamCarry(groups, number, number.float(), job.prompt.written[each, -1:], rows, over)
+        finished = torch.zeros_like(job.prompt.written[:, 0], dtype=torch.bool)
+        return BeamCarry(groups, number, number.float(), job.prompt.written[each, -1:], rows, finished)
 
     @staticmethod
     def of(groups: "list[Group]", number: Tensor, highest: Tensor, settings: GenerationSettings) -> "BeamCarry":
         parents = torch.cat([group.live.parents + place * group.width for place, group in enumerate(groups)], dim=1)
         rows = parents + torch.arange(len(parents), device=parents.device)[:, None] * settings.num_beams
         new = torch.cat([group.live.tokens for group in groups], dim=1)
-        over = torch.stack([group.done.final(settings) for group in groups]).all(0)
-        return BeamCarry(groups, number, highest, new.view(-1, 1), rows.flatten(), over)
+        finished = torch.stack([group.done.final(settings) for group in groups]).all(0)
+        return BeamCarry(groups, number, highest, new.view(-1, 1), rows.flatten(), finished)
 
     def stay(self, texts: Tensor) -> "BeamCarry":
         """For some of the texts, whose rows have moved up already."""
-        groups, count = [group.rows(texts) for group in self.groups], len(self.over)
+        groups, count = [group.rows(texts) for group in self.groups], len(self.finished)
         new = self.new.view(count, -1)[texts].view(-1, 1)
         rows = torch.arange(len(new), device=new.device)
-        return replace(self, groups=groups, new=new, rows=rows, over=self.over[texts])
+        return replace(self, groups=groups, new=new, rows=rows, finished=self.finished[texts])
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,8 @@ class BeamUpdate:
     @property
     def fixed(self) -> bool:
         """Whether every step is the same tensor operations: then a GPU may capture them."""
-        asked, seen = self.settings, self.trace or self.filters.each or self.job.stop.strings
-        return not (seen or asked.do_sample or asked.phrases or asked.max_time is not None)
+        settings, seen = self.settings, self.trace or self.filters.each or self.job.stop.strings
+        return not (seen or settings.do_sample or settings.phrases or settings.max_time is not None)
 
     @property
     def ranked(self) -> bool:
@@ -170,7 +170,7 @@ class BeamUpdate:
         """One more token for every beam of every group."""
         highest = torch.maximum(carry.highest, seen[0][:, 0].amax())  # one NaN makes all of its row so, and stays
         groups, number, gone_on = carry.groups, carry.number + 1, list[Group]()
-        scores, *tokens = (x.unflatten(0, (len(carry.over), -1)).chunk(len(groups), dim=1) for x in seen)
+        scores, *tokens = (x.unflatten(0, (len(carry.finished), -1)).chunk(len(groups), dim=1) for x in seen)
         penalty = self.settings.diversity_penalty
         taken = torch.zeros_like(scores[0][:, 0]) if penalty else None  # (B, V): how often each was taken
         for place, group in enumerate(groups):
@@ -233,7 +233,7 @@ class Offers:
     """The best ways to go on, of which the K beams of a step are taken."""
 
     ways: Beams  # (B, offers), best first
-    over: Tensor  # (B, offers) bool: those with which a text ends
+    finished: Tensor  # (B, offers) bool: those with which a text ends
     kept: Tensor  # (B, K): the places of those that go on
 
 
@@ -268,9 +268,9 @@ class Group:
         column = (number + update.start - 1)[None]
         offered = self.live.followed(*self.offers_by(scores, known, update), column, self.phrases)
         needed = self.phrases.needed(offered.progress)  # (B, offers)
-        over = update.ended(offered, number)
-        done = self.done.take(offered, over, needed == 0, number, settings)
-        going = replace(offered, scores=offered.scores + over * NEVER)
+        finished = update.ended(offered, number)
+        done = self.done.take(offered, finished, needed == 0, number, settings)
+        going = replace(offered, scores=offered.scores + finished * NEVER)
         if len(self.phrases):
             turns = self.phrases.turns(going.scores > NEVER / 2, needed, job.max_new_tokens - update.number)
             kept = turns.topk(width).indices.sort(dim=1).values  # offers are best first
@@ -278,7 +278,7 @@ class Group:
             kept = going.scores.topk(width).indices
         live = going.take(kept)
         done = done.judge(live, number, job.max_new_tokens, settings)
-        return Group(live, done, self.phrases, Offers(offered, over, kept) if update.trace else None)
+        return Group(live, done, self.phrases, Offers(offered, finished, kept) if update.trace else None)
 
     def offers_by(self, scores: Tensor, known: Tensor | None, update: BeamUpdate) -> tuple[Tensor, Tensor, Tensor]:
         """Some ways to go on: their beams, tokens and scores, (B, offers) each."""
@@ -337,13 +337,15 @@ class Done:
     def rows(self, texts: Tensor) -> "Done":
         return Done(*(getattr(self, field.name)[texts] for field in fields(self)))
 
-    def take(self, offered: Beams, over: Tensor, whole: Tensor, number: Tensor, settings: GenerationSettings) -> "Done":
+    def take(
+        self, offered: Beams, finished: Tensor, whole: Tensor, number: Tensor, settings: GenerationSettings
+    ) -> "Done":
         """Let in the texts that have just ended, if they are among the K best offers and better than what is here.
 
         A text is `whole` if nothing it must contain is missing; only whole ones count.
         """
         width = self.scores.shape[1]
-        just = over & whole & (whole.cumsum(1) <= width)
+        just = finished & whole & (whole.cumsum(1) <= width)
         full = self.ended.all(1, keepdim=True) & (settings.early_stopping is True)
         allowed = just & self.open & ~full
         new = torch.where(allowed, offered.scores / number.double() ** settings.length_penalty, NEVER)

@@ -33,13 +33,15 @@ def contrastive(model: Stepper[S], job: Job) -> Iterator[Token]:
         check(logits)
         chances, likely = ledger.filters(ledger.texts, logits.float()).softmax(-1).topk(count)  # (B, k)
         ahead, state = model.hidden_step(likely.flatten()[:, None], state)  # (B·k, 1, D)
-        meant = normalize(ahead[:, 0].float(), dim=-1).unflatten(0, (-1, count))  # (B, k, D)
-        best = ((1 - alpha) * chances - alpha * _likeness(meant, past, ledger.texts)).argmax(-1, keepdim=True)  # (B, 1)
+        vectors = normalize(ahead[:, 0].float(), dim=-1).unflatten(0, (-1, count))  # (B, k, D)
+        best = ((1 - alpha) * chances - alpha * _likeness(vectors, past, ledger.texts)).argmax(
+            -1, keepdim=True
+        )  # (B, 1)
         token, running = ledger.write(likely.gather(1, best)[:, 0])
         yield token, running
-        if ledger.over:
+        if ledger.finished:
             return
-        past = torch.cat([past, meant.take_along_dim(best[..., None], dim=1)], dim=1)
+        past = torch.cat([past, vectors.take_along_dim(best[..., None], dim=1)], dim=1)
         chosen = best[:, 0] + torch.arange(len(best), device=best.device) * count  # (B,), of the B·k rows
         if (stay := ledger.leaving()) is not None:
             past, chosen = past[stay], chosen[stay]
@@ -47,7 +49,7 @@ def contrastive(model: Stepper[S], job: Job) -> Iterator[Token]:
         state = state.select(chosen.repeat_interleave(count))
 
 
-def _likeness(meant: Tensor, past: Tensor, texts: Tensor) -> Tensor:
+def _likeness(vectors: Tensor, past: Tensor, texts: Tensor) -> Tensor:
     """(B, k): the largest cosine with a token of the text; padding is none."""
-    cosines = meant @ past.mT  # (B, k, L)
+    cosines = vectors @ past.mT  # (B, k, L)
     return cosines.masked_fill(texts[:, None] < 0, -torch.inf).amax(-1)

@@ -8,22 +8,25 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from glassformer.models.contract import Model, as_model
 
 LOG = logging.getLogger("glassformer")
 
 
-def mask_scores(model: Any, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+def mask_scores(model: Model, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
     """(B, S, V): the logits of a masked language model, whichever of its heads it has."""
     if model.head_name not in ("fill-mask", "pretraining"):
         raise ValueError(f"a model with head {model.head_name!r} fills no masks; load it with head='fill-mask'")
     out = model(input_ids=ids, attention_mask=attention_mask)
-    return out.logits if model.head_name == "fill-mask" else out.prediction_logits  # type: ignore[no-any-return]
+    scores: Tensor = out.logits if model.head_name == "fill-mask" else out.prediction_logits
+    return scores
 
 
 @torch.inference_mode()
 def fill_mask(
-    model: Any,
+    model: nn.Module,
     tokenizer: Any,
     texts: str | Sequence[str],
     *,
@@ -38,12 +41,12 @@ def fill_mask(
     if top_k < 1:
         raise ValueError(f"top_k must be at least 1, not {top_k}")
     wanted = None if targets is None else target_ids(tokenizer, [targets] if isinstance(targets, str) else targets)
-    if isinstance(texts, str):
-        return _filled(model, tokenizer, texts, top_k, wanted)
-    return [_filled(model, tokenizer, text, top_k, wanted) for text in texts]
+    many = [texts] if isinstance(texts, str) else texts
+    found = [_filled(as_model(model), tokenizer, text, top_k, wanted) for text in many]
+    return found[0] if isinstance(texts, str) else found
 
 
-def masked_ids(model: Any, tokenizer: Any, text: str) -> Tensor:
+def masked_ids(model: Model, tokenizer: Any, text: str) -> Tensor:
     """(S,): the ids of a text that holds a mask."""
     if tokenizer.mask_token_id is None:
         raise ValueError("this tokenizer has no mask token; take the one that belongs to a masked language model")
@@ -68,7 +71,7 @@ def target_ids(tokenizer: Any, targets: Sequence[str]) -> list[int]:
     return sorted(set(found))
 
 
-def _filled(model: Any, tokenizer: Any, text: str, top_k: int, wanted: list[int] | None) -> Any:
+def _filled(model: Model, tokenizer: Any, text: str, top_k: int, wanted: list[int] | None) -> Any:
     ids = masked_ids(model, tokenizer, text)
     places = (ids == tokenizer.mask_token_id).nonzero()[:, 0]
     chances = mask_scores(model, ids[None])[0, places].float().softmax(-1)  # (M, V)

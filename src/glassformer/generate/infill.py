@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from glassformer.models.contract import as_model
 
 from . import pick
 from .fill import mask_scores, masked_ids
@@ -18,7 +20,7 @@ Order = Literal["left-to-right", "most-confident"]
 
 @torch.inference_mode()
 def infill(
-    model: Any,
+    model: nn.Module,
     tokenizer: Any,
     texts: str | Sequence[str],
     *,
@@ -34,17 +36,18 @@ def infill(
     """
     if order not in get_args(Order):
         raise ValueError(f"there is no order {order!r}; choose one of {', '.join(get_args(Order))}")
+    reader = as_model(model)
     sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     filters = pick.warpers(sampling)
     draws = any(value is not None for value in sampling.values())
-    generator = torch.Generator(next(model.parameters()).device)
+    generator = torch.Generator(next(reader.parameters()).device)
     generator.manual_seed(int(torch.randint(2**31, (1,))) if seed is None else seed)
 
     def filled(text: str) -> str:
-        ids = masked_ids(model, tokenizer, text)
+        ids = masked_ids(reader, tokenizer, text)
         while bool((masks := ids == tokenizer.mask_token_id).any()):
             places = masks.nonzero()[:, 0]
-            scores = mask_scores(model, ids[None])[0, places].float()  # (M, V)
+            scores = mask_scores(reader, ids[None])[0, places].float()  # (M, V)
             scores = ban(scores, these(tokenizer.all_special_ids, scores))
             place, own = _next(places, scores, order)
             own = pick.apply(filters, ids[None], own[None])

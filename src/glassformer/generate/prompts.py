@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from glassformer.models.contract import GenerativeModel, Model, generation_config
+from glassformer.models.contract import GenerativeModel, Model, as_generative, generation_config
 
 from .job import Prompt
 from .settings import GenerationSettings
@@ -51,7 +51,7 @@ def prompt_of(
     if not seq2seq:
         if mask is not None:
             prompts, mask = left_padded(prompts, mask)
-        prompts, mask = _cut(prompts, mask, _prompt_room(request, limit), request, last=True)
+        prompts, mask = _cut(prompts, mask, _prompt_capacity(request, limit), request, last=True)
         return Prompt(prompts, mask), _within(request, prompts.shape[1], limit)
     first = request.decoder_start_token_id if request.decoder_start_token_id is not None else request.bos_token_id
     if first is None:
@@ -88,7 +88,7 @@ def _encoded(
     return ids, torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
 
 
-def _prompt_room(request: GenerationSettings, limit: int | None) -> int | None:
+def _prompt_capacity(request: GenerationSettings, limit: int | None) -> int | None:
     """How long a prompt may be, beside the tokens that are to follow it."""
     if limit is None:
         return None
@@ -114,26 +114,26 @@ def _within(request: GenerationSettings, prompt: int, limit: int | None) -> Gene
     """Where no length was asked for, as much as fits into the model's positions, at most 50 tokens."""
     if limit is None:
         return request
-    room = limit - prompt + request.unread
-    if room < 1:
+    space = limit - prompt + request.unread
+    if space < 1:
         raise ValueError(
             f"the prompt has {prompt} tokens and the model {limit} positions; shorten the prompt, "
             "or give truncation=True to keep its end"
         )
     if request.max_new_tokens is None and request.max_length is None:
-        return request.with_max_new(min(DEFAULT_NEW, room))
-    if request.max_new(prompt) > room:
+        return request.with_max_new(min(DEFAULT_NEW, space))
+    if request.max_new(prompt) > space:
         raise ValueError(
             f"{request.max_new(prompt)} new tokens after a prompt of {prompt} do not fit into the model's {limit} "
-            f"positions; ask for max_new_tokens={room} at most, or give truncation=True"
+            f"positions; ask for max_new_tokens={space} at most, or give truncation=True"
         )
     return request
 
 
-def _check_draft(model: Model, draft: Model | None) -> None:
+def _check_draft(model: Model, draft: nn.Module | None) -> None:
     if draft is None:
         return
-    theirs, ours = draft.config.target_vocab_size, model.config.target_vocab_size
+    theirs, ours = as_generative(draft).config.target_vocab_size, model.config.target_vocab_size
     if theirs != ours:
         raise ValueError(
             f"the assistant_model writes {theirs} ids and the model {ours}; they must share one vocabulary"

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from torch import nn
+
 from .api import generate
 
 Judge = Callable[[list[str]], Sequence[float]]
@@ -19,7 +21,7 @@ class Ranked(NamedTuple):
 
 
 def rerank(
-    model: Any,
+    model: nn.Module,
     tokenizer: Any,
     prompts: str | Sequence[str],
     judge: Judge,
@@ -37,8 +39,8 @@ def rerank(
     many = [prompts] if isinstance(prompts, str) else list(prompts)
     if settings.get("num_beams", 1) == 1:
         settings = {"do_sample": True, "num_beams": 1, **settings}
-    asked = {**settings, "num_return_sequences": n, "return_dict_in_generate": True}
-    found = generate(model, tokenizer, many, **asked)
+    request = {**settings, "num_return_sequences": n, "return_dict_in_generate": True}
+    found = generate(model, tokenizer, many, **request)
     judged = [float(score) for score in judge(found.texts)]
     if len(judged) != len(found.texts):
         raise ValueError(f"the judge gave {len(judged)} scores for {len(found.texts)} texts; it must give one for each")

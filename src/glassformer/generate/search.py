@@ -85,7 +85,7 @@ class Ledger:
         return self.count % self.job.patience == 0
 
     @property
-    def over(self) -> bool:
+    def finished(self) -> bool:
         return self.count == self.job.max_new_tokens or self.job.stop.late or self.going == 0
 
     def leaving(self) -> Tensor | None:
@@ -111,7 +111,7 @@ def filtered(model: Stepper[S], job: Job) -> Iterator[Token]:
         (logits, highest), state = step_search(model, new, state, SearchStep(scored))
         token, running = ledger.write(job.choose(ledger.filters(ledger.texts, logits)), highest)
         yield token, running
-        if ledger.over:
+        if ledger.finished:
             return
         if (stay := ledger.leaving()) is not None:
             state = state.select(stay)
@@ -132,7 +132,7 @@ def greedy(model: Stepper[S], job: Job) -> Iterator[Token]:
     while True:
         carry, state = step_search(model, new, state, SearchStep(update, carry))
         yield ledger.note(carry)
-        if ledger.over:
+        if ledger.finished:
             return
         if (stay := ledger.leaving()) is not None:
             state, carry = state.select(stay), carry.of(stay)

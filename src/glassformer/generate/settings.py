@@ -5,6 +5,8 @@ from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self, get_args
 
+from torch import nn
+
 from glassformer.files import JsonFile, conform
 from glassformer.files.schema import Bounds, Positive, TokenId, hints_of
 
@@ -40,7 +42,7 @@ class GenerationSettings:
     force_words_ids: Sequence[Ids | Sequence[Ids]] | None = None
     constraints: Sequence[PhrasalConstraint | DisjunctiveConstraint] | None = None
     penalty_alpha: float | None = None
-    assistant_model: Any = None
+    assistant_model: nn.Module | None = None
     num_assistant_tokens: Some = 5
     prompt_lookup_num_tokens: Some | None = None
     max_matching_ngram_size: Some = 2
@@ -112,14 +114,14 @@ class GenerationSettings:
 
     def _check_strategy(self) -> None:
         """One strategy at a time, with what it needs."""
-        asked = {
+        strategies = {
             "num_beam_groups": self.num_beam_groups > 1,
             "force_words_ids or constraints": bool(self.phrases),
             "penalty_alpha": bool(self.penalty_alpha),
             "assistant_model": self.assistant_model is not None,
             "prompt_lookup_num_tokens": self.prompt_lookup_num_tokens is not None,
         }
-        if len(both := [name for name, value in asked.items() if value]) > 1:
+        if len(both := [name for name, value in strategies.items() if value]) > 1:
             raise ValueError(f"{both[0]} and {both[1]} are two strategies; choose one")
         name, strategy = (both or [""])[0], self.strategy
         if strategy in ("diverse", "constrained", "contrastive") and self.do_sample:

@@ -13,7 +13,7 @@ from torch.nn.functional import one_hot
 
 from glassformer.blocks.state import S
 from glassformer.engine.prepare import prepared
-from glassformer.models.contract import Stepper
+from glassformer.models.contract import Stepper, as_generative
 
 from . import pick
 from .job import Job, check
@@ -45,7 +45,7 @@ def speculative(model: Stepper[S], job: Job) -> Iterator[Token]:
             picked = _verdict(job, job.filters(ledger.written, scores[None]), guess, own)
             token, running = ledger.write(picked)
             yield token, running
-            if ledger.over or not bool(running):
+            if ledger.finished or not bool(running):
                 return
             if guess is None or int(token) != int(guess):
                 break
@@ -81,7 +81,7 @@ def _guesser(job: Job) -> Guesser:
     settings = job.settings
     if settings.assistant_model is None:
         return Lookup(settings.max_matching_ngram_size, job.stop.ends)
-    return Draft(prepared(settings.assistant_model, 1), job)
+    return Draft(prepared(as_generative(settings.assistant_model), 1), job)
 
 
 @dataclass

@@ -23,13 +23,13 @@ class Stop:
 
     def __call__(self, ids: Tensor) -> Tensor:
         """(…, L) -> (…): which texts their last token has ended."""
-        over = (ids[..., -1:] == self.ends).any(-1)
+        finished = (ids[..., -1:] == self.ends).any(-1)
         if not self.strings:
-            return over
-        said = [self.says(row) for row in ids[..., self.start :].flatten(0, -2).tolist()]
-        return over | torch.tensor(said, device=ids.device).view(over.shape)
+            return finished
+        found = [self.has_stop_string(row) for row in ids[..., self.start :].flatten(0, -2).tolist()]
+        return finished | torch.tensor(found, device=ids.device).view(finished.shape)
 
-    def says(self, new: list[int]) -> bool:
+    def has_stop_string(self, new: list[int]) -> bool:
         """Whether the text of these ids holds a stop string, wherever its tokens begin and end."""
         assert self.decode is not None, "stop strings need a tokenizer"
         text = self.decode([id_ for id_ in new if id_ >= 0])

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
+from torch import nn
+
+from glassformer.models.contract import GenerativeModel, as_generative
 
 from .beams import NEVER, Group, beam_steps
 from .job import Job, SearchResult
@@ -43,10 +46,11 @@ class Tree:
         return next(iter(ways.values()), [])
 
 
-def beam_tree(model: Any, tokenizer: Any, prompt: str, **settings: Any) -> Tree:
+def beam_tree(model: nn.Module, tokenizer: Any, prompt: str, **settings: Any) -> Tree:
     """Search with beams (num_beams, in one group) from one prompt, and tell of every step."""
-    job = Job.of(*prompt_of(model, tokenizer, [prompt], None, request_of(model, settings)))
-    tree, steps = Tree(), growing(model, job)
+    writer = as_generative(model)
+    job = Job.of(*prompt_of(writer, tokenizer, [prompt], None, request_of(writer, settings)))
+    tree, steps = Tree(), growing(writer, job)
     while True:
         try:
             tree.steps.append(next(steps))
@@ -55,7 +59,7 @@ def beam_tree(model: Any, tokenizer: Any, prompt: str, **settings: Any) -> Tree:
             return tree
 
 
-def growing(model: Any, job: Job) -> Generator[list[Node], None, SearchResult]:
+def growing(model: GenerativeModel[Any], job: Job) -> Generator[list[Node], None, SearchResult]:
     """The steps of a tree as they are taken, and the texts found as what the generator returns."""
     if job.settings.num_beams < 2 or job.settings.num_beam_groups > 1 or len(job.prompt.written) > 1:
         raise ValueError("a tree is of several beams in one group: give num_beams=4, or any number above 1")
@@ -66,7 +70,8 @@ def growing(model: Any, job: Job) -> Generator[list[Node], None, SearchResult]:
             with torch.inference_mode():  # left at every step, so that the caller's own work is not in it
                 groups = next(search)
         except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+            found: SearchResult = end.value
+            return found
         nodes, live = _nodes(groups[0], live or [None] * job.settings.num_beams)
         yield nodes
 
@@ -75,14 +80,14 @@ def _nodes(group: Group, live: list[int | None]) -> tuple[list[Node], list[int |
     """The nodes of one step, and which of them the beams that go on are."""
     offers = group.offers
     assert offers is not None
-    kept, over = offers.kept[0].tolist(), offers.over[0].tolist()
+    kept, finished = offers.kept[0].tolist(), offers.finished[0].tolist()
     scores, parents = offers.ways.scores[0].tolist(), offers.ways.parents[0].tolist()
     nodes, numbers = list[Node](), dict[int, int]()
     for place, token in enumerate(offers.ways.tokens[0].tolist()):
         if scores[place] <= NEVER / 2:  # the prompt's idle copies have nothing to say
             continue
         fate: Fate = "dropped"
-        if over[place]:
+        if finished[place]:
             fate = "ended" if place < group.width else "dropped"
         elif place in kept:
             fate = "kept"

@@ -174,10 +174,10 @@ def _check_quant(quant: str | None, device: torch.device) -> None:
         raise ValueError(f"quant=int8 is for CPUs, not for {device.type}: load with dtype=bfloat16 there")
 
 
-def _one_dtype(name: str | Path, found: set[torch.dtype], asked: torch.dtype | None) -> torch.dtype | None:
+def _one_dtype(name: str | Path, found: set[torch.dtype], dtype: torch.dtype | None) -> torch.dtype | None:
     """The dtype to load as where a file mixes several and none was asked for; None: as the file has it."""
-    if asked is not None or len(found) < 2:
-        return asked
+    if dtype is not None or len(found) < 2:
+        return dtype
     widest = reduce(torch.promote_types, found)
     log.warning("%s mixes %s: all of it is loaded as %s", name, ", ".join(sorted(map(short, found))), short(widest))
     return widest

@@ -39,6 +39,13 @@ def activation(function: Activation) -> Formula:
     return Formula(f"{name}(x)", rf"\mathrm{{{name.replace('_', '-')}}}(x)", function, alike("x"))
 
 
+def adapted(scale: float) -> Formula:
+    """The weight of a linear layer and its low-rank adapter in one."""
+    return Formula(
+        f"W + {scale:.4g} · U D", rf"W + {scale:.4g} \, U D", lambda weight, up, down: weight + scale * (up @ down)
+    )
+
+
 def masked_softmax(values: Tensor, mask: Tensor) -> Tensor:
     """exp(x) over its sum, over what may be looked at; zero where nothing may be."""
     kept = values.masked_fill(~mask, -torch.inf)

@@ -6,12 +6,13 @@ An error is the largest absolute difference, taken relative to the largest value
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from glassformer.blocks.point import StepPoint
-from glassformer.models.contract import as_generative, as_model, can_generate
+from glassformer.models.contract import Stepper, as_generative, as_model, can_generate
 
 from .record import record
 
@@ -60,18 +61,21 @@ def later_changes_nothing_earlier(model: nn.Module, sequences: Sequences) -> flo
 
 def cache_equals_no_cache(model: nn.Module, sequences: Sequences) -> float:
     """Token by token, in chunks, and from left-padded prompts: the same scores as the whole at once."""
-    worst = 0.0
+    device, stepper, worst = next(model.parameters()).device, as_generative(model), 0.0
     for sequence in sequences:
         source, target = _source_and_target(model, sequence)
         whole = _decoded(model, source, target)
         for chunk in (1, 3):
-            worst = max(worst, error(_stepped(model, source, None, target, chunk), whole))
+            worst = max(
+                worst, error(stepped(stepper, source.to(device), None, target.to(device).split(chunk, 1)), whole)
+            )
     if not as_model(model).config.is_encoder_decoder:
         ids, mask = pad(sequences, model, side="left")
-        stepped = _stepped(model, ids, mask, ids, ids.shape[1] - 1)
+        chunks = ids.to(device).split(ids.shape[1] - 1, 1)
+        logits = stepped(stepper, ids.to(device), mask.to(device), chunks)
         for row, sequence in enumerate(sequences):
             whole = _decoded(model, *_source_and_target(model, sequence))
-            worst = max(worst, error(stepped[row, mask[row].bool()], whole[0]))
+            worst = max(worst, error(logits[row, mask[row].bool()], whole[0]))
     return worst
 
 
@@ -161,12 +165,12 @@ def _decoded(model: nn.Module, source: Tensor, target: Tensor) -> Tensor:
     return outputs["logits"]
 
 
-def _stepped(model: nn.Module, source: Tensor, mask: Tensor | None, target: Tensor, chunk: int) -> Tensor:
-    device, stepper = next(model.parameters()).device, as_generative(model)
+def stepped(stepper: Stepper[Any], source: Tensor, mask: Tensor | None, chunks: Sequence[Tensor]) -> Tensor:
+    """The logits (B, T, V) of decoding chunk by chunk."""
+    logits = []
     with torch.inference_mode():
-        state = stepper.start(source.to(device), None if mask is None else mask.to(device), length=target.shape[1])
-        logits = []
-        for ids in target.to(device).split(chunk, dim=1):
+        state = stepper.start(source, mask, length=sum(ids.shape[1] for ids in chunks))
+        for ids in chunks:
             part, state = stepper.step(ids, state)
             logits.append(part.cpu())
     return torch.cat(logits, dim=1)

@@ -40,10 +40,10 @@ class Layers:
 
     names: list[str]
     places: Tensor  # (B, T)
-    says: Callable[[str], Tensor]  # of a name, (B, T, V)
+    logits_of: Callable[[str], Tensor]  # of a name, (B, T, V)
 
     def together(self) -> Lens:
-        return Lens(self.names, torch.stack([self.says(name) for name in self.names]), self.places)
+        return Lens(self.names, torch.stack([self.logits_of(name) for name in self.names]), self.places)
 
 
 def logit_lens(model: nn.Module, inputs: Mapping[str, Tensor], *, mask_id: int | None = None) -> Lens:
@@ -80,10 +80,10 @@ def head_layers(model: nn.Module, inputs: Mapping[str, Tensor]) -> Layers:
         last = scores(model(**inputs))
 
     @torch.no_grad()
-    def says(name: str) -> Tensor:
+    def logits_of(name: str) -> Tensor:
         return scores(head(seen[name], encoder.summary(seen[name], inputs.get("attention_mask"))))
 
-    return Layers(names, torch.arange(last.shape[1]).expand(last.shape[:2]), says)
+    return Layers(names, torch.arange(last.shape[1]).expand(last.shape[:2]), logits_of)
 
 
 @torch.no_grad()
@@ -121,13 +121,13 @@ def decoder_layers(model: nn.Module, inputs: Mapping[str, Tensor]) -> Layers:
         model(**inputs)
 
     @torch.no_grad()
-    def says(name: str) -> Tensor:
+    def logits_of(name: str) -> Tensor:
         with record(model, edit=patch(seen, name, at="encoder.layers")):
             logits: Tensor = model(**inputs).logits
         return logits
 
     targets = inputs["decoder_input_ids"]
-    return Layers(names, torch.arange(targets.shape[1]).expand_as(targets), says)
+    return Layers(names, torch.arange(targets.shape[1]).expand_as(targets), logits_of)
 
 
 def _layers(model: nn.Module, stack: str) -> list[str]:

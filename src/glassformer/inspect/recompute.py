@@ -78,10 +78,10 @@ def recompute(
     `on_progress` is called before every step, and may raise to end the work.
     """
     _require_textbook(model)
-    asked = {name: value for name, value in inputs.items() if name not in LABELS}
+    model_inputs = {name: value for name, value in inputs.items() if name not in LABELS}
     with torch.no_grad():
-        outputs = model(**asked)._asdict()
-    walk = walk_model(model, inputs, capture_calls(model, asked), outputs)
+        outputs = model(**model_inputs)._asdict()
+    walk = walk_model(model, inputs, capture_calls(model, model_inputs), outputs)
     return Recomputed(walk, *evaluate(walk.steps, walk.given, on_progress), list(unused(walk.steps, model)))
 
 

@@ -1,5 +1,6 @@
 """Record and edit what flows through a model, by module name, with hooks that never outlive the block."""
 
+import contextlib
 import re
 import sys
 import warnings
@@ -18,6 +19,7 @@ from .borders import Borders, Later
 from .export import save_tensors
 
 Edit = Callable[[Tensor], Tensor]
+WITHIN = (str(Path(__file__).parents[1]), contextlib.__file__, Mapping.get.__code__.co_filename)  # no user's line
 
 
 class Seen(Mapping[str, Tensor]):
@@ -27,7 +29,7 @@ class Seen(Mapping[str, Tensor]):
         """`names` are those of all the model's modules; `budget` is in bytes."""
         self._names = names
         self._every_call = every_call
-        self._budget = self._room = budget
+        self._budget = self._left = budget
         self._found: dict[str, list[Tensor | Later]] = {}
         self._loops: dict[
             str, bool
@@ -95,14 +97,14 @@ class Seen(Mapping[str, Tensor]):
     def _clear(self) -> None:
         if not self._every_call:
             self._found.clear()
-            self._room = self._budget
+            self._left = self._budget
 
     def _keep(self, name: str, module: nn.Module, value: Tensor, again: Callable[[], Later] | None) -> None:
         kept: Tensor | Later = value
-        if again is not None and self._room is not None:
+        if again is not None and self._left is not None:
             later = again()  # counts this value, kept or not
-            if value.nbytes <= self._room:
-                self._room -= value.nbytes
+            if value.nbytes <= self._left:
+                self._left -= value.nbytes
             else:
                 kept = later
         if isinstance(module, StepPoint):
@@ -165,8 +167,16 @@ def current(name: str) -> str:
     now = re.sub(r"((attention|\*)(\.head\.\d+)?)\.mixed$", r"\1.context", name)
     if now == name:
         return name
-    warnings.warn(f"{name} is called {now} now", DeprecationWarning, stacklevel=3)
+    warnings.warn(f"{name} is called {now} now", DeprecationWarning, stacklevel=_stacklevel())
     return now
+
+
+def _stacklevel() -> int:
+    """How far up the caller of this package is, past what enters a context and looks into a mapping."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(WITHIN):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def plain(name: str) -> str:

@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
+from glassformer.blocks.lora import LoraLinear
+
 from .calls import Calls
-from .formulas import Formula
+from .formulas import Formula, adapted
 from .record import modules_of, plain
 from .steps import RecomputeStep, Values
 
@@ -43,6 +45,7 @@ class Walk:
         self.parts = modules_of(model)
         self.calls = calls
         self.steps: list[RecomputeStep] = []
+        self.adapted: dict[str, str] = {}  # layers with an adapter -> the step that adds it to the weight
         self.given: Values = {}
         for tensors in (model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False)):
             self.given |= {plain(name): tensor.detach().cpu() for name, tensor in tensors}
@@ -88,8 +91,18 @@ class Walk:
 
     def weights(self, module: str, **symbols: str) -> dict[str, str]:
         """The weights of a module that it has: symbol -> full name."""
-        named = {symbol: f"{module}.{weight}" for symbol, weight in symbols.items()}
-        return {symbol: name for symbol, name in named.items() if name in self.given}
+        had = {symbol: weight for symbol, weight in symbols.items() if f"{module}.{weight}" in self.given}
+        return {symbol: self.weight(module) if one == "weight" else f"{module}.{one}" for symbol, one in had.items()}
+
+    def weight(self, module: str) -> str:
+        """The name of a module's weight; with an adapter, that of the step that adds it."""
+        part, name = self.parts[module], f"{module}.weight"
+        if not isinstance(part, LoraLinear):
+            return name
+        if module not in self.adapted:
+            operands = {"W": name, "U": f"{module}.lora_up", "D": f"{module}.lora_down"}
+            self.adapted[module] = self.add(f"{name}.adapted", adapted(part.scale), operands)
+        return self.adapted[module]
 
     def out(self, name: str, call: int = -1) -> Tensor:
         """What a module returned."""

@@ -27,13 +27,18 @@ def is_built_in(sources: Sequence[str]) -> bool:
     return sources[0].partition(":")[0] == MICROWORLD  # and not a file called microworld.csv
 
 
-def built_in_examples(source: str, split: str, task: type[Task[Any, Any]], *, limit: int | None = None) -> list[Any]:
-    """The built-in examples of a split for a task: of training `limit`, if given; each split has a seed of its own."""
+def built_in_examples(
+    source: str, split: str, task: type[Task[Any, Any]], *, limit: int | None = None, length: int | None = None
+) -> list[Any]:
+    """The built-in examples of a split for a task: of training `limit`, if given; each split has a seed of its own.
+
+    `length` is how many digits a lesson has.
+    """
     _, *wishes = source.split(":")
     short = wishes[-1:] == ["short"]
     language = ":".join(wishes[: len(wishes) - short]) or "en"
     seed = list(COUNTS).index(split)
     count = COUNTS[split] if limit is None else limit if split == "train" else min(limit, COUNTS[split])
     if issubclass(task, Teaching):
-        return examples(task.lesson, count, seed=seed)  # digits are the same in all languages
+        return examples(task.lesson, count, seed=seed, length=length)  # digits are the same in all languages
     return microworld.examples(KINDS[task.name], count, seed=seed, language=language, short=short)

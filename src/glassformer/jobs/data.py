@@ -48,7 +48,7 @@ def read_splits(recipe: Recipe, task: type[AnyTask]) -> Splits:
         splits.train, splits.dev = splits.train.split()
         splits.messages.append(f"no dev data given: the last {splits.dev.held:,} characters of the text are held out")
     else:
-        splits.train, splits.dev, rare = keep_labels(*task.split(splits.train), task.key, task.labels_in)
+        splits.train, splits.dev, rare = keep_labels(*task.split(splits.train), lambda one: one.key, task.labels_in)
         splits.messages.append(f"no dev data given: {len(splits.dev)} examples are held out of the training data")
         if rare:
             names = ", ".join(map(repr, rare[:8])) + (", …" if len(rare) > 8 else "")
@@ -64,7 +64,7 @@ def read_splits(recipe: Recipe, task: type[AnyTask]) -> Splits:
 
 def _read(sources: Sequence[str], split: str, recipe: Recipe, task: type[AnyTask], splits: Splits) -> Any:
     if is_built_in(sources):
-        return built_in_examples(sources[0], split, task, limit=recipe.limit)
+        return built_in_examples(sources[0], split, task, limit=recipe.limit, length=recipe.options.get("length"))
     files, columns = expanded(sources), recipe.columns or None
     if issubclass(task, RunningTextTask) and (corpus := task.corpus(files, columns=columns, **recipe.options)):
         return corpus
@@ -126,7 +126,7 @@ def read_examples(
 ) -> Read[Any]:
     """One split by itself."""
     if is_built_in(sources):
-        examples = built_in_examples(sources[0], split, task)
+        examples = built_in_examples(sources[0], split, task, length=options.get("length"))
         return Read(examples, ReadReport(rows={sources[0]: len(examples)}))
     return task.read(expanded(sources), columns=columns, **reading(task, options))
 

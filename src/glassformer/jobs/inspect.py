@@ -52,10 +52,10 @@ def inspect(
     The result shows itself in a notebook; `.save("page.html")`, `.svg` or `.png` writes it.
     """
     with _resting(model):
-        asked = reading(model, tokenizer, text, pair, target=target)
-        seen = _recorded(model, asked.inputs)
+        read = reading(model, tokenizer, text, pair, target=target)
+        seen = _recorded(model, read.inputs)
     title = name or type(model).__name__
-    return Inspection(title=title, caption=_caption(model, asked.tokens), boards=boards(seen, asked.tokens))
+    return Inspection(title=title, caption=_caption(model, read.tokens), boards=boards(seen, read.tokens))
 
 
 def boards(seen: Mapping[str, Tensor], tokens: dict[str, AxisTokens]) -> list[Board]:

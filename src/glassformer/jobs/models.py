@@ -20,6 +20,7 @@ from glassformer.models.config import labels as read_labels
 from glassformer.models.contract import as_model, generation_config, set_generation_config
 from glassformer.tasks.spec import Spec
 from glassformer.tasks.task import AnyTask
+from glassformer.tasks.teaching import CLASSES
 from glassformer.text.tokenizer import Tokenizer
 
 from .recipe import NONE, Recipe
@@ -49,7 +50,7 @@ def head_for(arch: str | None, task: type[AnyTask]) -> str | None:
         return task.head
     kind = arch if arch in ARCHITECTURES else f"{OURS}{'rnn' if arch in RNNS else arch}"
     heads = ARCHITECTURES[kind].heads if kind in ARCHITECTURES else ()
-    if task.name == "parity" and "text-classification" in heads:
+    if task.name in CLASSES and "text-classification" in heads:
         return "text-classification"
     return "text-generation" if "text-generation" in heads and arch not in RNNS else "text2text-generation"
 
@@ -79,8 +80,8 @@ def check_arch(arch: str, task: type[AnyTask]) -> str | None:
     if arch not in can:
         raise ValueError(f"arch {arch!r} cannot do {task.name}; what can: {', '.join(can)}")
     half = {"bert": "encoder alone, as BERT arranges it", "gpt2": "decoder alone, as GPT-2 arranges it"}.get(kind)
-    said = f"arch transformer: {task.name} takes its {half}; the model is a {kind}"
-    return said if arch == "transformer" and half is not None else None
+    message = f"arch transformer: {task.name} takes its {half}; the model is a {kind}"
+    return message if arch == "transformer" and half is not None else None
 
 
 def check_model(name: str | Path, task: type[AnyTask]) -> None:
@@ -193,12 +194,13 @@ def loaded(
     kind = architecture_for(read_config(config_folder(name)).get("model_type"))
     if "problem_type" in wanted and "problem_type" in kind.config.__dataclass_fields__:
         changes["problem_type"] = wanted["problem_type"]
-    model: Any = load(name, head=head, labels=labels, dtype=torch.float32, config=changes)
+    model = load(name, head=head, labels=labels, dtype=torch.float32, config=changes)
     if labels and known and len(known) > 1 and known != labels:
         log.warning("%s was trained for other labels (%s); its head starts anew", name, ", ".join(known[:5]))
-        for tensor in model.head.parameters():
-            nn.init.zeros_(tensor) if tensor.dim() == 1 else nn.init.normal_(tensor, std=model.config.initializer_range)
-    return with_room_for(model, tokenizer)
+        std = as_model(model).config.to_hf().get("initializer_range", 0.02)
+        for tensor in model.get_submodule("head").parameters():
+            nn.init.zeros_(tensor) if tensor.dim() == 1 else nn.init.normal_(tensor, std=std)
+    return resize_token_embeddings(model, tokenizer)
 
 
 def check_fit(model: nn.Module, tokenizer: Tokenizer) -> None:
@@ -211,7 +213,7 @@ def check_fit(model: nn.Module, tokenizer: Tokenizer) -> None:
         )
 
 
-def with_room_for(model: nn.Module, tokenizer: Tokenizer) -> nn.Module:
+def resize_token_embeddings(model: nn.Module, tokenizer: Tokenizer) -> nn.Module:
     """The model, with new rows in its embeddings for tokens that were added to the tokenizer."""
     check_fit(model, tokenizer)
     config: Any = model.config

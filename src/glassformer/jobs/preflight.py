@@ -43,7 +43,7 @@ def preflight(
     """Look at the data and the plan as the loop will see them."""
     found = Preflight()
     _labels(found, splits)
-    _duplicates(found, splits, task)
+    _duplicates(found, splits)
     _lengths(found, task, train, dev)
     _padding(found, train, plan)
     _memory(found, model, plan, train)
@@ -80,16 +80,16 @@ def _labels_of(example: Any) -> Sequence[str]:
     return [tag for tag in getattr(example, "tags", None) or () if tag.startswith("B-")]
 
 
-def _duplicates(found: Preflight, splits: Splits, task: AnyTask) -> None:
+def _duplicates(found: Preflight, splits: Splits) -> None:
     if any(isinstance(one, Shards) for one in (splits.train, splits.dev, splits.test)):
         found.lines.append("repeats and texts that are in two splits: not looked for in shards")
         return
-    train = [task.key(one) for one in splits.train]
+    train = [one.key for one in splits.train]
     if again := repeats(train):
         found.facts["train_repeats"] = again
         found.lines.append(f"repeats: {again} of the training examples have come before")
     for name in ("dev", "test"):
-        shared = overlap(train, [task.key(one) for one in splits.by_name()[name]])
+        shared = overlap(train, [one.key for one in splits.by_name()[name]])
         found.facts[f"{name}_seen_in_training"] = shared
         if shared:
             found.warnings.append(f"{shared} of the {name} examples are also in the training data: scores will flatter")

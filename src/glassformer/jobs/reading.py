@@ -69,8 +69,8 @@ def _read(
         raise ValueError("this model has a tokenizer: give a text instead of ids")
     if not text.strip():  # though special tokens alone would be some
         raise ValueError(EMPTY)
-    asked = None if as_model(model).config.has_segments else False
-    encoding = tokenizer(text, pair, return_token_type_ids=asked, return_tensors="pt")
+    segments = None if as_model(model).config.has_segments else False
+    encoding = tokenizer(text, pair, return_token_type_ids=segments, return_tensors="pt")
     checked_ids(model, encoding["input_ids"][0].tolist(), device)
     inputs = {part: value.to(device) for part, value in encoding.items()}
     return inputs, encoding.sequence_ids() if pair is not None else []

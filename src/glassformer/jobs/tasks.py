@@ -21,6 +21,7 @@ TASKS = {
     "copy": ("teaching", "Copy"),
     "reverse": ("teaching", "Reverse"),
     "parity": ("teaching", "Parity"),
+    "adding": ("teaching", "Adding"),
 }
 ALIASES = {
     "ner": "token-classification",

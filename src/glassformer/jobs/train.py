@@ -11,6 +11,7 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
+from glassformer.blocks.lora import LoraLinear
 from glassformer.data.fingerprint import fingerprint
 from glassformer.files import write_json, write_text
 from glassformer.hub.load import load, save, usable
@@ -22,7 +23,7 @@ from glassformer.tasks.task import AnyTask, evaluate, remark
 from glassformer.train import checkpoint
 from glassformer.train.freeze import trained
 from glassformer.train.loop import Fit, Outcome
-from glassformer.train.lora import LoraLinear, merge
+from glassformer.train.lora import merge
 from glassformer.train.plan import Plan
 from glassformer.train.processes import Processes, joined, local_device
 from glassformer.train.signals import terminable
@@ -112,8 +113,8 @@ def _check(recipe: Recipe, log: Log) -> None:
     task = task_class(recipe.task)
     if recipe.model is not None:
         check_model(recipe.model, task)
-    elif (said := check_arch(str(recipe.arch), task)) is not None:
-        log(said)
+    elif (message := check_arch(str(recipe.arch), task)) is not None:
+        log(message)
     check_config(recipe, task)
 
 

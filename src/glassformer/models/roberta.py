@@ -9,10 +9,11 @@ from torch import nn
 
 from glassformer.files.schema import Size, TokenId
 
+from . import bert
 from .architecture import Architecture, Head
 from .bert import ENCODER_WEIGHTS, SMALL_ENCODER, BertConfig, bert_body, fit_config, head_dropout
 from .encoder import Encoder
-from .heads import ClassifierHead, MaskedLMHead, Pooler, SpanHead, TokenClassifierHead
+from .heads import ClassifierHead, MaskedLMHead, Pooler
 from .init import initialise
 
 
@@ -34,18 +35,14 @@ class RobertaConfig(BertConfig):
 
 
 def build_head(name: str | None, config: RobertaConfig, token: nn.Embedding) -> nn.Module | None:
-    width, dropout, classes = config.hidden_size, head_dropout(config), len(config.id2label)
     match name:
         case "fill-mask":
             return MaskedLMHead(token, F.gelu, config.layer_norm_eps, tied=config.tie_word_embeddings)
         case "text-classification":
-            return ClassifierHead(width, classes, dropout, dense=torch.tanh)
-        case "token-classification":
-            return TokenClassifierHead(width, classes, dropout)
-        case "question-answering":
-            return SpanHead(width)
+            classes = len(config.id2label)
+            return ClassifierHead(config.hidden_size, classes, head_dropout(config), dense=torch.tanh)
         case _:
-            return None
+            return bert.build_head(name, config, token)
 
 
 def build(config: RobertaConfig, head: str | None = None) -> Encoder:

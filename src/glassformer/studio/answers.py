@@ -70,7 +70,7 @@ class TraceAnswers:
         return scores(list(outputs.values()))[0].float()
 
     @property
-    def asked(self) -> list[int]:
+    def answer_places(self) -> list[int]:
         """The places that the answer is about: masks, words to be tagged, the last token of a text that goes on."""
         everywhere, tokenizer = list(range(len(self.places))), self.trace.loaded.tokenizer
         if self.model.head_name == "text-generation":

@@ -145,10 +145,10 @@ class AuthMiddleware:
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ").encode("latin-1")  # as it was sent
         if any(compare_digest(one, self.key.encode()) for one in (*_cookies(request), bearer)):
             return None
-        asked = parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        keys = [value for name, value in asked if name == "key"]
+        query = parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        keys = [value for name, value in query if name == "key"]
         if request.scope["path"] == "/" and any(compare_digest(key.encode(), self.key.encode()) for key in keys):
-            rest = urlencode([(name, value) for name, value in asked if name != "key"])
+            rest = urlencode([(name, value) for name, value in query if name != "key"])
             answer = Response(status_code=303, headers={"Location": f"/?{rest}"})
             answer.set_cookie(COOKIE, quote(self.key, safe=""), httponly=True, samesite="strict")
             return answer

@@ -183,8 +183,8 @@ def _work(making: Path, home: Path, wanted: Wanted, made: Made) -> None:
     torch.set_num_threads(1)
     Thread(target=_end_with, args=(parent_process(),), daemon=True).start()
     sys.stderr = sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # the studio tells of the progress
-    while (asked := wanted.get()) is not None:
-        name, settings = asked
+    while (order := wanted.get()) is not None:
+        name, settings = order
         began = time.perf_counter()
         try:
             make(making / name, home / name, settings)

@@ -86,7 +86,7 @@ def edited(trace: Trace, order: AblationRequest) -> dict[str, Any]:
         "to": order.to,
         "side": answers.side,
         "places": answers.places,
-        "asked": answers.asked,
+        "asked": answers.answer_places,
         "kl": None if moved is None else moved.tolist(),
         "best": {"before": _best(answers, before), "after": _best(answers, after)},
         "place": place,
@@ -107,7 +107,7 @@ def run(trace: Trace, changes: Edits) -> dict[str, Tensor]:
 
 def _place(answers: TraceAnswers, moved: Tensor, wanted: int | None) -> int:
     if wanted is None:
-        return max(answers.asked, key=lambda place: float(moved[place]))
+        return max(answers.answer_places, key=lambda place: float(moved[place]))
     if not 0 <= wanted < len(answers.places):
         raise ValueError(f"place={wanted}: the places go from 0 to {len(answers.places) - 1}")
     return wanted
@@ -141,32 +141,32 @@ def _changes(answers: TraceAnswers, before: Tensor, after: Tensor) -> list[dict[
 
 
 def _both(trace: Trace, changes: Edits) -> dict[str, Any]:
-    before = trace.once("said", lambda: said(trace, {}))
-    return {"before": before, "after": said(trace, changes) if changes else before}
+    before = trace.once("said", lambda: prediction(trace, {}))
+    return {"before": before, "after": prediction(trace, changes) if changes else before}
 
 
-def said(trace: Trace, changes: Edits) -> Any:
+def prediction(trace: Trace, changes: Edits) -> Any:
     """What the model makes of the text in the words of its task, or in ids; None where it has none."""
     loaded, text = trace.loaded, trace.text
-    room = _room(trace)
+    max_new_tokens = _max_new_tokens(trace)
     writes = can_generate(as_model(loaded.model))
-    if writes and room < 1:
+    if writes and max_new_tokens < 1:
         return None
     with record(loaded.model, edit=changes):
         if isinstance(text, str):
-            asked = _asked(trace, room)
-            return None if asked is None else loaded.pipeline(asked[0], **asked[1])
+            call = _pipeline_call(trace, max_new_tokens)
+            return None if call is None else loaded.pipeline(call[0], **call[1])
         if not writes:
             return None
         read = trace.reading.inputs["input_ids"]
-        ids = generate(loaded.model, None, read, **request({"max_new_tokens": room}))[0].tolist()
+        ids = generate(loaded.model, None, read, **request({"max_new_tokens": max_new_tokens}))[0].tolist()
         new = ids if as_model(loaded.model).config.is_encoder_decoder else ids[read.shape[1] :]
         return [{"generated_text": " ".join(map(str, new))}]
 
 
-def _asked(trace: Trace, room: int) -> tuple[Any, dict[str, Any]] | None:
+def _pipeline_call(trace: Trace, max_new_tokens: int) -> tuple[Any, dict[str, Any]] | None:
     """What the pipeline of the model's task is given, and its options; None where it has no words, or no question."""
-    loaded, task, few = trace.loaded, trace.loaded.task, {"max_new_tokens": room}
+    loaded, task, few = trace.loaded, trace.loaded.task, {"max_new_tokens": max_new_tokens}
     known = {"text-classification": {}, "token-classification": {}, "text-generation": few, "translation": few}
     if trace.pair:
         known["question-answering"] = {"top_k": 1}
@@ -179,7 +179,7 @@ def _asked(trace: Trace, room: int) -> tuple[Any, dict[str, Any]] | None:
     return inputs, options | ({"return_full_text": False} if task == "text-generation" else {})
 
 
-def _room(trace: Trace) -> int:
+def _max_new_tokens(trace: Trace) -> int:
     """How many tokens may be written: few, and no more than the model has positions for."""
     config = as_model(trace.loaded.model).config
     taken = 1 if config.is_encoder_decoder else trace.reading.inputs["input_ids"].shape[1]
@@ -192,7 +192,7 @@ def every_head(studio: Studio, trace: Trace, to: Literal["zero", "mean"]) -> Ite
     targets = ablation_targets(trace.loaded.model)
     heads = [f"{one.name}:{number}" for one in targets if one.kind == "head" for number in range(one.size or 0)]
     yield {"kind": "start", "total": len(heads)}
-    before, places = answers.scores, answers.asked
+    before, places = answers.scores, answers.answer_places
     done = 0
     for done, name in enumerate(heads, 1):
         try:

@@ -84,7 +84,7 @@ def _rows(layers: Layers) -> Rows:
 
 def _scores(layers: Layers, name: str) -> Tensor:
     """(T, V) that the head makes of one layer."""
-    return layers.says(name)[0].float()
+    return layers.logits_of(name)[0].float()
 
 
 def _over_time(answers: TraceAnswers, top: int) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _table(answers: TraceAnswers, kind: str, rows: Rows, top: int, final: Tensor
         "rows": [name for name, _ in rows],
         "side": answers.side,
         "columns": answers.places,
-        "asked": answers.asked,
+        "asked": answers.answer_places,
         "names": {str(number): answers.name(number) for number in sorted(named)},
         "answers": sheet.last.tolist(),
         "next": following,
@@ -144,32 +144,32 @@ class _Sheet:
     following: list[int | None] | None
     top: int
 
-    def row(self, said: Tensor) -> dict[str, list[Any]]:
+    def row(self, logits: Tensor) -> dict[str, list[Any]]:
         """One row of the table, of scores (T, V): lists of T. A few places at a time stay in the processor's cache."""
-        parts = [self._part(said[start : start + PLACES], start) for start in range(0, len(said), PLACES)]
+        parts = [self._part(logits[start : start + PLACES], start) for start in range(0, len(logits), PLACES)]
         return {name: [value for part in parts for value in part[name]] for name in parts[0]}
 
-    def _part(self, said: Tensor, start: int) -> dict[str, list[Any]]:
+    def _part(self, logits: Tensor, start: int) -> dict[str, list[Any]]:
         self.answers.deadline.check()
-        here = slice(start, start + len(said))
-        shares = self.answers.shares(said)
+        here = slice(start, start + len(logits))
+        shares = self.answers.shares(logits)
         best = shares.topk(min(self.top, shares.shape[-1]), dim=-1)
         found: dict[str, list[Any]] = {"ids": best.indices.tolist(), "shares": best.values.tolist()}
-        found["share"], found["rank"] = _standing(said, shares, self.last[here])
+        found["share"], found["rank"] = _standing(logits, shares, self.last[here])
         if self.following is not None:
             following = self.following[here]
-            share, rank = _standing(said, shares, torch.tensor([number or 0 for number in following]))
+            share, rank = _standing(logits, shares, torch.tensor([number or 0 for number in following]))
             found["next_share"], found["next_rank"] = _known(following, share), _known(following, rank)
         if not self.answers.exclusive:
-            return found | {"entropy": [None] * len(said), "kl": [None] * len(said)}
-        logs, final = said.log_softmax(-1), self.final[here]
+            return found | {"entropy": [None] * len(logits), "kl": [None] * len(logits)}
+        logs, final = logits.log_softmax(-1), self.final[here]
         kl = (final.exp() * (final - logs)).sum(-1).clamp(min=0.0)
         return found | {"entropy": (-torch.linalg.vecdot(shares, logs)).tolist(), "kl": kl.tolist()}
 
 
-def _standing(said: Tensor, shares: Tensor, wanted: Tensor) -> tuple[list[float], list[int]]:
+def _standing(logits: Tensor, shares: Tensor, wanted: Tensor) -> tuple[list[float], list[int]]:
     """The probability and the rank of one choice (T,) at every place; 0 is the likeliest."""
-    rank = (said > said.gather(-1, wanted[:, None])).sum(-1, dtype=torch.int32)  # int64 takes thrice as long
+    rank = (logits > logits.gather(-1, wanted[:, None])).sum(-1, dtype=torch.int32)  # int64 takes thrice as long
     return shares.gather(-1, wanted[:, None])[:, 0].tolist(), rank.tolist()
 
 

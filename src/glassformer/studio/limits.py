@@ -58,15 +58,15 @@ class Deadline:
                 hook.remove()
 
 
-def within(settings: GenerationSettings, prompt: int, *, asked: bool) -> GenerationSettings:
-    """A request of generation as far as the studio goes along; room that nobody has `asked` for is cut to it."""
+def within(settings: GenerationSettings, prompt: int, *, explicit: bool) -> GenerationSettings:
+    """A request of generation as far as the studio goes along; a length that is not `explicit` is cut to it."""
     for name in ("num_beams", "num_return_sequences"):
         if getattr(settings, name) > MOST[name]:
             raise ValueError(f"{name}={getattr(settings, name)}: the studio goes up to {MOST[name]}; ask for less")
-    room, most = settings.max_new(prompt), MOST["max_new_tokens"]
-    if room > most and asked:
-        raise ValueError(f"max_new_tokens={room}: the studio writes up to {most}; ask for less")
-    return settings.with_max_new(min(room, most))
+    new, most = settings.max_new(prompt), MOST["max_new_tokens"]
+    if new > most and explicit:
+        raise ValueError(f"max_new_tokens={new}: the studio writes up to {most}; ask for less")
+    return settings.with_max_new(min(new, most))
 
 
 def check_length(tokens: int) -> None:

@@ -43,5 +43,5 @@ class Impatient(H11Protocol):
 
 def server_of(app: Any, **settings: Any) -> uvicorn.Server:
     """A server for an application; settings are uvicorn's."""
-    asked: dict[str, Any] = {"log_level": "warning", "lifespan": "off", "timeout_graceful_shutdown": 2, **settings}
-    return uvicorn.Server(uvicorn.Config(app, http=Impatient, timeout_keep_alive=IDLE, **asked))
+    options: dict[str, Any] = {"log_level": "warning", "lifespan": "off", "timeout_graceful_shutdown": 2, **settings}
+    return uvicorn.Server(uvicorn.Config(app, http=Impatient, timeout_keep_alive=IDLE, **options))

@@ -37,15 +37,15 @@ def router(studio: Studio) -> APIRouter:
     def sliced(
         trace_id: str,
         name: str,
-        asked: Annotated[str, Query(alias="slice")] = "",
+        indices: Annotated[str, Query(alias="slice")] = "",
         dtype: Literal["f32", "f16", "u8"] = "f32",
         form: Annotated[Literal["raw", "npy"], Query(alias="format")] = "raw",
         scale: str | None = None,
         minus: str | None = None,
     ) -> Response:
-        values = piece(studio.traces[trace_id], name, asked)
+        values = piece(studio.traces[trace_id], name, indices)
         if minus is not None:
-            values = less(values, piece(studio.traces[minus], name, asked), name)
+            values = less(values, piece(studio.traces[minus], name, indices), name)
         return raw(values, dtype, scale) if form == "raw" else download(f"{name}.npy", np.save, values)
 
     @routes.get("/traces/{trace_id}/mosaic")
@@ -111,16 +111,16 @@ def array(value: Tensor) -> NDArray[Any]:
     return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
 
 
-def piece(trace: Trace, name: str, asked: str) -> NDArray[np.floating]:
+def piece(trace: Trace, name: str, indices: str) -> NDArray[np.floating]:
     """A slice in numpy's words: "0,3,:,10:20"; what is left away at the end is taken whole."""
     value = found(trace, name)
-    parts = [part.strip() for part in asked.split(",")] if asked.strip() else []
+    parts = [part.strip() for part in indices.split(",")] if indices.strip() else []
     try:
         index = tuple(one_axis(part) for part in parts)
         return array(value[index].float())
     except (ValueError, IndexError):
         raise ValueError(
-            f"the slice {asked!r} does not fit {name!r} of shape {tuple(value.shape)}; e.g. 0,:,0:5"
+            f"the slice {indices!r} does not fit {name!r} of shape {tuple(value.shape)}; e.g. 0,:,0:5"
         ) from None
 
 
@@ -151,14 +151,14 @@ def less(values: NDArray[Any], others: NDArray[Any], name: str) -> NDArray[Any]:
     return found
 
 
-def scale_of(asked: str | None, values: NDArray[Any]) -> ColourScale:
+def scale_of(text: str | None, values: NDArray[Any]) -> ColourScale:
     """The scale "low,high,root", or one as far as the values go, with zero in the middle if there are some below."""
-    if asked is not None:
+    if text is not None:
         try:
-            low, high, root = (float(part) for part in asked.split(","))
+            low, high, root = (float(part) for part in text.split(","))
             return ColourScale(low, high, bool(root))
         except ValueError:
-            raise ValueError(f"scale is low,high,root, e.g. 0,1,1, not {asked!r}") from None
+            raise ValueError(f"scale is low,high,root, e.g. 0,1,1, not {text!r}") from None
     values = values[np.isfinite(values)]
     low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0))
     reach = max(-low, high)

@@ -152,30 +152,30 @@ def traced(
     model, deadline = loaded.model, deadline or Deadline.after(SECONDS)
     with loaded.lock, torch.inference_mode():
         settings = _limited(model, deadline) if as_model(model).config.is_encoder_decoder and target is None else {}
-        asked = reading(model, loaded.tokenizer, text, pair, target=target, check=check_length, **settings)
+        read = reading(model, loaded.tokenizer, text, pair, target=target, check=check_length, **settings)
         deadline.check()
         if budget is not None:
-            check_trace(loaded, capture, max(len(side.ids) for side in asked.tokens.values()), budget)
+            check_trace(loaded, capture, max(len(side.ids) for side in read.tokens.values()), budget)
         with record(model, capture) as seen, deadline.watching(model, inside=True):
-            outputs = outputs_of(loaded, asked)
+            outputs = outputs_of(loaded, read)
     values = {name: seen[name].detach().cpu() for name in seen}
-    return Trace(secrets.token_urlsafe(12), loaded, text, pair, target, asked, values, outputs)
+    return Trace(secrets.token_urlsafe(12), loaded, text, pair, target, read, values, outputs)
 
 
 def _limited(model: nn.Module, deadline: Deadline) -> dict[str, Any]:
     """What a model is told that writes as its folder wishes: no more than the studio's limits."""
     try:
-        wished = request_of(as_generative(model), {})
+        settings = request_of(as_generative(model), {})
     except ValueError:  # it cannot write, which `reading` says with what to do about it
         return {}
-    limited = within(wished, 1, asked=False)
-    cut = {"max_new_tokens": limited.max_new_tokens} if limited.max_new(1) < wished.max_new(1) else {}
+    limited = within(settings, 1, explicit=False)
+    cut = {"max_new_tokens": limited.max_new_tokens} if limited.max_new(1) < settings.max_new(1) else {}
     return {"max_time": deadline.left, **cut}
 
 
-def outputs_of(loaded: Loaded, asked: TokenizedInputs) -> dict[str, Tensor]:
+def outputs_of(loaded: Loaded, read: TokenizedInputs) -> dict[str, Tensor]:
     """What the model itself gives, by name."""
-    given = loaded.model(**asked.inputs)._asdict()
+    given = loaded.model(**read.inputs)._asdict()
     return {name: value.detach().cpu() for name, value in given.items() if isinstance(value, Tensor)}
 
 
@@ -197,14 +197,14 @@ def router(studio: Studio) -> APIRouter:
         return studio.models.entries
 
     @routes.post("/traces")
-    def create(asked: TraceRequest) -> SafeJSONResponse:
+    def create(request: TraceRequest) -> SafeJSONResponse:
         with studio.work() as deadline:
             trace = traced(
-                studio.models[asked.model],
-                asked.inputs,
-                asked.pair,
-                asked.target,
-                capture=asked.capture or ("*",),
+                studio.models[request.model],
+                request.inputs,
+                request.pair,
+                request.target,
+                capture=request.capture or ("*",),
                 budget=studio.traces.budget,
                 deadline=deadline,
             )

@@ -31,27 +31,27 @@ STRATEGIES = {  # what is asked of generate, and which options go with it
 
 def request(options: dict[str, Any]) -> dict[str, Any]:
     """What a strategy and its options mean, in generate's words; several beams give all that they found."""
-    asked = dict(options)
-    strategy = asked.pop("strategy", "greedy")
+    settings = dict(options)
+    strategy = settings.pop("strategy", "greedy")
     if strategy not in STRATEGIES:
         raise ValueError(f"there is no strategy {strategy!r} here; choose from {', '.join(STRATEGIES)}")
     preset, own = STRATEGIES[strategy]
-    for name in asked:
+    for name in settings:
         if name not in (*own, "max_new_tokens"):
             other = next(known for known, (_, names) in STRATEGIES.items() if name in names)
             raise ValueError(f"{name} is for another strategy; choose {other}, or leave {name} out")
-    asked = preset | asked
-    return asked if asked["num_beams"] == 1 else asked | {"num_return_sequences": asked["num_beams"]}
+    settings = preset | settings
+    return settings if settings["num_beams"] == 1 else settings | {"num_return_sequences": settings["num_beams"]}
 
 
 def written(pipe: Pipeline, text: str, options: dict[str, Any]) -> Iterator[Line]:
     """The lines of a task that writes: tokens or steps, and the texts at the end."""
-    model, task, asked = as_generative(pipe.model), pipe.task, request(options)
+    model, task, settings = as_generative(pipe.model), pipe.task, request(options)
     if isinstance(task, Translation):
         ids, mask = source(task, text)
-        job = job_of(model, None, ids, mask, task.request(model, int(mask.sum()), asked), options)
+        job = job_of(model, None, ids, mask, task.request(model, int(mask.sum()), settings), options)
     else:
-        job = job_of(model, task.tokenizer, [text], None, asked, options)
+        job = job_of(model, task.tokenizer, [text], None, settings, options)
     return _lines(model, task.tokenizer, job, whole=isinstance(task, TextGeneration))
 
 
@@ -67,13 +67,13 @@ def job_of(
     tokenizer: Tokenizer | None,
     prompts: list[str] | Tensor,
     mask: Tensor | None,
-    asked: dict[str, Any],
+    settings: dict[str, Any],
     options: dict[str, Any],
 ) -> Job:
     """What is asked of generation, within the studio's limits; `options` are what the user himself said of it."""
-    prompt, settings = prompt_of(model, tokenizer, prompts, mask, request_of(model, asked))
+    prompt, known = prompt_of(model, tokenizer, prompts, mask, request_of(model, settings))
     check_length(prompt.input_ids.shape[1])
-    return Job.of(prompt, within(settings, prompt.written.shape[1], asked="max_new_tokens" in options))
+    return Job.of(prompt, within(known, prompt.written.shape[1], explicit="max_new_tokens" in options))
 
 
 def _lines(model: GenerativeModel[Any], tokenizer: Tokenizer | None, job: Job, *, whole: bool) -> Iterator[Line]:

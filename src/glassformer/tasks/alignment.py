@@ -68,12 +68,12 @@ def whole(pieces: Pieces) -> SentenceTokens:
     return SentenceTokens(np.array(pieces.ids, np.int64), np.arange(len(pieces.ids)))
 
 
-def target_windows(sentence: SentenceTokens, room: int) -> Iterator[tuple[Span, Numbers, Numbers]]:
+def target_windows(sentence: SentenceTokens, capacity: int) -> Iterator[tuple[Span, Numbers, Numbers]]:
     """Windows over a sentence, the words that are targets in each and their first tokens.
 
     A window in which nothing is a target (it lies inside a very long word) is not read.
     """
-    spans = windows(len(sentence.ids), room, room // OVERLAP)
+    spans = windows(len(sentence.ids), capacity, capacity // OVERLAP)
     firsts = sentence.firsts
     for span, share in zip(spans, shares(spans), strict=True):
         first, after = np.searchsorted(firsts, share)
@@ -81,7 +81,7 @@ def target_windows(sentence: SentenceTokens, room: int) -> Iterator[tuple[Span, 
             yield span, np.arange(first, after), firsts[first:after]
 
 
-def tagged_texts(sentences: Sequence[SentenceTokens], frame: Frame, *, room: int, context: int) -> TaggedTexts:
+def tagged_texts(sentences: Sequence[SentenceTokens], frame: Frame, *, capacity: int, context: int) -> TaggedTexts:
     """The rows of sentences, with so many sentences of context around each."""
     rows: list[Numbers] = []
     places: list[Numbers] = []
@@ -89,9 +89,9 @@ def tagged_texts(sentences: Sequence[SentenceTokens], frame: Frame, *, room: int
     owners: list[int] = []
     num_truncated = 0
     for number, one in enumerate(sentences):
-        left, right = around(sentences, number, context, room=room - len(one.ids))
+        left, right = around(sentences, number, context, capacity=capacity - len(one.ids))
         unread = np.ones(len(one.ids), bool)
-        for (start, stop), mine, firsts in target_windows(one, room):
+        for (start, stop), mine, firsts in target_windows(one, capacity):
             rows.append(frame.row(np.concatenate([left, one.ids[start:stop], right])))
             places.append(firsts - start + len(left) + frame.before(0))
             words.append(mine)
@@ -110,15 +110,15 @@ def tagged_texts(sentences: Sequence[SentenceTokens], frame: Frame, *, room: int
     )
 
 
-def around(sentences: Sequence[SentenceTokens], number: int, context: int, *, room: int) -> tuple[Numbers, Numbers]:
+def around(sentences: Sequence[SentenceTokens], number: int, context: int, *, capacity: int) -> tuple[Numbers, Numbers]:
     """The tokens of so many sentences before and after one, the nearest first, as many as there is room for."""
     none = np.zeros(0, np.int64)
-    if not context or room <= 0:
+    if not context or capacity <= 0:
         return none, none
     before = np.concatenate([none, *(one.ids for one in sentences[max(0, number - context) : number])])
     after = np.concatenate([none, *(one.ids for one in sentences[number + 1 : number + 1 + context])])
-    right = min(len(after), max(room // 2, room - len(before)))
-    left = min(len(before), room - right)
+    right = min(len(after), max(capacity // 2, capacity - len(before)))
+    left = min(len(before), capacity - right)
     return before[len(before) - left :], after[:right]
 
 

@@ -21,7 +21,7 @@ from glassformer.data.ragged import Ragged
 from glassformer.data.shards import Shards
 from glassformer.files.schema import Probability, Size
 from glassformer.generate.fill import fill_mask
-from glassformer.models.contract import Model, as_token_scorer
+from glassformer.models.contract import Model, as_module, as_token_scorer
 from glassformer.text.tokenizer import Tokenizer
 
 from .batch import Batch, OnProgress, device_of, predict_in_batches
@@ -100,17 +100,17 @@ class FillMask(RunningTextTask[MaskedTexts]):
     def encode(self, examples: Sequence[Document] | Shards) -> MaskedTexts:
         """Tokenise documents, once; shards are tokenised, and the last token of each document is its end."""
         frame = Frame(self.tokenizer, pair=False)
-        room = frame.room(self.max_length or self.longest)
+        capacity = frame.capacity(self.max_length or self.longest)
         if self.packing:
             around, middle = frame.row([]), frame.before(0)
             ids = self._between(examples) if isinstance(examples, Shards) else self._stream(examples)
-            return MaskedTexts(Blocks(ids, room, before=around[:middle], after=around[middle:]), num_truncated=0)
+            return MaskedTexts(Blocks(ids, capacity, before=around[:middle], after=around[middle:]), num_truncated=0)
         if isinstance(examples, Shards):
             raise ValueError("shards hold one stream of text: leave packing on, or give documents")
         lines = [line for one in examples for line in one.text.split("\n") if line.strip()]
         found = [row for row in tokenised(self.tokenizer, lines) if len(row)]
-        num_truncated = sum(max(0, len(row) - room) for row in found)
-        return MaskedTexts(ragged([frame.row(row[:room]) for row in found]), num_truncated)
+        num_truncated = sum(max(0, len(row) - capacity) for row in found)
+        return MaskedTexts(ragged([frame.row(row[:capacity]) for row in found]), num_truncated)
 
     @property
     def end(self) -> int | None:
@@ -185,7 +185,8 @@ class FillMask(RunningTextTask[MaskedTexts]):
 
         def predict(indices: Indices) -> list[Any]:
             some = [texts[place] for place in indices.tolist()]
-            return fill_mask(model, self.tokenizer, some, top_k=top_k, targets=targets)  # type: ignore[no-any-return]
+            found: list[Any] = fill_mask(as_module(model), self.tokenizer, some, top_k=top_k, targets=targets)
+            return found
 
         characters = np.array([len(text) for text in texts], np.int64)
         return predict_in_batches(characters, Budget(rows=1), predict, on_progress)

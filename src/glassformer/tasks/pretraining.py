@@ -86,8 +86,10 @@ class Pretraining(FillMask):
         ids = iter(tokenised(self.tokenizer, [sentence for one in sentences for sentence in one]))
         documents = [[next(ids) for _ in one] for one in sentences]
         frame = Frame(self.tokenizer, pair=True)
-        room = frame.room(self.max_length or self.longest)
-        pairs = [pair for copy in range(self.copies) for pair in next_sentence_pairs(documents, limit=room, epoch=copy)]
+        capacity = frame.capacity(self.max_length or self.longest)
+        pairs = [
+            pair for copy in range(self.copies) for pair in next_sentence_pairs(documents, limit=capacity, epoch=copy)
+        ]
         used = sum(len(pair.first) + len(pair.second) * pair.follows for pair in pairs)  # each sentence once a copy
         return MaskedTexts(
             ragged([frame.row(pair.first, pair.second) for pair in pairs]),

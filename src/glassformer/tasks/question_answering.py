@@ -104,10 +104,6 @@ class QuestionAnswering(Task[SquadExample, AskedTexts]):
             context = one.context
 
     @classmethod
-    def key(cls, example: SquadExample) -> str:
-        return example.context
-
-    @classmethod
     def spec_of_data(cls, examples: Sequence[SquadExample], **options: Any) -> Spec:
         if not any(one.answers for one in examples):
             raise ValueError("no question of the training data has an answer; some must, to learn from")
@@ -120,8 +116,8 @@ class QuestionAnswering(Task[SquadExample, AskedTexts]):
 
     def encode(self, examples: Sequence[SquadExample]) -> AskedTexts:
         frame = Frame(self.tokenizer, pair=True)
-        room = frame.room(self.max_length or self.longest)
-        if room < 2:
+        capacity = frame.capacity(self.max_length or self.longest)
+        if capacity < 2:
             raise ValueError(f"max_length={self.max_length} has no room for a question and a context: raise it")
         known = self._contexts(examples)
         questions = tokenised(self.tokenizer, [one.question for one in examples])
@@ -132,9 +128,9 @@ class QuestionAnswering(Task[SquadExample, AskedTexts]):
             found = (answer_tokens(context, answer) for answer in one.answers)
             answer = next((tokens for tokens in found if tokens is not None), None)
             lost += bool(one.answers) and answer is None
-            ids = np.array(question.ids[: min(self.max_question_length, room // 2)], np.int64)
+            ids = np.array(question.ids[: min(self.max_question_length, capacity // 2)], np.int64)
             num_truncated += len(question.ids) - len(ids)
-            rows += window_rows(owner, ids, context, answer, frame=frame, room=room, overlap=self.doc_stride)
+            rows += window_rows(owner, ids, context, answer, frame=frame, capacity=capacity, overlap=self.doc_stride)
         if lost:
             LOG.warning("%s questions have answers that are no tokens: they are taken to have none", lost)
         contexts = [known[one.context] for one in examples]
@@ -177,7 +173,7 @@ class QuestionAnswering(Task[SquadExample, AskedTexts]):
             start, end = self.scores(model, batch)
             loss.update(float(self.compare(start, end, batch)), batch.count)
             items, rows = batch.extra["items"], batch.extra["rows"]
-            for owner, one in answer_candidates(items, rows, start, end, keep=1, longest=self.max_answer_length):
+            for owner, one in answer_candidates(items, rows, start, end, top_k=1, longest=self.max_answer_length):
                 answers.update(owner, one, [answer.text for answer in items.examples[owner].answers])
 
         return ScoreSheet(update, loss=loss, answers=answers)
@@ -211,7 +207,7 @@ class QuestionAnswering(Task[SquadExample, AskedTexts]):
 
         def predict(indices: Indices) -> Iterator[tuple[int, AnswerCandidates]]:
             scores = self.scores(model, self.batch(items, indices).to(device_of(model)))
-            return answer_candidates(items, indices, *scores, keep=top_k, longest=longest)
+            return answer_candidates(items, indices, *scores, top_k=top_k, longest=longest)
 
         found = [AnswerCandidates(top_k) for _ in inputs]
         budget = Budget.of(batch_size, batch_tokens)

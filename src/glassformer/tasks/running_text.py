@@ -1,7 +1,7 @@
 """What tasks on running text have in common: how it is read, and how a part of it is held out."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from glassformer.data.corpus import Corpus, is_large
@@ -55,14 +55,6 @@ class RunningTextTask(Task[Document, I]):
     @abstractmethod
     def end(self) -> int | None:
         """The id that stands after each document of a stream."""
-
-    @classmethod
-    def texts(cls, examples: Iterable[Document]) -> Iterator[str]:
-        return (one.text for one in examples)
-
-    @classmethod
-    def key(cls, example: Document) -> str:
-        return example.text
 
     @classmethod
     def split(cls, examples: Sequence[Document]) -> tuple[list[Document], list[Document]]:

@@ -3,7 +3,7 @@
 B batch, N texts in all, T length, D width.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -108,17 +108,6 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
             sources, columns, kind="regression", require_target=False, file_format=file_format, header=header
         )
         return replace(found, examples=[replace(one, label=None) for one in found.examples])
-
-    @classmethod
-    def texts(cls, examples: Iterable[Labelled]) -> Iterator[str]:
-        for one in examples:
-            yield one.text
-            if one.pair is not None:
-                yield one.pair
-
-    @classmethod
-    def key(cls, example: Labelled) -> str:
-        return f"{example.text}\t{example.pair or ''}"
 
     @classmethod
     def spec_of_data(cls, examples: Sequence[Labelled], **options: Any) -> Spec:
@@ -233,12 +222,12 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
         on_progress: OnProgress | None = None,
     ) -> list[Any]:
         """The cosine of each pair; a list of them for a dict with source_sentence and sentences."""
-        asked = [as_comparison(one) for one in inputs]
-        texts = list(dict.fromkeys(text for source, others in asked for text in (source, *others)))
+        comparisons = [as_comparison(one) for one in inputs]
+        texts = list(dict.fromkeys(text for source, others in comparisons for text in (source, *others)))
         vectors = self.embed(model, texts, batch_size=batch_size, batch_tokens=batch_tokens, on_progress=on_progress)
         rows = dict(zip(texts, F.normalize(vectors, dim=-1), strict=True))
         found: list[Any] = []
-        for given, (source, others) in zip(inputs, asked, strict=True):
+        for given, (source, others) in zip(inputs, comparisons, strict=True):
             cosines = [float(rows[source] @ rows[other]) for other in others]
             found.append(cosines if isinstance(given, Mapping) else cosines[0])
         return found

@@ -89,10 +89,10 @@ def asked_texts(
 
 
 def window_rows(
-    owner: int, question: Numbers, context: Context, answer: Span | None, *, frame: Frame, room: int, overlap: int
+    owner: int, question: Numbers, context: Context, answer: Span | None, *, frame: Frame, capacity: int, overlap: int
 ) -> Iterator[WindowRow]:
     """A row for each window of a context; a context without tokens has one, too."""
-    space = room - len(question)
+    space = capacity - len(question)
     for start, stop in windows(len(context.ids), space, min(overlap, space // 2)):
         sizes = len(question), stop - start
         before = frame.before(1, *sizes)
@@ -146,9 +146,9 @@ class Candidate(NamedTuple):
 
 @dataclass
 class AnswerCandidates:
-    """What the windows read so far say to one question: the best `keep` answers, and the score of none."""
+    """What the windows read so far say to one question: the best `top_k` answers, and the score of none."""
 
-    keep: int
+    top_k: int
     answers: list[Candidate] = field(default_factory=list)  # the best first
     none: float = inf
     norms: NDArray[np.float64] = field(default_factory=lambda: np.full(2, -inf))
@@ -158,7 +158,7 @@ class AnswerCandidates:
         spans: dict[Span, Candidate] = {}
         for one in sorted(self.answers + other.answers, reverse=True):
             spans.setdefault((one.start, one.end), one)  # neighbouring windows may find the same
-        self.answers = list(spans.values())[: self.keep]
+        self.answers = list(spans.values())[: self.top_k]
         self.none = min(self.none, other.none)
         with np.errstate(invalid="ignore"):  # of a model with NaN among its weights
             self.norms = np.logaddexp(self.norms, other.norms)
@@ -168,7 +168,7 @@ class AnswerCandidates:
         if threshold is None:
             return self.answers or [Candidate(-inf, 0, 0, "")]
         better = sum(one.score >= self.none - threshold for one in self.answers)
-        return [*self.answers[:better], Candidate(self.none, 0, 0, ""), *self.answers[better:]][: self.keep]
+        return [*self.answers[:better], Candidate(self.none, 0, 0, ""), *self.answers[better:]][: self.top_k]
 
     def share(self, one: Candidate) -> float:
         """The probability of an answer: of its start among all starts, times that of its end."""
@@ -176,13 +176,13 @@ class AnswerCandidates:
 
 
 def answer_candidates(
-    items: AskedTexts, rows: Indices, start: Tensor, end: Tensor, *, keep: int, longest: int
+    items: AskedTexts, rows: Indices, start: Tensor, end: Tensor, *, top_k: int, longest: int
 ) -> Iterator[tuple[int, AnswerCandidates]]:
     """The number of the question and the reading of each row, from its scores (B, T)."""
-    found = best_spans(start, end, items.inside(rows).to(start.device), count=keep, longest=longest)
+    found = best_spans(start, end, items.inside(rows).to(start.device), count=top_k, longest=longest)
     for place, row in enumerate(rows.tolist()):
         owner = int(items.owners[row])
-        one = AnswerCandidates(keep, none=float(found.none[place]), norms=found.norms[place].astype(np.float64))
+        one = AnswerCandidates(top_k, none=float(found.none[place]), norms=found.norms[place].astype(np.float64))
         for score, first, last in zip(found.scores[place], found.firsts[place], found.lasts[place], strict=True):
             if score > -inf:
                 span = items.characters(row, first, last)

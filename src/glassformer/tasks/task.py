@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from glassformer.data.batches import Budget, Indices, in_order
+from glassformer.data.examples import Example
 from glassformer.data.report import Read
 from glassformer.data.splits import split_by_hash
 from glassformer.files import conform
@@ -25,7 +26,7 @@ from .batch import Batch, Items, OnProgress, device_of
 from .metrics import ScoreSheet
 from .spec import Spec
 
-E = TypeVar("E")
+E = TypeVar("E", bound=Example)
 I = TypeVar("I", bound=Items)  # noqa: E741
 
 
@@ -60,14 +61,9 @@ class Task(ABC, Generic[E, I]):
         """The examples in some files. Of the options (the recipe's) it takes what concerns reading."""
 
     @classmethod
-    @abstractmethod
     def texts(cls, examples: Iterable[E]) -> Iterator[str]:
         """What a vocabulary is learnt from."""
-
-    @classmethod
-    @abstractmethod
-    def key(cls, example: E) -> str:
-        """Examples with the same key must never be on two sides of a split."""
+        return (text for one in examples for text in one.texts)
 
     @classmethod
     def labels_in(cls, example: E) -> Collection[str]:
@@ -78,7 +74,7 @@ class Task(ABC, Generic[E, I]):
     @classmethod
     def split(cls, examples: Sequence[E]) -> tuple[list[E], list[E]]:
         """Train and dev from one set, where no dev was given."""
-        train, dev, _ = split_by_hash(examples, cls.key)
+        train, dev, _ = split_by_hash(examples, lambda one: one.key)
         return train, dev
 
     # From data or a model to a spec, and from a spec to a task.

@@ -1,9 +1,9 @@
-"""The teaching tasks: copy digits, reverse them, or say whether their sum is odd, for every family of models.
+"""The teaching tasks: copy digits, reverse them, say whether their sum is odd, or add two that are marked.
 
 B batch, T length.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -17,6 +17,7 @@ from glassformer.data.examples import Labelled, Parallel
 from glassformer.data.parallel import read_parallel
 from glassformer.data.ragged import Ragged
 from glassformer.data.report import Read
+from glassformer.files.schema import Size
 from glassformer.models.contract import Model
 from glassformer.text.tokenizer import Tokenizer
 
@@ -28,35 +29,46 @@ from .text_classification import TextClassification
 from .text_pairs import Translated, as_source, encode_sources, rounded_up
 from .translation import Translation
 
-Lesson = Literal["copy", "reverse", "parity"]
-LONGEST: dict[Lesson, int] = {"copy": 8, "reverse": 8, "parity": 20}  # digits
+Lesson = Literal["copy", "reverse", "parity", "adding"]
+LONGEST: dict[Lesson, int] = {"copy": 8, "reverse": 8, "parity": 20, "adding": 20}  # digits, unless a length is given
+CLASSES: dict[Lesson, tuple[str, ...]] = {"parity": ("0", "1"), "adding": tuple(map(str, range(19)))}
+FEWEST: dict[Lesson, int] = {"copy": 1, "reverse": 1, "parity": 1, "adding": 2}
 SHORTEST = 4  # of a test
 ASKED = "="  # stands after the digits
+MARK = "*"  # stands before a digit that is to be added
 HEADS = ("text2text-generation", "text-generation", "text-classification")
 
 
 def answer(lesson: Lesson, digits: str) -> str:
-    """What is right."""
+    """What is right; of the adding problem, the sum of the two digits that have a mark before them."""
+    if lesson == "adding":
+        return str(sum(int(part[0]) for part in digits.split(MARK)[1:]))
     if lesson == "parity":
         return str(sum(map(int, digits)) % 2)
     return digits if lesson == "copy" else digits[::-1]
 
 
-def examples(lesson: Lesson, count: int, *, seed: int) -> list[Parallel]:
+def examples(lesson: Lesson, count: int, *, seed: int, length: int | None = None) -> list[Parallel]:
     """Digits and an equals sign, and the answer. As in the micro-world, seeds that differ modulo 3 share no example.
 
     Those of seed 0 are for training and begin with one digit, since short sequences teach what long ones alone never
     do; of parity there are the more of a length the shorter it is, or all models stay at chance. The others are for
-    tests, and begin with four.
+    tests, and begin with four. With `length` those for training have so many digits at most, and those for tests have
+    exactly so many.
+
+    In the adding problem (Hochreiter & Schmidhuber, 1997) one digit of either half is marked: the longer the text, the
+    farther apart they stand.
     """
+    if length is not None and length < FEWEST[lesson]:
+        raise ValueError(f"length={length} is too short for {lesson}; it takes {FEWEST[lesson]} digits or more")
     found: list[Parallel] = []
     for number in range(count):
         chance = np.random.Generator(np.random.Philox(key=[seed, number]))
         while True:
-            digits = chance.integers(10, size=_length(lesson, chance, trained=seed % 3 == 0))
+            digits = chance.integers(10, size=_length(lesson, chance, trained=seed % 3 == 0, length=length))
             if _share(digits) == seed % 3:
                 break
-        text = "".join(map(str, digits))
+        text = _marked(digits, chance) if lesson == "adding" else "".join(map(str, digits))
         found.append(Parallel(text + ASKED, answer(lesson, text)))
     return found
 
@@ -67,8 +79,16 @@ def _share(digits: NDArray[np.int64]) -> int:
     return {0: 1, 1: 2}.get(key % 7, 0)
 
 
-def _length(lesson: Lesson, chance: np.random.Generator, *, trained: bool) -> int:
-    lengths = np.arange(1 if trained else SHORTEST, LONGEST[lesson] + 1)
+def _marked(digits: NDArray[np.int64], chance: np.random.Generator) -> str:
+    half = len(digits) // 2
+    marked = {int(chance.integers(half)), int(chance.integers(half, len(digits)))}
+    return "".join(MARK * (place in marked) + str(digit) for place, digit in enumerate(digits))
+
+
+def _length(lesson: Lesson, chance: np.random.Generator, *, trained: bool, length: int | None) -> int:
+    if length is not None and not trained:
+        return length
+    lengths = np.arange(FEWEST[lesson] if trained else SHORTEST, (length or LONGEST[lesson]) + 1)
     weights = 1 / lengths if trained and lesson == "parity" else np.ones(len(lengths))
     return int(chance.choice(lengths, p=weights / weights.sum()))
 
@@ -77,8 +97,8 @@ class Teaching(Task[Parallel, Any]):
     """One lesson, in the form that a model can learn: `head` says which.
 
     text2text-generation: an encoder-decoder reads the digits and writes the answer. text-generation: a language model
-    goes on after the digits. text-classification: the answer is a class; this is for parity alone. The score is the
-    share of answers that are right from end to end.
+    goes on after the digits. text-classification: the answer is a class; this is for parity and adding alone. The score
+    is the share of answers that are right from end to end.
     """
 
     lesson: ClassVar[Lesson]
@@ -90,30 +110,33 @@ class Teaching(Task[Parallel, Any]):
     def __init__(
         self, tokenizer: Tokenizer, *, head: str = "text2text-generation", form: AnyTask | None = None
     ) -> None:
-        known = HEADS if self.lesson == "parity" else HEADS[:2]
+        known = HEADS if self.lesson in CLASSES else HEADS[:2]
         if head not in known:
             raise ValueError(f"{self.lesson} is learnt with the head {' or '.join(known)}, not {head!r}")
         self.form = form or form_of(head).from_spec(tokenizer, self.make_spec({"head": head}))
         self.tokenizer, self.head, self.max_length = tokenizer, head, self.form.max_length
 
     @classmethod
-    def read(cls, sources: Sequence[str], *, columns: Mapping[str, str] | None = None, **_: object) -> Read[Parallel]:
+    def read(
+        cls,
+        sources: Sequence[str],
+        *,
+        columns: Mapping[str, str] | None = None,
+        length: Size | None = None,
+        **_: object,
+    ) -> Read[Parallel]:
+        """`length` is of examples that are made up (see `examples`); files have their own."""
+        del length
         return read_parallel(sources, columns=columns)
-
-    @classmethod
-    def texts(cls, examples: Iterable[Parallel]) -> Iterator[str]:
-        return Translation.texts(examples)
-
-    @classmethod
-    def key(cls, example: Parallel) -> str:
-        return example.source
 
     @classmethod
     def make_spec(cls, options: Mapping[str, Any], **known: Any) -> Spec:
         """The spec of the form that the head asks for."""
         head = options.get("head", cls.head)
         if head == "text-classification":
-            return Spec(head=head, labels=("0", "1"), problem_type="single_label_classification", **known)
+            return Spec(
+                head=head, labels=CLASSES.get(cls.lesson, ()), problem_type="single_label_classification", **known
+            )
         return Spec(head=head, options={"exact_match": True}, **known)
 
     @classmethod
@@ -159,9 +182,9 @@ class Teaching(Task[Parallel, Any]):
 
     def predict(self, model: Model, inputs: Sequence[object], **options: Any) -> list[Any]:
         """A dict with the answer for each text of digits, whether or not the equals sign stands after them."""
-        asked = [as_source(one).removesuffix(ASKED) + ASKED for one in inputs]
+        sources = [as_source(one).removesuffix(ASKED) + ASKED for one in inputs]
         key = "label" if self.head == "text-classification" else "translation_text"
-        return [{"answer": found[key]} for found in self.form.predict(model, asked, **options)]
+        return [{"answer": found[key]} for found in self.form.predict(model, sources, **options)]
 
 
 class Copy(Teaching):
@@ -182,8 +205,14 @@ class Parity(Teaching):
     name, lesson = "parity", "parity"
 
 
+class Adding(Teaching):
+    """Write the sum of the two digits that are marked."""
+
+    name, lesson = "adding", "adding"
+
+
 class Classes(TextClassification):
-    """Answers of one character are classes."""
+    """Answers that are few are classes."""
 
     def _scores(self, *, keep_examples: bool) -> Classification:
         return WholeAnswers(self.labels, keep_examples=keep_examples)
@@ -248,7 +277,7 @@ class Continuation(Translation):
     def prompts(self, batch: Batch) -> tuple[Tensor, Tensor]:
         return batch.extra.get("prompts") or super().prompts(batch)
 
-    def room(self, length: int, model: Model) -> int:
+    def max_new_tokens(self, length: int, model: Model) -> int:
         longest = rounded_up(length)
         return min(10 + 3 * longest // 2, max(1, (model.config.max_positions or 10 * longest) - longest))
 

@@ -3,7 +3,7 @@
 B batch, C classes.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -98,17 +98,6 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         if labels is None or not require_target:  # what is to be predicted may have any label, or none
             return read
         return replace(read, examples=with_names(read.examples, class_names(labels)))
-
-    @classmethod
-    def texts(cls, examples: Iterable[Labelled]) -> Iterator[str]:
-        for one in examples:
-            yield one.text
-            if one.pair is not None:
-                yield one.pair
-
-    @classmethod
-    def key(cls, example: Labelled) -> str:
-        return f"{example.text}\t{example.pair or ''}"
 
     @classmethod
     def labels_in(cls, example: Labelled) -> Collection[str]:

@@ -5,7 +5,8 @@ N pairs, R real target tokens, V target vocabulary.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from random import Random
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,17 +14,27 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from glassformer.data.batches import Indices
 from glassformer.data.examples import Parallel
 from glassformer.data.ragged import Ragged
 from glassformer.generate.result import Generated
+from glassformer.text.bpe_dropout import NO_WORD, BpeDropout
 from glassformer.text.tokenizer import Tokenizer
 
 from .batch import Batch
 from .encoded import encodings
 from .metrics import Likelihood
+from .running_text import as_text
 from .spec import SpecialIds
 
 BUCKET = 16  # sources whose lengths are rounded up to the same multiple may grow equally long targets
+
+
+class PairWords(NamedTuple):
+    """Which word each token of a source and of its target belongs to, NO_WORD for special ones."""
+
+    sources: Ragged
+    targets: Ragged
 
 
 @dataclass
@@ -35,6 +46,7 @@ class Translated:
     references: list[str]
     bleu_tokenizer: str
     num_truncated: int
+    words: PairWords | None = None  # known where pairs are cut into other pieces each time
     lengths: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -56,11 +68,39 @@ def encode_targets(
     tokenizer: Tokenizer, texts: Sequence[str], ids: SpecialIds, *, before: Sequence[int], max_length: int | None
 ) -> tuple[Ragged, int]:
     """Rows that begin with `before` and end, unless they were cut, and how many tokens they lost."""
-    room = None if max_length is None else max_length - len(before) - 1
-    found = list(encodings(tokenizer, texts, max_length=room, target=True, add_special_tokens=False))
+    longest = None if max_length is None else max_length - len(before) - 1
+    found = list(encodings(tokenizer, texts, max_length=longest, target=True, add_special_tokens=False))
     pairs = [pair for one in found for pair in zip(one["input_ids"], one.num_truncated, strict=True)]
     rows = ([*before, *row, *(() if lost else ids.ends[:1])] for row, lost in pairs)
     return Ragged.of(rows), sum(lost for _, lost in pairs)
+
+
+def words_of(
+    tokenizer: Tokenizer, texts: Sequence[str], rows: Ragged, *, max_length: int | None, before: int | None = None
+) -> Ragged:
+    """The word that each token of these rows belongs to; of targets, whose rows begin with `before` special tokens."""
+    side: dict[str, Any] = {} if before is None else {"target": True, "add_special_tokens": False}
+    room = max_length if before is None or max_length is None else max_length - before - 1
+    found = encodings(tokenizer, texts, max_length=room, **side)
+    listed: list[list[int]] = [
+        [NO_WORD] * (before or 0) + [NO_WORD if word is None else word for word in one.word_ids(row)]
+        for one in found
+        for row in range(len(one["input_ids"]))
+    ]
+    return Ragged.of(
+        words + [NO_WORD] * (int(length) - len(words)) for words, length in zip(listed, rows.lengths, strict=True)
+    )
+
+
+def cut_anew(
+    cut: BpeDropout, rows: Ragged, words: Ragged, indices: Indices, *, max_length: int | None, seed: str
+) -> Ragged:
+    """Some rows, their words cut by a chance of each row's own; one that would be too long stays as it was."""
+    found = []
+    for place in indices.tolist():
+        new = cut.row(rows[place].tolist(), words[place].tolist(), Random(f"{seed} {place}"))
+        found.append(new if max_length is None or len(new) <= max_length else rows[place].tolist())
+    return Ragged.of(found)
 
 
 def score_targets(likelihood: Likelihood, logits: Tensor, batch: Batch) -> None:
@@ -74,14 +114,7 @@ def score_targets(likelihood: Likelihood, logits: Tensor, batch: Batch) -> None:
 
 def as_source(given: object) -> str:
     """A text, or a dict with text, as Hugging Face takes them."""
-    match given:
-        case str():
-            return given
-        case Parallel():
-            return given.source
-        case {"text": str(text)}:
-            return text
-    raise ValueError(f"a text or a dict with 'text' is wanted, not {given!r}")
+    return given.source if isinstance(given, Parallel) else as_text(given)
 
 
 def written_texts(tokenizer: Tokenizer, found: Tensor | Generated, start: int) -> list[dict[str, Any]]:

@@ -88,14 +88,6 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         return read_tagged(sources, column, word_column=word_column, columns=columns, require_target=require_target)
 
     @classmethod
-    def texts(cls, examples: Iterable[Tagged]) -> Iterator[str]:
-        return (" ".join(one.words) for one in examples)
-
-    @classmethod
-    def key(cls, example: Tagged) -> str:
-        return " ".join(example.words)
-
-    @classmethod
     def labels_in(cls, example: Tagged) -> Collection[str]:
         """The types of its entities: a type that is begun may go on."""
         return {tag.removeprefix("B-").removeprefix("I-") for tag in example.tags or ()}
@@ -170,7 +162,7 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
 
     def _rows(self, sentences: Sequence[SentenceTokens], context: int = 0) -> TaggedTexts:
         frame = self.frame
-        return tagged_texts(sentences, frame, room=frame.room(self.max_length), context=context)
+        return tagged_texts(sentences, frame, capacity=frame.capacity(self.max_length), context=context)
 
     def batch(self, items: TaggedTexts, indices: Indices, seed: int = 0) -> Batch:
         del seed  # nothing is random here

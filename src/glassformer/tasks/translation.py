@@ -5,10 +5,11 @@ B batch, S source length, T target length, R real target tokens, D width, V targ
 
 import logging
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -22,6 +23,7 @@ from glassformer.data.rows import Format
 from glassformer.files.schema import NotNegative, Probability, Size
 from glassformer.generate.api import generate
 from glassformer.models.contract import Model, as_module, as_token_scorer, generation_config
+from glassformer.text.bpe_dropout import BpeDropout
 from glassformer.text.marian import MarianBackend
 from glassformer.text.tokenizer import Tokenizer
 
@@ -31,12 +33,15 @@ from .r_drop import r_drop_loss
 from .spec import Spec, SpecialIds
 from .task import Task
 from .text_pairs import (
+    PairWords,
     Translated,
     as_source,
+    cut_anew,
     encode_sources,
     encode_targets,
     rounded_up,
     score_targets,
+    words_of,
     written_texts,
 )
 
@@ -64,6 +69,7 @@ class Translation(Task[Parallel, Translated]):
         max_length: Size | None = None,
         label_smoothing: Probability = 0.0,
         r_drop: NotNegative = 0.0,
+        bpe_dropout: Probability = 0.0,
         bleu: bool = False,
         exact_match: bool = False,
         bleu_lowercase: bool = False,
@@ -72,6 +78,7 @@ class Translation(Task[Parallel, Translated]):
         special_ids: SpecialIds | None = None,
     ) -> None:
         """`r_drop` weighs how far two passes with different dropout may disagree (alpha); 0 for one pass.
+        `bpe_dropout` is the share of merges left out where a training text is cut into tokens, anew each epoch.
         `bleu_lowercase` and `bleu_tokenize` say how sacreBLEU compares; no text is changed.
 
         `special_ids` are those of the model; without them, those that a new model is built with.
@@ -83,6 +90,7 @@ class Translation(Task[Parallel, Translated]):
         self.metric = "bleu" if bleu else "exact_match" if exact_match else "-loss"
         self.special_ids = special_ids or SpecialIds.of(tokenizer, {})
         self.before = self._before_targets()
+        self.cut = BpeDropout.of(tokenizer, bpe_dropout) if bpe_dropout else None
 
     @classmethod
     def read(
@@ -96,17 +104,6 @@ class Translation(Task[Parallel, Translated]):
         **_: object,
     ) -> Read[Parallel]:
         return read_parallel(sources, columns, require_target=require_target, file_format=file_format, header=header)
-
-    @classmethod
-    def texts(cls, examples: Iterable[Parallel]) -> Iterator[str]:
-        for one in examples:
-            yield one.source
-            if one.target is not None:
-                yield one.target
-
-    @classmethod
-    def key(cls, example: Parallel) -> str:
-        return example.source
 
     @classmethod
     def spec_of_data(cls, examples: Sequence[Parallel], **options: Any) -> Spec:
@@ -148,14 +145,27 @@ class Translation(Task[Parallel, Translated]):
         targets, lost = encode_targets(
             self.tokenizer, references, self.special_ids, before=self.before, max_length=self.max_length
         )
-        return Translated(sources, targets, references, bleu_tokenizer(references[:1000]), num_truncated + lost)
+        words = None if self.cut is None else self._words(examples, sources, targets)
+        return Translated(sources, targets, references, bleu_tokenizer(references[:1000]), num_truncated + lost, words)
+
+    def _words(self, examples: Sequence[Parallel], sources: Ragged, targets: Ragged) -> PairWords:
+        read, written = [one.source for one in examples], [str(one.target) for one in examples]
+        limit, before = self.max_length, len(self.before)
+        return PairWords(
+            words_of(self.tokenizer, read, sources, max_length=limit),
+            words_of(self.tokenizer, written, targets, max_length=limit, before=before),
+        )
 
     def _sources(self, texts: Sequence[str]) -> tuple[Ragged, int]:
         return encode_sources(self.tokenizer, texts, self.special_ids, max_length=self.max_length)
 
     def batch(self, items: Translated, indices: Indices, seed: int = 0) -> Batch:
-        """Real target tokens are listed by their places, so that the output layer never sees padding."""
-        del seed  # nothing is random here
+        """Real target tokens are listed by their places, so that the output layer never sees padding.
+
+        A seed of 0, as evaluations have it, leaves texts as the tokenizer cuts them.
+        """
+        if self.cut is not None and items.words is not None and seed:
+            items, indices = self._cut_anew(items, self.cut, indices, seed), np.arange(len(indices))
         inputs = {
             "input_ids": items.sources.padded(indices, self.special_ids.pad),
             "attention_mask": items.sources.mask(indices),
@@ -170,6 +180,19 @@ class Translation(Task[Parallel, Translated]):
         references = [items.references[place] for place in indices.tolist()]
         extra = {"references": references, "bleu_tokenizer": items.bleu_tokenizer}
         return Batch(inputs, targets, count=len(targets["labels"]), extra=extra)
+
+    def _cut_anew(self, items: Translated, cut: BpeDropout, indices: Indices, seed: int) -> Translated:
+        """Some pairs by themselves, with their words cut into other pieces."""
+        assert items.words is not None
+        assert items.targets is not None
+        limit = self.max_length
+        return Translated(
+            cut_anew(cut, items.sources, items.words.sources, indices, max_length=limit, seed=f"{seed} source"),
+            cut_anew(cut, items.targets, items.words.targets, indices, max_length=limit, seed=f"{seed} target"),
+            [items.references[place] for place in indices.tolist()],
+            items.bleu_tokenizer,
+            num_truncated=0,
+        )
 
     def logits(self, model: Model, batch: Batch) -> Tensor:
         """(R, V): the scores of every real target token."""
@@ -223,7 +246,7 @@ class Translation(Task[Parallel, Translated]):
         """What is read before writing begins, (B, S), and its mask."""
         return batch.inputs["input_ids"], batch.inputs["attention_mask"]
 
-    def room(self, length: int, model: Model) -> int:
+    def max_new_tokens(self, length: int, model: Model) -> int:
         """How many tokens a translation may have where nobody says it: half as many again as its source, and ten."""
         wanted = 10 + 3 * rounded_up(length) // 2
         return min(wanted, (model.config.max_positions or wanted + 1) - 1)
@@ -234,20 +257,20 @@ class Translation(Task[Parallel, Translated]):
         given |= {"pad_token_id": self.special_ids.pad} | self.generate | settings
         stated = {**generation_config(model), **given}
         limited = stated.get("max_new_tokens") is not None or stated.get("max_length") is not None
-        return given if limited else {**given, "max_new_tokens": self.room(length, model)}
+        return given if limited else {**given, "max_new_tokens": self.max_new_tokens(length, model)}
 
     def write(self, model: Model, ids: Tensor, mask: Tensor, **settings: Any) -> list[list[dict[str, Any]]]:
         """What the model makes of each source, one text or num_return_sequences of them: dicts with translation_text
         and, with return_dict_in_generate, the score."""
         lengths = mask.sum(1).tolist()
-        asked = [self.request(model, length, settings) for length in lengths]
-        limits = [one.get("max_new_tokens") for one in asked]
+        requests = [self.request(model, length, settings) for length in lengths]
+        limits = [one.get("max_new_tokens") for one in requests]
         written: list[list[dict[str, Any]]] = [[]] * len(lengths)
         for limit in dict.fromkeys(limits):  # all that share a limit at once, so that each is as if alone
             rows = [row for row, other in enumerate(limits) if other == limit]
             width = max(lengths[row] for row in rows)
             found = generate(
-                as_module(model), None, ids[rows, :width], attention_mask=mask[rows, :width], **asked[rows[0]]
+                as_module(model), None, ids[rows, :width], attention_mask=mask[rows, :width], **requests[rows[0]]
             )
             listed = written_texts(self.tokenizer, found, 1 if model.config.is_encoder_decoder else width)
             share = len(listed) // len(rows)

@@ -20,18 +20,18 @@ CHUNK = 10_000  # texts tokenised at a time
 NO_LIMIT = 1 << 40  # tokens; no text has as many
 
 
-def windows(size: int, room: int, overlap: int) -> list[Span]:
-    """Spans of at most `room` tokens that leave none of `size` out; neighbours share `overlap` tokens or more.
+def windows(size: int, capacity: int, overlap: int) -> list[Span]:
+    """Spans of at most `capacity` tokens that leave none of `size` out; neighbours share `overlap` tokens or more.
 
     All but a text's only window are full: the last one reaches back as far as it takes.
     """
-    assert 0 <= overlap < room
-    if size <= room:
+    assert 0 <= overlap < capacity
+    if size <= capacity:
         return [(0, size)]
-    step = room - overlap
-    count = 1 + -(-(size - room) // step)
-    starts = [min(number * step, size - room) for number in range(count)]
-    return [(start, start + room) for start in starts]
+    step = capacity - overlap
+    count = 1 + -(-(size - capacity) // step)
+    starts = [min(number * step, size - capacity) for number in range(count)]
+    return [(start, start + capacity) for start in starts]
 
 
 def shares(spans: Sequence[Span]) -> list[Span]:
@@ -54,7 +54,7 @@ class Frame:
         """How many tokens it adds."""
         return special_count(self.template)
 
-    def room(self, max_length: int | None) -> int:
+    def capacity(self, max_length: int | None) -> int:
         """The tokens of text that a row can have: as many as asked for, and no more than the tokenizer allows."""
         longest = self.longest if max_length is None else min(max_length, self.longest)
         if longest <= self.special:

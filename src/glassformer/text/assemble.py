@@ -46,9 +46,9 @@ def special_count(template: Template) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class TruncationPlan:
-    """How rows are made to fit: at most `room` tokens of text, `stride` shared by neighbouring windows."""
+    """How rows are made to fit: at most `capacity` tokens of text, `stride` shared by neighbouring windows."""
 
-    room: int | None = None
+    capacity: int | None = None
     strategy: Truncation = "longest_first"
     stride: int = 0
     side: Side = "right"
@@ -56,17 +56,17 @@ class TruncationPlan:
 
     def lengths(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
         """How many tokens each text of a row may keep."""
-        if self.room is None or self.strategy == "do_not_truncate" or sum(sizes) <= self.room:
+        if self.capacity is None or self.strategy == "do_not_truncate" or sum(sizes) <= self.capacity:
             return sizes
         if self.strategy == "longest_first":
-            return longest_first(sizes, self.room)
+            return longest_first(sizes, self.capacity)
         target = 0 if self.strategy == "only_first" else 1
         if target >= len(sizes):
             raise ValueError('truncation="only_second" needs pairs; for single texts use truncation=True')
-        kept = self.room - sum(sizes) + sizes[target]
+        kept = self.capacity - sum(sizes) + sizes[target]
         if kept <= 0:
             raise ValueError(
-                f"truncation={self.strategy!r} cannot make {sum(sizes)} tokens fit in {self.room}: that text "
+                f"truncation={self.strategy!r} cannot make {sum(sizes)} tokens fit in {self.capacity}: that text "
                 f"has only {sizes[target]}; use truncation='longest_first' or a larger max_length"
             )
         return tuple(kept if index == target else size for index, size in enumerate(sizes))
@@ -100,13 +100,13 @@ class TruncationPlan:
         return [kept, *(row for row in others if row[0] != kept[0]), *late]
 
 
-def longest_first(sizes: tuple[int, ...], room: int) -> tuple[int, ...]:
+def longest_first(sizes: tuple[int, ...], capacity: int) -> tuple[int, ...]:
     """Shorten the longer of two texts first, then both alike; the second keeps the odd token."""
     if len(sizes) == 1:
-        return (room,)
-    short, long = min(sizes), max(room - min(sizes), 0)
+        return (capacity,)
+    short, long = min(sizes), max(capacity - min(sizes), 0)
     if short > long:  # both must give way
-        short, long = room // 2, room - room // 2
+        short, long = capacity // 2, capacity - capacity // 2
     return (long, short) if sizes[0] > sizes[1] else (short, long)
 
 

@@ -175,11 +175,11 @@ class Tokenizer(SpecialTokens):
         """Truncate and pad: which tokens go to which row, and how many each text lost."""
         template = self.backend.template(pair=len(ids) > 1, special=options.add_special_tokens)
         limit = self._limit(options)
-        room = None if limit is None else limit - special_count(template)
-        if room is not None and room < 0:
+        capacity = None if limit is None else limit - special_count(template)
+        if capacity is not None and capacity < 0:
             raise ValueError(f"max_length={limit} is under the {special_count(template)} special tokens: raise it")
         plan = TruncationPlan(
-            room=room,
+            capacity=capacity,
             strategy=options.truncates,
             stride=options.stride,
             side=self.truncation_side,
@@ -193,7 +193,7 @@ class Tokenizer(SpecialTokens):
             spans=[spans for found in rows for spans in found],
         )
         num_truncated = [0] * len(rows)
-        if room is not None and not plan.windows:
+        if capacity is not None and not plan.windows:
             num_truncated = [
                 sum(size) - sum(b - a for a, b in found[0]) for size, found in zip(sizes, rows, strict=True)
             ]

@@ -141,10 +141,10 @@ class Fit:
         self.model.train()
         self.saved_at = time.monotonic()
         stopped = 0
-        with stops() as asked:
+        with stops() as stop_signal:
             try:
                 while not (stopped or self._is_over()):
-                    stopped = self._train_step(feed, asked())
+                    stopped = self._train_step(feed, stop_signal())
             finally:
                 feed.close()
             if stopped:
@@ -157,11 +157,15 @@ class Fit:
         early_stopping = self.plan.patience is not None and self.progress.stale >= self.plan.patience
         return early_stopping or self.progress.step >= self.total
 
-    def _train_step(self, feed: Prefetch[Update], asked: int) -> int:
+    def _train_step(self, feed: Prefetch[Update], stop_signal: int) -> int:
         """One step and what is due after it; by which signal some process was asked to stop, 0 for none."""
         began, waited, at = time.perf_counter(), feed.waited, self.progress
         update = next(feed)
-        flags = (asked == signal.SIGINT, asked == signal.SIGTERM, self._is_long_ago())  # which all must agree on
+        flags = (
+            stop_signal == signal.SIGINT,
+            stop_signal == signal.SIGTERM,
+            self._is_long_ago(),
+        )  # which all must agree on
         counts = self.processes.all_reduce(update.count, update.tokens, update.padding, *flags)
         count, tokens, padding, interrupted, terminated, long_ago = map(int, counts)
         seed_step(combine_seeds(self.plan.seed, at.step, self.processes.rank), self.stepper.device)

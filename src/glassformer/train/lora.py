@@ -1,56 +1,19 @@
-"""LoRA (Hu et al. 2021): linear layers stay as they are and learn a low-rank correction beside them.
+"""LoRA (Hu et al. 2021) for a whole model: adapters beside its linear layers, and the layers themselves frozen.
 
-A transform of the model before it is trained; `merge` makes it the plain architecture again.
+A transform before it is trained; `merge` makes it the plain architecture again.
 """
 
-import math
 from collections.abc import Mapping
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glassformer.blocks.alignment import ConcatScore
+from glassformer.blocks.lora import LoraLinear
 
 from .freeze import Trained, matching, trained
 
 QUERIES_AND_VALUES = "*attention.query,*attention.value"
 HEADS = ("head", "pooler")  # what may be new, and so is trained whole
-
-
-class LoraLinear(nn.Linear):
-    """W x + b + α/r · U D x, with D (r, in) random and U (out, r) zero at first: at the start nothing is changed.
-
-    W and b are the very tensors of the layer it replaces, under their old names.
-    """
-
-    def __init__(self, base: nn.Linear, *, rank: int, alpha: float, dropout: float) -> None:
-        _become(self, base)
-        self.scale, self.dropout = alpha / rank, dropout
-        self.lora_down = nn.Parameter(self.weight.new_empty(rank, self.in_features))
-        self.lora_up = nn.Parameter(self.weight.new_zeros(self.out_features, rank))
-        nn.init.kaiming_uniform_(self.lora_down, a=math.sqrt(5))
-
-    def forward(self, x: Tensor) -> Tensor:
-        narrow = F.linear(F.dropout(x, self.dropout, self.training), self.lora_down) * self.scale  # (…, r)
-        return super().forward(x) + F.linear(narrow, self.lora_up)
-
-    @torch.no_grad()
-    def merged(self) -> nn.Linear:
-        """A plain layer, in which W holds the correction; computed in float64, so that little is lost."""
-        correction = self.lora_up.double() @ self.lora_down.double() * self.scale
-        self.weight.copy_(self.weight.double() + correction)
-        plain = nn.Linear.__new__(nn.Linear)
-        _become(plain, self)
-        return plain
-
-
-def _become(new: nn.Linear, old: nn.Linear) -> None:
-    """Take over a layer's tensors; nn.Linear's own start would draw new ones."""
-    nn.Module.__init__(new)
-    new.in_features, new.out_features = old.in_features, old.out_features
-    new.weight, new.bias = old.weight, old.bias
-    new.train(old.training)
 
 
 def add_lora(

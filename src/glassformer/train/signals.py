@@ -45,16 +45,16 @@ def terminable() -> Iterator[None]:
 @contextmanager
 def stops() -> Iterator[Callable[[], int]]:
     """What tells by which signal a stop after the step was asked for, 0 for none; a second signal stops at once."""
-    asked, since = 0, 0.0
+    stop_signal, since = 0, 0.0
 
-    def hear(number: int, frame: FrameType | None) -> None:
-        nonlocal asked, since
-        if not asked:
-            asked, since = number, time.monotonic()
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        nonlocal stop_signal, since
+        if not stop_signal:
+            stop_signal, since = number, time.monotonic()
         elif number == signal.SIGINT:
             signal.default_int_handler(number, frame)
         elif time.monotonic() - since > SECONDS_OF_ONE:
             terminate()
 
-    with handled({signal.SIGINT: hear, signal.SIGTERM: hear}):
-        yield lambda: asked
+    with handled({signal.SIGINT: on_signal, signal.SIGTERM: on_signal}):
+        yield lambda: stop_signal

@@ -19,7 +19,8 @@ COLOURS = {
 SPARE = 0.06  # of the range, above and below what is drawn
 DENSE = 240  # points: more are drawn as the mean and the range of half as many stretches
 LONGEST_NAME = 28  # columns
-LARGEST = 1e300  # beyond it a scale would overflow
+LARGEST = 1e100  # beyond it, and below its inverse on a logarithmic axis, a scale would overflow
+SAME = 1e-9  # of a number: numbers that are nearer have no round ones between them
 
 
 def _paper(name: str) -> str:
@@ -133,15 +134,15 @@ def path_data(across: Values, down: Values) -> str:
 def from_zero(steps: Values) -> tuple[float, float]:
     """The least and the most, from 0 where that is near."""
     low, high = float(steps.min()), float(steps.max())
-    if 0 < low <= 0.2 * high or low == high:
-        low = min(0.0, low)
-    return (low, high) if low < high else (low, low + 1.0)
+    if high - low <= SAME * max(abs(low), abs(high)):
+        return (0.0, high) if high > 0 else (low, min(0.0, low) + max(1.0, -low))
+    return (0.0 if 0 < low <= 0.2 * high else low), high
 
 
 def around(values: Values, log: bool) -> tuple[float, float]:
     """The least and the most with some air, but never below 0 for that."""
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    same = high - low <= 1e-9 * max(abs(low), abs(high))  # there are no round numbers between
+    same = high - low <= SAME * max(abs(low), abs(high))
     if log:
         air = 2.0 if same else (high / low) ** SPARE
         return low / air, high * air

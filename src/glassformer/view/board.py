@@ -96,14 +96,14 @@ class Board:
             statistics={name: found[np.ix_(keep_rows, keep_columns)] for name, found in self.statistics.items()},
         )
 
-    def picked(self, names: Sequence[str], asked: int | str | None, what: str) -> list[int]:
+    def picked(self, names: Sequence[str], wanted: int | str | None, what: str) -> list[int]:
         """The places of the names that are meant; a name's first word counts, so that 0 means `0 →` and `0 ←`."""
-        if asked is None:
+        if wanted is None:
             return list(range(len(names)))
-        found = [place for place, name in enumerate(names) if name.split()[0] == str(asked)]
+        found = [place for place, name in enumerate(names) if name.split()[0] == str(wanted)]
         if not found:
             known = ", ".join(dict.fromkeys(name.split()[0] for name in names))
-            raise ValueError(f"{self.name!r} has no {what} {asked!r}; it has {known}")
+            raise ValueError(f"{self.name!r} has no {what} {wanted!r}; it has {known}")
         return found
 
 
@@ -111,8 +111,8 @@ def pooled(values: Matrices, down: int, across: int) -> Matrices:
     """(…, T, S) in blocks of `down` x `across` cells, each the value that is furthest from zero."""
     *lead, rows, columns = values.shape
     high, wide = ceil(rows / down), ceil(columns / across)
-    room = [(0, 0)] * len(lead) + [(0, high * down - rows), (0, wide * across - columns)]
-    blocks = np.pad(values, room).reshape(*lead, high, down, wide, across)
+    padding = [(0, 0)] * len(lead) + [(0, high * down - rows), (0, wide * across - columns)]
+    blocks = np.pad(values, padding).reshape(*lead, high, down, wide, across)
     largest, least = blocks.max((-3, -1)), blocks.min((-3, -1))
     furthest: Matrices = np.where(-least > largest, least, largest)
     return furthest

@@ -31,7 +31,8 @@ dt { color: var(--ink); } dd { margin: 0; max-width: 52rem; overflow-wrap: anywh
 figure { margin: 1rem 0 0; background: var(--card); border: 1px solid var(--line); border-radius: 14px;
   padding: .4rem .6rem .8rem; break-inside: avoid; }
 figure svg { display: block; margin: 0 auto; max-width: max(100%, 36rem); height: auto; }
-figcaption { margin: .2rem .7rem 0; text-align: center; color: var(--soft); font-size: .85rem; overflow-wrap: anywhere; }
+figcaption { margin: .2rem .7rem 0; text-align: center; color: var(--soft); font-size: .85rem;
+  overflow-wrap: anywhere; }
 @media (max-width: 40rem) { dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: .5rem; } }
 @media print { main { padding: 0; max-width: none; } .card, .scroll { overflow: visible; } }
 """

@@ -9,15 +9,15 @@ from typing import Any
 
 from .board import AxisTokens, Board
 from .colours import ramp, variables
+from .compressed import WORST, Block, CompressedPages, compress
 from .document import source_hash
-from .packed import WORST, Block, PackedPages, pack
 
 
 def page(boards: Sequence[Board], *, title: str, caption: str, first: Sequence[Sequence[int]] | None = None) -> str:
     """The whole page; `first` names the matrices of each board that are kept whole where not all of them fit."""
-    packed = pack(boards, first)
+    compressed = compress(boards, first)
     style, script = variables() + _asset("page.css"), _asset("values.js") + _asset("page.js")
-    pairs = zip(boards, packed.blocks, strict=True)
+    pairs = zip(boards, compressed.blocks, strict=True)
     data = {
         "boards": [_board(board, blocks) for board, blocks in pairs],
         "ramps": {
@@ -27,13 +27,13 @@ def page(boards: Sequence[Board], *, title: str, caption: str, first: Sequence[S
     }
     blocks = [
         f'<script type="application/octet-stream" id="block-{number}-{place}">{block.data}</script>'
-        for number, listed in enumerate(packed.blocks)
+        for number, listed in enumerate(compressed.blocks)
         for place, block in enumerate(listed)
     ]
     parts = {
         "title": escape(title),
         "caption": escape(caption),
-        "precision": precision(packed),
+        "precision": precision(compressed),
         "style": style,
         "style_hash": source_hash(style),
         "script": script,
@@ -44,9 +44,9 @@ def page(boards: Sequence[Board], *, title: str, caption: str, first: Sequence[S
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("page.html"))
 
 
-def precision(packed: PackedPages) -> str:
+def precision(compressed: CompressedPages) -> str:
     """How far a number on the page may be from the model's."""
-    share, near_zero = packed.error
+    share, near_zero = compressed.error
     return (
         f"How exact: numbers are kept as 16-bit floats and differ from the model’s by at most {share:.2%} of "
         f"themselves, or by {near_zero:.0e} near zero; statistics were computed from the model’s own numbers."

@@ -117,7 +117,8 @@ tbody:last-child tr:last-child > * { border-bottom: 0; }
 tbody:not(:has(:checked)) + .seeds { display: none; }
 .seeds th, .seeds td { color: var(--soft); font-size: .86em; }
 .seeds th:first-child { font-weight: 400; padding-left: 1.5rem; }
-th:first-child:has(.fold) { padding-left: 1.5rem; } .fold { display: inline-block; width: 1.5rem; margin-left: -1.5rem; }
+th:first-child:has(.fold) { padding-left: 1.5rem; }
+.fold { display: inline-block; width: 1.5rem; margin-left: -1.5rem; }
 .fold input { appearance: none; margin: 0; width: 1.4rem; text-align: center; border-radius: 5px; cursor: pointer;
   color: var(--accent); font: inherit; }
 .fold input::before { content: "▸"; } .fold input:checked::before { content: "▾"; }

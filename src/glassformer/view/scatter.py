@@ -83,6 +83,8 @@ def _label_boxes(
         beside += [(at - 6 - width, height - LINE - 3), (at - 6 - width, height + 3)]
         beside = [one for one in beside if x.start <= one[0] <= x.end - width and y.end <= one[1] <= y.start - LINE]
         far = sorted(raster, key=lambda one: (one[0] + width / 2 - at) ** 2 + 9 * (one[1] - middle) ** 2)
-        free = [box for box in (LabelBox(*one, width) for one in [*beside, *far]) if not any(map(box.touches, found))]
-        found.append(next((box for box in free if not any(map(box.touches, points))), free[0]))
+        boxes = [LabelBox(*one, width) for one in [*beside, *far]]
+        free = (box for box in boxes if not any(map(box.touches, [*found, *points])))
+        on_points = (box for box in boxes if not any(map(box.touches, found)))
+        found.append(next(free, None) or next(on_points))
     return found

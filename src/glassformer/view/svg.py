@@ -49,13 +49,13 @@ def _matrix(board: Board) -> str:
     return _drawing(body, max(left + wide, left + BAR) + MARGIN, top + high + LEGEND + MARGIN, board.name)
 
 
-def cell_size(board: Board, largest: float, smallest: float, room: float) -> tuple[float, float]:
+def cell_size(board: Board, largest: float, smallest: float, space: float) -> tuple[float, float]:
     """Width and height of a cell: square where both sides are tokens, tall enough for a label where one is units."""
     high, wide = board.values.shape[-2:]
     if board.attends:
-        side = max(smallest, min(largest, room / max(high, wide)))
+        side = max(smallest, min(largest, space / max(high, wide)))
         return side, side
-    return max(smallest / 2, min(largest, room / wide)), max(smallest, min(0.6 * largest, room / high))
+    return max(smallest / 2, min(largest, space / wide)), max(smallest, min(0.6 * largest, space / high))
 
 
 def _mosaic(board: Board) -> str:

@@ -71,11 +71,11 @@ def matches(event: Event, about: Event, role: str) -> bool:
     )
 
 
-def agrees(asked: object, told: object) -> bool:
+def agrees(wanted: object, found: object) -> bool:
     """Whether a part of a question may be that of an event: "the hat" may be red, and "a hat" may be the red one."""
-    if isinstance(asked, NounPhrase) and isinstance(told, NounPhrase) and not (asked.adjective and told.adjective):
-        return asked.noun == told.noun
-    return asked is None or asked == told
+    if isinstance(wanted, NounPhrase) and isinstance(found, NounPhrase) and not (wanted.adjective and found.adjective):
+        return wanted.noun == found.noun
+    return wanted is None or wanted == found
 
 
 def answerable(rng: StableRandom, events: Sequence[Event]) -> tuple[Event, str, int] | None:

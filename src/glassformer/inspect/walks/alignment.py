@@ -36,7 +36,7 @@ def walk_general(walk: Walk, name: str, memory: str) -> ScoreOperands:
 @walks(AdditiveScore)
 def walk_additive(walk: Walk, name: str, memory: str) -> ScoreOperands:
     keys = walk.block(f"{name}.memory", memory)
-    return ScoreOperands(additive(), {"k": keys, "W": f"{name}.query.weight", "v": f"{name}.weigh.weight"})
+    return ScoreOperands(additive(), {"k": keys, "W": walk.weight(f"{name}.query"), "v": walk.weight(f"{name}.weigh")})
 
 
 @walks(ConcatScore)
@@ -115,8 +115,8 @@ def _number_of_dot(place: Place, q: Tensor, m: Tensor) -> dict[str, Tensor]:
 def _number_of_additive(query_width: int | None) -> Number:
     def number(place: Place, q: Tensor, k: Tensor, w: Tensor, v: Tensor) -> dict[str, Tensor]:
         query, key = row_of(q, place[0]), k[0, place[1]]
-        asked = w[:, :query_width] @ query
-        met = (asked + key).tanh()
-        return {"q": query, "q Wᵀ": asked, f"k[{place[1]}]": key, "tanh(q Wᵀ + k)": met, "v": v[0]}
+        projected = w[:, :query_width] @ query
+        met = (projected + key).tanh()
+        return {"q": query, "q Wᵀ": projected, f"k[{place[1]}]": key, "tanh(q Wᵀ + k)": met, "v": v[0]}
 
     return number

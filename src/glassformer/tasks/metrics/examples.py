@@ -37,6 +37,8 @@ class ExampleScores:
         """Of a sheet that was made with keep_examples."""
         found, in_order = {}, True
         for name, meter in sheet.meters.items():
+            if not meter.metric.count:
+                continue
             deferred = not isinstance(meter.metric, Metric)
             metric = meter.metric if isinstance(meter.metric, Metric) else meter.metric.judge()
             if metric.rows:

@@ -32,7 +32,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class PackedPages:
+class CompressedPages:
     """The blocks of every board, first one that holds all of its matrices; and how exact a number is."""
 
     blocks: list[list[Block]]
@@ -45,7 +45,7 @@ class PackedPages:
         return share, share * 2.0**-14
 
 
-def pack(boards: Sequence[Board], first: Sequence[Sequence[int]] | None = None) -> PackedPages:
+def compress(boards: Sequence[Board], first: Sequence[Sequence[int]] | None = None) -> CompressedPages:
     """All matrices if they fit; else all of them pooled, and as many whole ones as there is room for.
 
     `first` names the matrices of each board that are to be whole; after them come the best of every board.
@@ -54,24 +54,24 @@ def pack(boards: Sequence[Board], first: Sequence[Sequence[int]] | None = None) 
         for bits in DIGITS:
             blocks = [[_block(board, range(_count(board)), 1, 1, bits)] for board in boards]
             if sum(len(block.data) for (block,) in blocks) <= BUDGET:
-                return PackedPages(blocks, bits)
+                return CompressedPages(blocks, bits)
     return _with_the_rest_pooled(boards, first or [[] for _ in boards])
 
 
-def _with_the_rest_pooled(boards: Sequence[Board], first: Sequence[Sequence[int]]) -> PackedPages:
+def _with_the_rest_pooled(boards: Sequence[Board], first: Sequence[Sequence[int]]) -> CompressedPages:
     matrices = sum(map(_count, boards))
     side = min(SIDE, int(sqrt(OVERVIEW / matrices)))
     blocks = []
     for board in boards:
         down, across = (ceil(length / side) for length in board.values.shape[-2:])
         blocks.append([_block(board, range(_count(board)), down, across, DIGITS[0])])
-    room = BUDGET - sum(len(block.data) for (block,) in blocks)
+    left = BUDGET - sum(len(block.data) for (block,) in blocks)
     ranked = [each for place, board in enumerate(boards) for each in _ranked(board, place, first[place])]
     for _, place, head in sorted(ranked):
-        if room >= WORST * boards[place].values[0, 0].size:
+        if left >= WORST * boards[place].values[0, 0].size:
             blocks[place].append(_block(boards[place], [head], 1, 1, DIGITS[0]))
-            room -= len(blocks[place][-1].data)
-    return PackedPages(blocks, DIGITS[0])
+            left -= len(blocks[place][-1].data)
+    return CompressedPages(blocks, DIGITS[0])
 
 
 def _ranked(board: Board, place: int, first: Sequence[int]) -> list[tuple[int, int, int]]:
