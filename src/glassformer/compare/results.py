@@ -1,8 +1,8 @@
 """The results of a grid, asked: scores and costs of a contestant over its seeds, and who is ahead of whom."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +33,7 @@ class Results:
     folder: Path
     cells: Sequence[CellResult]
     _examples: dict[str, ExampleScores | None] = field(default_factory=dict, repr=False)
+    _intervals: dict[tuple[str, ...], Interval | None] = field(default_factory=dict, repr=False)
 
     @property
     def done(self) -> list[CellResult]:
@@ -50,7 +51,7 @@ class Results:
     def at(self, **place: object) -> "Results":
         """Those at one place of the grid."""
         fits = [one for one in self.cells if all(one.place.get(axis) == value for axis, value in place.items())]
-        return type(self)(self.folder, fits, self._examples)
+        return replace(self, cells=fits)
 
     def of(self, contestant: str) -> list[CellResult]:
         """The cells of a contestant that are done."""
@@ -91,17 +92,22 @@ class Results:
         return self.folder / CELLS / result.folder / RUN
 
     def examples(self, result: CellResult) -> ExampleScores | None:
-        """The scores of each example of the split that counts, if the run has kept them one for one."""
+        """The scores of each example of the split that counts, if the cell or its run has kept them one for one."""
         if result.folder not in self._examples:
-            path = self.run_folder(result) / EXAMPLES
+            own = self.folder / CELLS / result.folder / EXAMPLES
+            path = own if own.is_file() else self.run_folder(result) / EXAMPLES
             found = read_examples(path).get(result.split) if path.is_file() else None
             self._examples[result.folder] = found if found is not None and found.in_order else None
         return self._examples[result.folder]
 
     def interval(self, contestant: str, score: str | None = None) -> Interval | None:
         """95 % of what the mean over seeds would be on other examples and seeds, by the bootstrap."""
-        found = self._rows(self.of(contestant), score or self.metric)
-        return None if found is None else bootstrap_mean(*found)
+        cells, name = self.of(contestant), score or self.metric
+        key = (name, *(cell.folder for cell in cells))
+        if key not in self._intervals:
+            found = self._rows(cells, name)
+            self._intervals[key] = None if found is None else bootstrap_mean(*found)
+        return self._intervals[key]
 
     def difference(self, one: str, other: str, score: str | None = None) -> Difference | None:
         """How far `one` is above `other`: paired over examples where all runs were scored on the same ones."""
@@ -122,7 +128,7 @@ class Results:
         known = [one for one in kept if one is not None and score in one.scores()]
         if not known or len(known) < len(cells) or len({one.data for one in known}) > 1:
             return None
-        return [one.rows_of(score) for one in known], partial(known[0].with_rows, score)
+        return [one.rows_of(score) for one in known], known[0].scorer(score)
 
 
 def summarised(values: Iterable[float]) -> Summary | None:

@@ -1,4 +1,4 @@
-"""Scores of a cell that trains nothing: kept as a run keeps its own, so that examples can be paired all the same."""
+"""Scores that a cell has given itself, kept as a run keeps its own, so that examples can be paired all the same."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,12 +10,10 @@ from glassformer.jobs.run_folder import EXAMPLES
 from glassformer.tasks.metrics import ScoreSheet
 from glassformer.tasks.metrics.examples import ExampleScores, write_examples
 
-from .cell import RUN
-
 
 @dataclass(frozen=True, kw_only=True)
 class Scored:
-    """What `measure` returns that has scored examples itself: scores by split, beside facts and costs."""
+    """What `measure` returns that has scored examples itself: they count in the place of a run's scores."""
 
     metric: str
     scores: Mapping[str, Mapping[str, float]]
@@ -24,7 +22,6 @@ class Scored:
 
 
 def keep_scores(folder: Path, metric: str, sheet: ScoreSheet, examples: Sequence[Any], **known: Any) -> Scored:
-    """Write the rows of a sheet of test examples where those of a run would be; `known` are costs and facts."""
-    (folder / RUN).mkdir(exist_ok=True)
-    write_examples(folder / RUN / EXAMPLES, {"test": ExampleScores.of(sheet, fingerprint(examples))})
+    """Write the rows of a sheet of these examples into a cell's folder; `known` are costs and facts."""
+    write_examples(folder / EXAMPLES, {"test": ExampleScores.of(sheet, fingerprint(examples))})
     return Scored(metric=metric, scores={"test": sheet.compute()}, **known)

@@ -47,7 +47,10 @@ def carry_out(folder: Path, log: Log = print) -> CellResult:
         if cell.measure is not None:
             module = import_module(f"glassformer.compare.experiments.{cell.measure}")
             found = module.measure(cell, folder)
-            known |= vars(found) if isinstance(found, Scored) else {"facts": found}
+            if isinstance(found, Scored):
+                known |= {**vars(found), "cost": {**known.get("cost", {}), **found.cost}}
+            else:
+                known["facts"] = found
         state = "done"
     except (KeyboardInterrupt, Terminated):
         clock.keep()

@@ -110,11 +110,12 @@ class Pooling(Experiment):
         return Cell(contestant=contestant, place=place, measure="pooling", arguments=arguments)
 
     def findings(self, results: Results) -> list[Text]:
-        """The best against every other; a layer's mean that is the last one's is the mean itself."""
-        last = max((int(place) for place in results.places("layer")), default=None)
-        known = [one for one in results.contestants if last is None or one != layer_name(last)]
-        best = results.best(known)
-        return differences(results, [(best, one) for one in known if best is not None and one != best])
+        """The best way against every other; of the layers below the last, the best one speaks for all."""
+        below = [layer_name(int(place)) for place in sorted(results.places("layer"))][:-1]
+        ways = [one for one in results.contestants if one in (*POOLINGS, LAST_TWO)]
+        best, layer = results.best(ways), results.best(below)
+        others = [one for one in (*ways, layer) if one not in (None, best)]
+        return differences(results, [(best, one) for one in others if best is not None and one is not None])
 
     def sections(self, results: Results) -> list[Section]:
         figures = [score_figure(results)]

@@ -1,0 +1,37 @@
+"""Optimisers: each trains the same model on the same data, at a learning rate that suits it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, get_args
+
+from glassformer.train.optimiser import OptimiserName
+from glassformer.view.report import Text
+
+from ..tuning import TunedExperiment
+
+FRESH: dict[OptimiserName, Sequence[float]] = {
+    "adamw": (1e-4, 5e-4, 2e-3),
+    "adam": (1e-4, 5e-4, 2e-3),
+    "sgd": (1e-2, 1e-1, 5e-1),
+    "adafactor": (1e-3, 1e-2, 5e-2),  # of a tensor's own size
+    "muon": (1e-4, 5e-4, 2e-3),  # its updates are scaled to be as large as AdamW's
+}
+SMALLER = 0.1  # rates of fine-tuning, to those of a fresh model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimisers(TunedExperiment):
+    """AdamW, Adam, SGD with momentum, Adafactor and Muon, with the same schedule, decay and batches."""
+
+    name: ClassVar[str] = "optimisers"
+    question: ClassVar[Text] = Text(
+        "Which optimiser comes furthest in the same number of steps, each at its best learning rate of a few?",
+        "同样的步数内，各取若干学习率中最好的一个，哪种优化器走得最远？",
+    )
+
+    def ways(self) -> Mapping[str, Mapping[str, Any]]:
+        return {name: {"optimiser": name} for name in get_args(OptimiserName)}
+
+    def rates_of(self, contestant: str) -> Sequence[float]:
+        known: Mapping[str, Sequence[float]] = {**FRESH}
+        return [float(f"{rate * (1 if self.model is None else SMALLER):.3g}") for rate in known[contestant]]
