@@ -3,6 +3,7 @@
 import json
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -11,13 +12,25 @@ from transformers import AutoModel
 
 import glassformer as gf
 from glassformer.compare import results
+from glassformer.compare.cell import CellResult
 from glassformer.compare.experiment import compare, experiment_of
 from glassformer.compare.experiments.pooling import LAST_TWO, POOLINGS
+from glassformer.compare.scoring import keep_scores
 from glassformer.compare.statistics import bootstrap_mean, paired
 from glassformer.data import microworld
+from glassformer.tasks.metrics import Correlation, ScoreSheet
 from tasks.language import small_bert, tokenizer_of
 
 LAYERS = 2
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_resamples():
+    """Ranks take their time."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, function in (("paired", paired), ("bootstrap_mean", bootstrap_mean)):
+            patch.setattr(results, name, partial(function, resamples=100))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +52,7 @@ def files(tmp_path_factory, pairs):
 @pytest.fixture(scope="module")
 def found(files, tmp_path_factory):
     model, data = files
-    out = tmp_path_factory.mktemp("out") / "pooling"
-    with pytest.MonkeyPatch.context() as patch:
-        for name, function in (("paired", paired), ("bootstrap_mean", bootstrap_mean)):
-            patch.setattr(results, name, partial(function, resamples=50))  # ranks take their time
-        return compare("pooling", model=model, data=str(data), out=out, jobs=0)
+    return compare("pooling", model=model, data=str(data), out=tmp_path_factory.mktemp("out") / "pooling", jobs=0)
 
 
 def cosines(folder, pairs):
@@ -93,6 +102,33 @@ def test_differences_are_paired_over_pairs(found):
     assert one.interval.low <= one.ahead <= one.interval.high
 
 
+def test_the_scale_of_cosines_is_no_difference(tmp_path):
+    """A test that exchanges answers must not be blind because one model's cosines all lie near 1."""
+    random = np.random.default_rng(0)
+    gold = random.random(200)
+    close, near, far = (gold + noise * random.normal(size=200) for noise in (0.1, 0.1, 0.4))
+    sheets = {"wide": close, "narrow": 0.95 + 0.01 * np.tanh(close), "other": 0.9 + 0.02 * near, "worse": far}
+    cells = []
+    for name, predicted in sheets.items():
+        metric = Correlation()
+        metric.update(predicted, gold)
+        sheet = ScoreSheet(lambda _model, _batch: None, correlation=metric)
+        sheet.order = list(range(len(gold)))
+        (tmp_path / "cells" / name).mkdir(parents=True)
+        found = keep_scores(tmp_path / "cells" / name, "spearman", sheet, gold.tolist())
+        cells.append(
+            CellResult(
+                contestant=name, seed=0, place={}, state="done", folder=name, metric="spearman", scores=found.scores
+            )
+        )
+    compared = results.Results(tmp_path, cells)
+    same = compared.difference("wide", "narrow")
+    assert (same.ahead, same.p) == (pytest.approx(0, abs=1e-9), 1)
+    for score in ("spearman", "pearson"):
+        assert not compared.difference("wide", "other", score).is_shown
+        assert compared.difference("narrow", "worse", score).is_shown
+
+
 def test_the_report_shows_every_way_and_every_layer(found):
     page = (found.folder / "report.html").read_text(encoding="utf-8")
     (section,) = found.report.sections
@@ -121,7 +157,7 @@ def test_what_a_model_lacks_is_skipped_with_its_reason(files, tmp_path):
         ({"budget": "1m"}, None, "nothing is trained"),
         ({}, ["text,label", "a,1", "b,2"], "no second text"),
         ({}, ["sentence1,sentence2,score", "a,b,1", "b,c,1"], "no two different scores"),
-        ({}, ["sentence1,sentence2,score", "a,b,good", "b,c,bad"], "good"),
+        ({}, ["sentence1,sentence2,score", "a,b,good", "b,c,bad"], "not a finite number"),
         ({"model": "nowhere"}, None, "nowhere"),
     ],
 )

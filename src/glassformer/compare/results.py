@@ -128,7 +128,7 @@ class Results:
         known = [one for one in kept if one is not None and score in one.scores()]
         if not known or len(known) < len(cells) or len({one.data for one in known}) > 1:
             return None
-        return [one.rows_of(score) for one in known], known[0].scorer(score)
+        return [one.exchangeable_rows(score) for one in known], known[0].scorer(score)
 
 
 def summarised(values: Iterable[float]) -> Summary | None:

@@ -9,7 +9,7 @@ from glassformer.view.report import Text
 
 from ..tuning import TunedExperiment
 
-FRESH: dict[OptimiserName, Sequence[float]] = {
+FRESH: dict[str, Sequence[float]] = {
     "adamw": (1e-4, 5e-4, 2e-3),
     "adam": (1e-4, 5e-4, 2e-3),
     "sgd": (1e-2, 1e-1, 5e-1),
@@ -33,5 +33,5 @@ class Optimisers(TunedExperiment):
         return {name: {"optimiser": name} for name in get_args(OptimiserName)}
 
     def rates_of(self, contestant: str) -> Sequence[float]:
-        known: Mapping[str, Sequence[float]] = {**FRESH}
-        return [float(f"{rate * (1 if self.model is None else SMALLER):.3g}") for rate in known[contestant]]
+        share = 1 if self.model is None else SMALLER
+        return [float(f"{rate * share:.3g}") for rate in FRESH[contestant]]

@@ -63,6 +63,12 @@ class ExampleScores:
         """The rows (N, F) that a score is made of."""
         return self.meters[self._meter_of(name)][1]
 
+    def exchangeable_rows(self, name: str) -> Array:
+        """Those rows on a scale that the ones of another model have too."""
+        meter, rows = self.meters[self._meter_of(name)]
+        assert isinstance(meter.metric, Metric)
+        return meter.metric.exchangeable(rows, name.removeprefix(meter.prefix).removesuffix(meter.suffix))
+
     def scorer(self, name: str) -> Callable[[Array], float]:
         """What gives the score that other rows would have."""
         meter, _ = self.meters[self._meter_of(name)]

@@ -54,6 +54,15 @@ class Correlation(Metric):
     def scores_of(self, rows: Array) -> dict[str, float]:
         return super().scores_of(rows) | _by_rank(rows)
 
+    def exchangeable(self, rows: Array, score: str) -> Array:
+        """Predictions as ranks, or by Pearson's lights in units of their spread: correlations see no other scale."""
+        predicted = rows[:, 0].astype(np.float64)
+        if score == "spearman":
+            predicted = _ranks(predicted)
+        elif score == "pearson":
+            predicted = (predicted - predicted.mean()) / (predicted.std() or 1.0)
+        return np.stack([predicted, rows[:, 1]], -1)
+
 
 class Regression(Correlation):
     """The correlations, and the mean squared error."""
