@@ -103,6 +103,7 @@ def test_an_edge_of_the_grid_is_known(tmp_path):
 def test_the_grids_of_both_are_whole(tmp_path):
     optimisers = experiment_of("optimisers", {"data": "microworld", "out": str(tmp_path / "o"), "seeds": 1}).cells()
     assert {one.recipe["optimiser"] for one in optimisers} == {"adamw", "adam", "sgd", "adafactor", "muon"}
+    assert {one.contestant for one in optimisers if one.recipe.get("weight_decay") == 0} == {"adam", "sgd"}
     assert len(optimisers) == 5 * 3
     schedules = experiment_of("schedules", {"data": "microworld", "out": str(tmp_path / "s"), "seeds": 1}).cells()
     assert {one.recipe["schedule"] for one in schedules} == {"linear", "cosine", "inverse_sqrt", "constant", "plateau"}

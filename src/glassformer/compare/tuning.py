@@ -4,19 +4,18 @@ import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
+from statistics import fmean as mean
+from typing import Any, ClassVar
 
 from glassformer.files.schema import Positive
 from glassformer.jobs.run_folder import METRICS
 from glassformer.view.plots import PlotLine, line_plot
-from glassformer.view.report import Column, Entry, Figure, Section, Table, TableRow, Text
+from glassformer.view.report import NOTHING, Column, Entry, Figure, Section, Table, TableRow, Text
 
 from .cell import Cell, CellResult
 from .experiment import DataExperiment
 from .reporting import CONTESTANT, differences, score_figure, score_table, written
-from .results import Results, summarised
+from .results import Results, as_shown, summarised
 
 AXIS = "lr"  # of a cell's place
 
@@ -24,6 +23,8 @@ AXIS = "lr"  # of a cell's place
 @dataclass(frozen=True, kw_only=True)
 class TunedExperiment(DataExperiment):
     """Ways to train one model: each at every rate of a small grid, and compared at the rate that is best on dev."""
+
+    note: ClassVar[Text] = NOTHING  # what a reader must know to read the numbers right
 
     budget: str | None = "300steps"
     arch: str = "transformer"
@@ -81,7 +82,7 @@ class TunedExperiment(DataExperiment):
         return [
             Section(
                 title=Text("At the best rate", "最佳学习率下"),
-                paragraphs=[note],
+                paragraphs=[note, *([self.note] if self.note.en else [])],
                 tables=[score_table(at_best)],
                 figures=figures,
             ),
@@ -108,7 +109,7 @@ def tuned(results: Results) -> tuple[Results, dict[str, float]]:
         for rate in map(float, results.places(AXIS)):
             alike = [cell for cell in results.at(**{AXIS: rate}).cells if cell.contestant == one]
             if (values := on_dev(results, one, rate)) and len(values) == len(alike):
-                means[rate] = sign * float(np.mean(values))
+                means[rate] = sign * mean(values)
         if means:
             chosen[one] = max(means, key=lambda rate: means[rate])
     cells = [cell for cell in results.cells if chosen.get(cell.contestant) == cell.place[AXIS]]
@@ -140,8 +141,8 @@ def rate_figures(results: Results) -> list[Figure]:
     for one in results.contestants:
         found = [(rate, on_dev(results, one, rate)) for rate in sorted(map(float, results.places(AXIS)))]
         known = [(rate, values) for rate, values in found if values]
-        x, y = [rate for rate, _ in known], [float(np.mean(values)) for _, values in known]
-        low, high = [min(values) for _, values in known], [max(values) for _, values in known]
+        x = [rate for rate, _ in known]
+        y, low, high = ([as_shown(results.metric, end(each)) for _, each in known] for end in (mean, min, max))
         lines.append(PlotLine(name=one, x=x, y=y, low=low, high=high))
     if len(results.places(AXIS)) < 2:
         return []
@@ -162,7 +163,7 @@ def loss_figure(results: Results) -> Figure:
             PlotLine(
                 name=one,
                 x=steps,
-                y=[float(np.mean(each)) for each in values],
+                y=[mean(each) for each in values],
                 low=[min(each) for each in values],
                 high=[max(each) for each in values],
             )

@@ -4,7 +4,6 @@ B batch, T length, D width.
 """
 
 import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +27,7 @@ from glassformer.view.report import Figure, Section, Text
 from ..cell import Cell
 from ..experiment import Experiment
 from ..reporting import differences, score_figure, score_table
-from ..results import Results
+from ..results import Results, as_shown
 from ..scoring import Scored, keep_scores
 
 STACK = re.compile(r"(encoder\.)?(embeddings|layers(\.\d+)?|final_norm)")  # what hidden_states are made of
@@ -121,7 +120,7 @@ class Pooling(Experiment):
         figures = [score_figure(results)]
         if results.places("layer"):
             figures.append(layer_figure(results))
-        table = score_table(results, scores=SCORES, costs=("texts_per_second",))
+        table = score_table(results, scores=SCORES, costs=())
         title = Text("Cosines against the scores of people", "余弦与人工评分的相关")
         return [Section(title=title, tables=[table], figures=figures)]
 
@@ -133,15 +132,13 @@ def layer_name(layer: int) -> str:
 def layer_figure(results: Results) -> Figure:
     """The score of the mean of every layer."""
     layers = sorted(int(place) for place in results.places("layer"))
-    name, ends = results.metric, [results.interval(layer_name(layer)) for layer in layers]
-    means = [results.summary(layer_name(layer)) for layer in layers]
-    line = PlotLine(
-        name="mean",
-        x=layers,
-        y=[one.mean for one in means if one is not None],
-        low=[one.low for one in ends if one is not None],
-        high=[one.high for one in ends if one is not None],
-    )
+    name = results.metric
+    known = [(results.summary(layer_name(layer)), results.interval(layer_name(layer))) for layer in layers]
+    drawn = [
+        (as_shown(name, mean.mean), *(as_shown(name, end) for end in ends)) for mean, ends in known if mean and ends
+    ]
+    y, low, high = ([*each] for each in zip(*drawn, strict=True))
+    line = PlotLine(name="mean", x=layers, y=y, low=low, high=high)
     svg = line_plot([line], title=name, x_axis="layer (0: the embeddings)", y_axis=name)
     caption = Text("the mean of each layer's vectors, with its 95 % interval", "各层向量取均值，附 95% 区间")
     return Figure(name="layers", svg=svg, caption=caption)
@@ -153,12 +150,8 @@ def measure(cell: Cell, folder: Path) -> Scored:
     examples = scored(pipe, cell.arguments)
     own = pipe.task
     task = PooledStates(own.tokenizer, max_length=own.max_length, **cell.arguments["options"])
-    begun = time.perf_counter()
     sheet = Pipeline(pipe.model, task).score(examples)
-    pace = 2 * len(examples) / (time.perf_counter() - begun)
-    parameters = sum(tensor.numel() for tensor in pipe.model.parameters())
-    cost = {"texts_per_second": pace, "parameters": parameters}
-    return keep_scores(folder, task.metric, sheet, examples, cost=cost, facts={"pairs": len(examples)})
+    return keep_scores(folder, task.metric, sheet, examples, facts={"pairs": len(examples)})
 
 
 def scored(pipe: Pipeline, arguments: Mapping[str, Any]) -> list[Labelled]:
