@@ -72,9 +72,10 @@ def distilbert_settings(draw: Any, _model_type: str) -> dict[str, Any]:
 
 
 @st.composite
-def gpt2_settings(draw: Any, _model_type: str) -> dict[str, Any]:
+def gpt2_settings(draw: Any, model_type: str) -> dict[str, Any]:
     heads, width = draw(heads_and_width)
-    return {
+    own = {} if model_type == "gpt2" else {"positions": draw(st.sampled_from(["sinusoidal", "learned", None]))}
+    return own | {
         "vocab_size": VOCABULARY,
         "n_embd": width,
         "n_head": heads,
@@ -177,6 +178,7 @@ SETTINGS = {
     "xlm-roberta": bert_settings,
     "distilbert": distilbert_settings,
     "gpt2": gpt2_settings,
+    "glassformer-decoder": gpt2_settings,
     "marian": transformer_settings,
     "bart": transformer_settings,
     "glassformer-transformer": transformer_settings,

@@ -28,6 +28,7 @@ SMALL: dict[str, dict[str, Any]] = {  # by model_type
     "roberta": BERT,
     "distilbert": DISTILBERT,
     "gpt2": {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 32},
+    "glassformer-decoder": {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 32},
     "glassformer-rnn": {"embedding_size": 12, "hidden_size": 12},
     "glassformer-cnn": {"embedding_size": 12, "num_filters": 4},
     "glassformer-bow": {},
@@ -65,6 +66,8 @@ _case("pretraining", "bert", max_length=32)
 for arch in ("rnn", "gru", "lstm", "gpt2", "transformer"):
     _case("text-generation", arch, block_size=16)
     _case("text-generation", arch, "rows", packing=False, block_size=32)
+for positions in ("sinusoidal", "learned", None):
+    _case("text-generation", "decoder", str(positions), config={"positions": positions}, block_size=16)
 _case("text-generation", "gpt2", "drawn", random_windows=True, block_size=16, chunk=20)
 _case("text-generation", "gpt2", "overlapping", stride=5, block_size=16)
 for arch in ("rnn", "gru", "lstm", "transformer"):

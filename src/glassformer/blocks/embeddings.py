@@ -26,7 +26,7 @@ class Embeddings(nn.Module):
     def __init__(
         self,
         token: nn.Embedding,
-        position: nn.Module,
+        position: nn.Module | None,
         *,
         segment: nn.Embedding | None = None,
         norm: nn.Module | None = None,
@@ -50,7 +50,8 @@ class Embeddings(nn.Module):
             x = x + (first if token_type_ids is None else look_up(self.segment, token_type_ids, "segment"))
         elif token_type_ids is not None:
             raise ValueError("this model has no segment embeddings; leave token_type_ids out")
-        x = x + self.position(position_ids)
+        if self.position is not None:
+            x = x + self.position(position_ids)
         return self.dropout(x if self.norm is None else self.norm(x))  # type: ignore[no-any-return]
 
 

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 Files = Annotated[list[str] | None, typer.Option(metavar="FILE", help="Files, globs, or microworld.")]
 EXAMPLES = {"scratch-vs-finetune": "--model ./minilm ", "ladder": "--model ./minilm ", "pooling": "--model ./minilm "}
+DATA = {
+    "recurrence": "",
+    "scaling": "",
+    "positions": "--data train.txt ",
+    "tokenizers": "--data train.txt ",
+}  # of other examples: --data train.csv
 
 
 class ExperimentGroup(TyperGroup):
@@ -30,7 +36,9 @@ class ExperimentGroup(TyperGroup):
 def add_experiments(app: typer.Typer) -> None:
     """A command for each experiment, all with the same options, and one for files."""
     for name, what in EXPERIMENTS.items():
-        example = f"glassformer compare {name} {EXAMPLES.get(name, '')}--data train.csv --out out/{name}"
+        example = (
+            f"glassformer compare {name} {EXAMPLES.get(name, '')}{DATA.get(name, '--data train.csv ')}--out out/{name}"
+        )
         app.command(name, help=f"{what}\n\nExample: {example}")(_command(name))
     app.command("file", hidden=True)(file)
 

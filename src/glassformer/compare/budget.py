@@ -67,7 +67,7 @@ def trial(settings: Mapping[str, Any]) -> tuple[float, float]:
     """Seconds and tokens of a step of a recipe, by some steps that nothing is kept of."""
     with TemporaryDirectory() as folder:
         recipe = Recipe.of(changed(settings, {"steps": TRIAL + WARM, "out": folder}))
-        splits, task, model, plan = assemble(recipe, _device(recipe))
+        splits, task, model, plan = assemble(recipe, device_named(recipe.device))
         clock = StepClock()
         items = task.encode(splits.train)
         Fit(model, task, plan, items, None, folder=Path(folder), save=lambda _: None, listener=clock).run()
@@ -95,6 +95,6 @@ class StepClock(NullListener):
             self.seconds, self.tokens = progress.seconds - self.start[0], progress.tokens - self.start[1]
 
 
-def _device(recipe: Recipe) -> torch.device:
-    auto = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(local_device(auto if recipe.device == "auto" else recipe.device))
+def device_named(name: str) -> torch.device:
+    """The device of this process; "auto" is a GPU where there is one."""
+    return torch.device(local_device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name))

@@ -34,6 +34,7 @@ class Results:
     cells: Sequence[CellResult]
     _examples: dict[str, ExampleScores | None] = field(default_factory=dict, repr=False)
     _intervals: dict[tuple[str, ...], Interval | None] = field(default_factory=dict, repr=False)
+    score: str | None = None  # the one that counts, if it is another than the runs were judged by
 
     @property
     def done(self) -> list[CellResult]:
@@ -53,13 +54,19 @@ class Results:
         fits = [one for one in self.cells if all(one.place.get(axis) == value for axis, value in place.items())]
         return replace(self, cells=fits)
 
+    def by(self, score: str) -> "Results":
+        """The same with another score that counts: BLEU, say, of runs that were judged by their loss."""
+        return replace(self, score=score)
+
     def of(self, contestant: str) -> list[CellResult]:
         """The cells of a contestant that are done."""
         return [one for one in self.done if one.contestant == contestant]
 
     @cached_property
     def metric(self) -> str:
-        """The score that counts, of the task that all share."""
+        """The score that counts: by default that of the task, which all share."""
+        if self.score is not None:
+            return self.score
         named = [one.metric for one in self.done if one.metric is not None]
         return named[0].removeprefix("-") if named else "loss"
 

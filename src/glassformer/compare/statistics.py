@@ -124,6 +124,26 @@ def holm(values: Sequence[float | None]) -> list[float | None]:
     return found
 
 
+class Exponent(NamedTuple):
+    """k of a growth like n^k, and its standard error; None where two points leave nothing to tell it by."""
+
+    value: float
+    error: float | None
+
+
+def fit_exponent(sizes: Sequence[float], values: Sequence[float]) -> Exponent:
+    """By least squares on a double logarithmic scale. Refused: fewer than two sizes, what is not above zero."""
+    if len({*sizes}) < 2 or min(*sizes, *values) <= 0:
+        raise ValueError(f"growth needs two sizes or more and values above zero, not {list(sizes)} and {list(values)}")
+    x, y = np.log(np.asarray(sizes, float)), np.log(np.asarray(values, float))
+    centred = x - x.mean()
+    slope = float(centred @ y / (centred @ centred))
+    if len(x) < 3:
+        return Exponent(slope, None)
+    residuals = y - y.mean() - slope * centred
+    return Exponent(slope, float(np.sqrt(residuals @ residuals / (len(x) - 2) / (centred @ centred))))
+
+
 def spread(values: Sequence[float]) -> tuple[float, float | None]:
     """Mean and standard deviation (of a sample); None of a single value."""
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None

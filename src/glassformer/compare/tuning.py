@@ -13,6 +13,7 @@ from glassformer.view.plots import PlotLine, line_plot
 from glassformer.view.report import NOTHING, Column, Entry, Figure, Section, Table, TableRow, Text
 
 from .cell import Cell, CellResult
+from .curves import mean_line
 from .experiment import DataExperiment
 from .reporting import CONTESTANT, differences, score_figure, score_table, written
 from .results import Results, as_shown, summarised
@@ -158,16 +159,7 @@ def loss_figure(results: Results) -> Figure:
     for one in results.contestants:
         curves = [loss_curve(results, cell) for cell in results.of(one)]
         steps = sorted(set.intersection(*(set(curve) for curve in curves)))
-        values = [[curve[step] for curve in curves] for step in steps]
-        lines.append(
-            PlotLine(
-                name=one,
-                x=steps,
-                y=[mean(each) for each in values],
-                low=[min(each) for each in values],
-                high=[max(each) for each in values],
-            )
-        )
+        lines.append(mean_line(one, steps, [[curve[step] for step in steps] for curve in curves]))
     svg = line_plot(lines, title="training loss", x_axis="step", y_axis="loss")
     caption = Text(
         "training loss: mean, least and most of the seeds, each at its best rate",

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from glassformer.models import bert, bow, cnn, distilbert, gpt2, rnn, roberta, seq2seq, transformer
+from glassformer.models import bert, bow, cnn, decoder_only, distilbert, gpt2, rnn, roberta, seq2seq, transformer
 from glassformer.models.architecture import Architecture
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -18,6 +18,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         roberta.XLM_ROBERTA,
         distilbert.ARCHITECTURE,
         gpt2.ARCHITECTURE,
+        decoder_only.ARCHITECTURE,
         transformer.MARIAN,
         transformer.BART_ARCHITECTURE,
         transformer.OURS,

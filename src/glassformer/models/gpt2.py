@@ -48,18 +48,22 @@ class Gpt2Config(hf.BaseConfig):
         return hf.read(cls, raw, only={"add_cross_attention": (False,), "pruned_heads": (None, {})})
 
     @property
-    def max_positions(self) -> int:
+    def max_positions(self) -> int | None:
         return self.n_positions
 
 
 def build(config: Gpt2Config, head: str | None = "text-generation") -> CausalDecoder:
     """A GPT-2 with random weights."""
+    return build_with(config, nn.Embedding(config.n_positions, config.n_embd), head)
+
+
+def build_with(
+    config: Gpt2Config, position: nn.Module | None, head: str | None, *, scale: float = 1.0
+) -> CausalDecoder:
+    """The same with any kind of positions, or none; `scale` makes the token vectors larger."""
     width = config.n_embd
-    embeddings = Embeddings(
-        nn.Embedding(config.vocab_size, width),
-        nn.Embedding(config.n_positions, width),
-        dropout=config.embd_pdrop,
-    )
+    token = nn.Embedding(config.vocab_size, width)
+    embeddings = Embeddings(token, position, dropout=config.embd_pdrop, scale=scale)
     output = nn.Linear(width, config.vocab_size, bias=False) if head else None
     if output is not None and config.tie_word_embeddings:
         output.weight = embeddings.token.weight

@@ -14,7 +14,7 @@ FRESH: dict[str, Sequence[float]] = {
     "adam": (1e-4, 5e-4, 2e-3),
     "sgd": (1e-2, 1e-1, 5e-1),
     "adafactor": (1e-3, 1e-2, 5e-2),  # of a tensor's own size
-    "muon": (1e-4, 5e-4, 2e-3),  # its updates are scaled to be as large as AdamW's
+    "muon": (5e-4, 2e-3, 1e-2),  # its updates are scaled to those of a late AdamW, and small in a short run
 }
 ADDED = ("adam", "sgd")  # they would add a decay to the gradient, where Adam makes it far stronger than it is elsewhere
 SMALLER = 0.1  # rates of fine-tuning, to those of a fresh model

@@ -37,6 +37,7 @@ MODEL: dict[str, Any] = {"n_embd": 128, "n_layer": 2, "n_head": 4}
 BLOCK = 256  # tokens that the model reads
 PIECE = BLOCK // 4  # characters of a scored piece: in any tokenizer it fits, four bytes a character at most
 SPELT = 8 * math.log(2)  # nats for each byte of what is unknown
+RESTORED = 0.99  # pieces: of a tokenizer with fewer the findings say so
 FACTS = {
     "vocabulary": Column(title=Text("vocabulary", "词表")),
     "tokens_per_word": Column(
@@ -120,7 +121,8 @@ class Tokenizers(DataExperiment):
             best = here.best()
             pairs = [(best, one) for one in here.contestants if best is not None and one != best]
             several = len(results.places("language")) > 1
-            found += [_of(language, text) if several else text for text in differences(here, pairs)]
+            told = [*differences(here, pairs), *lossy(here)]
+            found += [_of(language, text) if several else text for text in told]
         return found
 
     def sections(self, results: Results) -> list[Section]:
@@ -155,6 +157,20 @@ def _listed(given: str | Sequence[str] | None) -> list[str]:
 
 def _of(language: object, text: Text) -> Text:
     return Text(f"{language}: {text.en}", f"{language}：{text.zh}")
+
+
+def lossy(results: Results) -> list[Text]:
+    """Whose bits are too few, because not all of the text can be had back from its tokens."""
+    shares = {one: results.fact(one, "restored_rate") for one in results.contestants}
+    named = ", ".join(f"{one} ({share.mean:.0%})" for one, share in shares.items() if share and share.mean < RESTORED)
+    if not named:
+        return []
+    return [
+        Text(
+            f"Not all pieces come back as they were, so these need fewer bits than the whole text would: {named}.",
+            f"以下分词器不能还原全部片段，因此其比特数低于完整文本所需：{named}。",
+        )
+    ]
 
 
 def fact_table(results: Results) -> Table:

@@ -28,7 +28,8 @@ def walk_embeddings(walk: Walk, name: str) -> str:
     if part.segment is not None:
         segments = rest[0] if rest and rest[0] is not None else torch.zeros_like(ids)
         operands["segment"] = walk.block(f"{name}.segment", walk.give(f"{name}.segments", segments))
-    operands["position"] = walk.block(f"{name}.position", walk.give(f"{name}.positions", places))
+    if part.position is not None:
+        operands["position"] = walk.block(f"{name}.position", walk.give(f"{name}.positions", places))
     seen = walk.out(name) if part.norm is None else walk.fed(f"{name}.norm")
     total = walk.add(f"{name}.sum", weighted_sum(operands, part.scale), operands, seen)
     return total if part.norm is None else walk.block(f"{name}.norm", total)
