@@ -97,8 +97,8 @@ class Attention(DataExperiment):
         if contestant == "luong dot" and self.bidirectional:
             reason = "dot compares states of one width, and those of a bidirectional encoder are twice as wide"
             return self.each_seed(Cell(contestant=contestant, reason=reason))
-        arch = TRANSFORMER if contestant == TRANSFORMER else self.kind
-        cells = self.train_cells(contestant, arch=arch, config=self._sizes(contestant), batch_tokens=2048)
+        own = {"arch": TRANSFORMER} if contestant == TRANSFORMER else {"arch": self.kind, "lr": 4e-3}
+        cells = self.train_cells(contestant, **own, config=self._sizes(contestant), batch_tokens=2048)
         asked = {"attends": contestant != PLAIN, "bucket": self.bucket, "shown": self.shown, "gold": self.gold}
         return [replace(cell, measure="attention", arguments=asked) for cell in cells]
 
@@ -118,6 +118,7 @@ class Attention(DataExperiment):
             "num_layers": self.layers,
             "bidirectional": self.bidirectional,
             "dropout": 0.2,
+            "initializer_range": 0.5,  # much smaller ones hardly move the cells, which then learn late
             "share_embeddings": True,
             "tie_word_embeddings": True,
         }
