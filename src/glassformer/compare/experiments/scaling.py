@@ -159,8 +159,8 @@ def passes(model: nn.Module, ids: torch.Tensor, device: torch.device, *, backwar
             with torch.inference_mode():
                 hidden(inputs)
             return
-        model.zero_grad(set_to_none=True)
         hidden(inputs).square().mean().backward()
+        model.zero_grad(set_to_none=True)  # at the end: gradients of an earlier call would count as there before
 
     return call
 
@@ -288,8 +288,8 @@ def reason(contestant: str, quantity: str, apart: float, width: int) -> Text:
     """Why growth is not the textbook's, as far as the arithmetic of a layer says."""
     if apart > 0:
         return Text(
-            "more, as it does where what is computed on outgrows the caches of the processor",
-            "更快，这在数据超出处理器缓存时常见",
+            "more: a likely reason is that what is computed on outgrows the caches of the processor",
+            "更快：可能是数据超出了处理器缓存",
         )
     if contestant.startswith("transformer") and TEXTBOOK[contestant][quantity] == 2:
         if quantity == "memory":
