@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -164,6 +165,23 @@ def test_the_command_writes_a_page(glassformer, folder, prompts, tmp_path):
     assert len(nodes) == 5 * 8  # twice as many candidates as beams at each step
     assert sum("best" in look for look in nodes) == 5
     assert "&lt;img src=x onerror=alert(1)&gt;" in page
+
+
+def test_the_page_shows_variety_against_likelihood(glassformer, folder, prompts, tmp_path):
+    words = ("--prompts", prompts, "--strategies", "greedy,beam,top-p", "--max-new-tokens", 6, "--json")
+    _, out, _ = glassformer("compare", "decoding", folder, *words, "--out", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert page.count("Variety against likelihood</text>") == 1
+    for one in json.loads(out)["strategies"]:
+        x, y = one["scores"]["perplexity"], one["scores"]["distinct_2"]
+        (shown,) = re.findall(rf"<title>{one['strategy']}: (\S+), (\S+)</title>", page)
+        assert [float(value) for value in shown] == pytest.approx([x, y], rel=1e-4)
+
+
+def test_texts_without_pairs_of_tokens_make_no_plot(glassformer, folder, prompts, tmp_path):
+    words = ("--prompts", prompts, "--strategies", "greedy", "--max-new-tokens", 1, "--out", tmp_path / "page.html")
+    assert glassformer("compare", "decoding", folder, *words)[0] == 0
+    assert "Variety against likelihood" not in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_the_command_says_what_is_wrong(glassformer, folder, prompts, tmp_path):

@@ -113,7 +113,7 @@ CASES = {
     "a recipe that is none": (["bad.toml"], "bad.toml is not TOML: "),
     "a kind of model that there is not": (
         ["text-classification", "--arch", "bertt", "--data", "good.csv"],
-        "arch must be one of rnn, gru, lstm, seq2seq, transformer, bert, roberta, distilbert, gpt2, not 'bertt'",
+        "transformer, bert, roberta, distilbert, gpt2, cnn, bow, not 'bertt'",
     ),
     "a column without a role": (
         ["text-classification", *LSTM, "--data", "good.csv", "--columns", "text"],
@@ -343,7 +343,7 @@ def test_a_language_model_given_to_a_classifier(glassformer, files, trained, com
     }
     code, _, err = glassformer(*words[command])
     assert code == 1
-    can = "bert, roberta, xlm-roberta, distilbert, glassformer-rnn"
+    can = "bert, roberta, xlm-roberta, distilbert, glassformer-rnn, glassformer-cnn, glassformer-bow"
     assert err == f"error: {gpt} is a gpt2, which cannot do text-classification; what can: {can}\n"
     assert not (files / "run").exists()
 

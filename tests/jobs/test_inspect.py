@@ -181,7 +181,7 @@ def test_what_cannot_be_looked_at_is_explained():
         gf.inspect(model_of("bert"), None, [3, 41])
     opaque = torch.nn.Linear(2, 2)
     opaque.config, opaque.head_name = SimpleNamespace(vocab_size=50, is_encoder_decoder=False), None
-    with pytest.raises(ValueError, match="a Linear has no attention and no states to show"):
+    with pytest.raises(ValueError, match="a Linear has no attention, states or features to show"):
         gf.inspect(opaque, None, IDS)
 
 

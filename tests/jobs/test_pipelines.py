@@ -31,6 +31,7 @@ CASES: dict[str, tuple[str, list[Any], dict[str, Any], Any]] = {  # inputs, opti
     "vectors of tokens": ("feature-extraction/distilbert", TEXTS, {}, [[[float]]]),
     "digits": ("copy/gru", ["123=", "45"], {}, {"answer": str}),
     "parity": ("parity/bert", ["123=", "45"], {}, {"answer": str}),
+    "sums": ("adding/bert/long", ["1*23*4=", "*4*5"], {}, {"answer": str}),
 }
 
 

@@ -18,7 +18,8 @@ from glassformer.train.lora import add_lora, merge
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
-ATTENDING = [(name, head) for name, head in CASES if name not in ("glassformer-rnn", "glassformer-seq2seq")]
+UNATTENDING = [f"glassformer-{name}" for name in ("rnn", "seq2seq", "cnn", "bow")]
+ATTENDING = [(name, head) for name, head in CASES if name not in UNATTENDING]
 SEQ2SEQ = {"vocab_size": 41, "embedding_size": 10, "hidden_size": 12, "decoder_start_token_id": 1}
 
 

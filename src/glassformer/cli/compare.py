@@ -167,8 +167,27 @@ def _page(found: "Comparison", tokenizer: Any, name: str, seed: int) -> str:
             strategies=strategies,
             left_out=list(found.left_out.items()),
             tree=[] if found.tree is None else _branches(found.tree, tokenizer),
+            figures=_trade_off(found),
         )
     )
+
+
+def _trade_off(found: "Comparison") -> list[tuple[str, str]]:
+    """Variety against likelihood, a point for each strategy whose texts are long enough to have pairs of tokens."""
+    from glassformer.view.plots import ScatterPoint, scatter_plot
+
+    chosen = ((one.strategy, one.scores["perplexity"], one.scores["distinct_2"]) for one in found.results)
+    points = [ScatterPoint(name=name, x=x, y=y) for name, x, y in chosen if x is not None and y is not None]
+    if not points:
+        return []
+    svg = scatter_plot(
+        points,
+        title="Variety against likelihood",
+        x_axis="perplexity under the model itself (likely texts on the left)",
+        y_axis="distinct 2 (varied texts on top)",
+        log_x=True,
+    )
+    return [(svg, "What is likely and what is varied pull against each other: the top left corner would have both.")]
 
 
 def _branches(tree: "Tree", tokenizer: Any) -> "list[list[Branch]]":

@@ -6,5 +6,7 @@ EXPERIMENTS = {
     "recurrence": "RNN, GRU, LSTM and Transformer: gradients by distance; parity, copy and adding by length.",
     "scaling": "Time and memory of one layer of each kind by the length of the text, with fitted exponents.",
     "scratch-vs-finetune": "One shape of model from random weights, fine-tuned, and with its body frozen.",
+    "layers-heads": "Transformers of several depths, heads and widths: score, cost, and heads that can be ablated.",
+    "attention": "Translation by an RNN without attention, with Bahdanau's and Luong's, and by a Transformer.",
 }
 """What each experiment compares. It stands in compare/experiments, in a file and a class of its name."""

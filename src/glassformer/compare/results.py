@@ -1,7 +1,7 @@
 """The results of a grid, asked: scores and costs of a contestant over its seeds, and who is ahead of whom."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +33,7 @@ class Results:
     folder: Path
     cells: Sequence[CellResult]
     _examples: dict[str, ExampleScores | None] = field(default_factory=dict, repr=False)
+    score: str | None = None  # the one that counts, if it is another than the runs were judged by
 
     @property
     def done(self) -> list[CellResult]:
@@ -50,7 +51,11 @@ class Results:
     def at(self, **place: object) -> "Results":
         """Those at one place of the grid."""
         fits = [one for one in self.cells if all(one.place.get(axis) == value for axis, value in place.items())]
-        return type(self)(self.folder, fits, self._examples)
+        return replace(self, cells=fits)
+
+    def by(self, score: str) -> "Results":
+        """The same with another score that counts: BLEU, say, of runs that were judged by their loss."""
+        return replace(self, score=score)
 
     def of(self, contestant: str) -> list[CellResult]:
         """The cells of a contestant that are done."""
@@ -58,7 +63,9 @@ class Results:
 
     @cached_property
     def metric(self) -> str:
-        """The score that counts, of the task that all share."""
+        """The score that counts: by default that of the task, which all share."""
+        if self.score is not None:
+            return self.score
         named = [one.metric for one in self.done if one.metric is not None]
         return named[0].removeprefix("-") if named else "loss"
 

@@ -58,9 +58,9 @@ def heatmap(
         for column, text in enumerate(texts[number]):
             corner = left + wide * column, top + CELL * number
             tooltip = f"{name}, {columns[column]}: {table[number, column]:.10g}"
-            body += _cell(_level(table[number, column], scale), text, tooltip, corner, wide)
+            body += _cell(level_class(table[number, column], scale), text, tooltip, corner, wide)
     body += _legend(scale, left, bottom + 18)
-    return drawing(body, width, bottom + 18 + BAR + 24, label=title, style=_style(_kind(scale)))
+    return drawing(body, width, bottom + 18 + BAR + 24, label=title, style=level_style(_kind(scale)))
 
 
 def _scale(table: Values) -> ColourScale:
@@ -71,7 +71,7 @@ def _scale(table: Values) -> ColourScale:
     return ColourScale(low, high if high > low else low + (abs(low) or 1.0))
 
 
-def _level(value: float, scale: ColourScale) -> str:
+def level_class(value: float, scale: ColourScale) -> str:
     """The class of a cell's colour."""
     if not np.isfinite(value):
         return "empty"
@@ -82,7 +82,7 @@ def _kind(scale: ColourScale) -> str:
     return "signed" if scale.low < 0 < scale.high else "plain"
 
 
-def _style(kind: str) -> str:
+def level_style(kind: str) -> str:
     def paper(name: str) -> str:
         colours = ramp(kind, name)[np.linspace(0, 255, LEVELS).round().astype(int)]
         light = colours @ np.array([0.299, 0.587, 0.114]) > 140  # as bright as the eye sees it

@@ -6,6 +6,7 @@ N examples, F numbers that describe one of them.
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Self
@@ -68,10 +69,15 @@ class ExampleScores:
         return dict(_named(self.meters[self._meter_of(name)][0], rows))[name]
 
     def _meter_of(self, score: str) -> str:
-        for name, (meter, rows) in self.meters.items():
-            if score in dict(_named(meter, rows)):
-                return name
-        raise ValueError(f"there is no score {score!r} of single examples; there are: {', '.join(self.scores())}")
+        if score not in self._owners:
+            raise ValueError(f"there is no score {score!r} of single examples; there are: {', '.join(self.scores())}")
+        return self._owners[score]
+
+    @cached_property
+    def _owners(self) -> dict[str, str]:
+        """Which meter has each score: asked thousands of times by a bootstrap."""
+        listed = [(score, name) for name, (meter, rows) in self.meters.items() for score, _ in _named(meter, rows)]
+        return dict(reversed(listed))  # of two that share a name, the first
 
 
 def _named(meter: Meter, rows: Array) -> Iterator[tuple[str, float]]:
