@@ -135,6 +135,15 @@ def test_sentences_say_where_the_textbook_is_left_and_why():
     assert "4 tables of n × n" in told[1]
 
 
+def test_nothing_is_said_of_a_fit_that_is_unsure():
+    results = made_up(lstm=1.0)
+    for cell, times in zip(results.cells, (1, 9, 2, 9), strict=True):
+        cell.facts["lstm"]["time both"] = times
+    told = [one.en for one in Scaling(out="out", width=32).findings(results)]
+    assert "too unsure to tell" in told[0]
+    assert told[1] == "lstm: memory grows like n^1.00 ± 0.00, O(n) in textbooks; as textbooks say."
+
+
 def test_the_fit_is_over_the_longer_half():
     cells = [
         CellResult(contestant=ALL, seed=0, place={"length": n}, state="done", folder=str(n), facts={"lstm": {"t": t}})
