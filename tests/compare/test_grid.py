@@ -156,7 +156,7 @@ def test_two_cells_of_one_name_and_folders_of_others_are_refused(tmp_path):
     with pytest.raises(ValueError, match="the same contestant, place and seed"):
         run_grid([*cells(seeds=1), *cells(seeds=1)], tmp_path, InProcess())
     run_grid(cells(steps=2, seeds=1), tmp_path, InProcess())
-    with pytest.raises(ValueError, match="another experiment"):
+    with pytest.raises(ValueError, match="other settings"):
         run_grid(cells(steps=3, seeds=1), tmp_path, InProcess())
 
 

@@ -74,6 +74,7 @@ class CellResult:
     cost: Mapping[str, float] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
+    machine: str | None = None  # that it was carried out on
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:

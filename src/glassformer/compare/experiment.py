@@ -153,7 +153,8 @@ def compare(
 
     `name` may also be a TOML file whose `experiment` names one; settings beside it replace those of the file. `jobs`
     cells run at once, each in a process of its own; 0 runs them in this one. With `resume` an experiment goes on where
-    it stopped: what is done stays, what has failed is tried again.
+    it stopped: what is done stays, what has failed is tried again; settings that add cells (more seeds, sizes, a model)
+    may be new, those that change a cell that is there are refused.
     """
     experiment = experiment_of(name, settings)
     cells = experiment.cells()
@@ -224,10 +225,8 @@ def _claimed(folder: Path, experiment: Experiment, *, resume: bool) -> Iterator[
     path, text = folder / EXPERIMENT, HEADER + write_toml(experiment.settings())
     if path.is_file() and not resume:
         raise ValueError(f"{folder} holds an experiment: go on with --resume, or choose another --out")
-    if path.is_file() and path.read_text(encoding="utf-8") != text:
-        raise ValueError(
-            f"{path} is another experiment than this one; resume with: glassformer compare {path} --resume"
-        )
+    if path.is_file() and (before := read_toml(path).get("experiment")) != experiment.name:
+        raise ValueError(f"{folder} holds the experiment {before!r}, not {experiment.name!r}: choose another --out")
     if not path.is_file() and folder.is_dir() and any(folder.iterdir()):
         raise ValueError(f"{folder} holds other files: choose another --out")
     folder.mkdir(parents=True, exist_ok=True)

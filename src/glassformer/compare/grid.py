@@ -144,7 +144,7 @@ def _before(cell: Cell, folder: Path) -> CellResult:
         (folder / RESULT).unlink(missing_ok=True)
     else:
         if folder.exists():
-            raise ValueError(f"{folder} is of another experiment than this one: choose another --out")
+            raise ValueError(f"{folder} was begun with other settings than these: choose another --out")
         folder.mkdir(parents=True)
         cell.write(folder)
     return _result(cell, "waiting")

@@ -1,13 +1,9 @@
 """The report of an experiment: tables and figures that every one of them has, put together for the page."""
 
-import os
-import platform
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import torch
 
 from glassformer.files import write_text
 from glassformer.jobs.progress import clock
@@ -77,7 +73,7 @@ def _facts(experiment: "Experiment", results: Results, *, jobs: int, seconds: fl
     states = [one.state for one in results.cells]
     return [
         (Text("date", "日期"), datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")),
-        (Text("machine", "机器"), machine()),
+        (Text("machine", "机器"), "; ".join(dict.fromkeys(one.machine for one in results.done if one.machine))),
         (Text("seeds", "随机种子"), str(experiment.seeds)),
         (Text("budget of a cell", "每单元预算"), experiment.budget or "–"),
         (Text("cells", "单元"), f"{states.count('done')} / {len(states)}, {max(1, jobs)} ×"),
@@ -85,12 +81,6 @@ def _facts(experiment: "Experiment", results: Results, *, jobs: int, seconds: fl
         (Text("this sitting", "本次用时"), clock(seconds)),
         (Text("every number", "全部数字"), RESULTS),
     ]
-
-
-def machine() -> str:
-    """What it ran on."""
-    gpu = f"{torch.cuda.get_device_name()}, " if torch.cuda.is_available() else ""
-    return f"{gpu}{os.cpu_count()} cores ({platform.machine()}), torch {torch.__version__}"
 
 
 def written(name: str, value: Summary | None) -> str:

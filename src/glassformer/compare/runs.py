@@ -14,8 +14,9 @@ from glassformer.view.plots import PlotLine, line_plot
 from glassformer.view.report import Column, Entry, Figure, Report, Section, Table, TableRow, Text
 
 from .cell import CellResult
-from .reporting import CONTESTANT, differences, machine, score_figure, score_table
+from .reporting import CONTESTANT, differences, score_figure, score_table
 from .results import Results, as_shown, is_lower_better
+from .worker import machine
 
 NOT_COMPARED = ("out", "seed", "tensorboard", "save_every", "save_minutes", "log_every", "device")
 QUESTION = Text("How do these runs differ, in score, settings and cost?", "这些训练在得分、设置与开销上有何不同？")

@@ -4,6 +4,7 @@ Whatever happens is written down: a cell that fails is a result too.
 """
 
 import os
+import platform
 import resource
 import sys
 import time
@@ -57,7 +58,7 @@ def carry_out(folder: Path, log: Log = print) -> CellResult:
     cost = {**known.pop("cost", {}), **clock.total()}
     result = CellResult(
         contestant=cell.contestant, seed=cell.seed, place=cell.place, state=state, folder=folder.name,
-        error=error, cost=cost, **known,
+        error=error, machine=machine(), cost=cost, **known,
     )  # fmt: skip
     result.write(folder)
     return result
@@ -132,6 +133,12 @@ class CostClock:
 
     def keep(self) -> None:
         write_json(self.path, self.total())
+
+
+def machine() -> str:
+    """What this runs on."""
+    gpu = f"{torch.cuda.get_device_name()}, " if torch.cuda.is_available() else ""
+    return f"{gpu}{os.cpu_count()} cores ({platform.machine()}), torch {torch.__version__}"
 
 
 def _core_seconds() -> float:
