@@ -29,6 +29,7 @@ from glassformer.train.signals import Terminated
 
 from .budget import TrainingBudget
 from .cell import RUN, Cell, CellResult, State
+from .scoring import Scored
 
 Log = Callable[[str], None]
 PLANNED, COST = "planned.json", "cost.json"  # what a budget came to, and what broken attempts have cost
@@ -47,7 +48,11 @@ def carry_out(folder: Path, log: Log = print) -> CellResult:
             known = _train(cell, folder, log)
         if cell.measure is not None:
             module = import_module(f"glassformer.compare.experiments.{cell.measure}")
-            known["facts"] = module.measure(cell, folder)
+            found = module.measure(cell, folder)
+            if isinstance(found, Scored):
+                known |= {**vars(found), "cost": {**known.get("cost", {}), **found.cost}}
+            else:
+                known["facts"] = found
         state = "done"
     except (KeyboardInterrupt, Terminated):
         clock.keep()
