@@ -24,6 +24,7 @@ from glassformer.jobs.recipe import Recipe
 from glassformer.jobs.run_folder import RESULT as RUN_RESULT
 from glassformer.jobs.tasks import task_class
 from glassformer.jobs.train import run
+from glassformer.tasks.running_text import RunningTextTask
 from glassformer.train.signals import Terminated
 
 from .budget import TrainingBudget
@@ -106,10 +107,11 @@ def _planned(cell: Cell, folder: Path, settings: dict[str, Any]) -> dict[str, An
 def speed(recipe: Recipe) -> dict[str, float]:
     """How many texts of test (or dev) a trained model answers in a second, in batches of like length; of running text
     there are none."""
-    splits = read_splits(recipe, task_class(recipe.task))
-    texts = splits.test or splits.dev or splits.train
-    if not isinstance(texts, list):
+    cls = task_class(recipe.task)
+    if issubclass(cls, RunningTextTask):
         return {}
+    splits = read_splits(recipe, cls)
+    texts = splits.test or splits.dev or splits.train
     pipe = pipeline(recipe.task, recipe.out, device=None if recipe.device == "auto" else recipe.device)
     pipe.score(texts[:WARM])
     begun = time.perf_counter()
