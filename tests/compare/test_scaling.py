@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from glassformer.compare.cell import CellResult
 from glassformer.compare.experiment import compare
-from glassformer.compare.experiments.scaling import ALL, TEXTBOOK, Scaling, exponent, layer
+from glassformer.compare.experiments.scaling import ALL, TEXTBOOK, Scaling, exponent, layer, passes
 from glassformer.compare.profiling import peak_bytes, seconds_in_turns
 from glassformer.compare.results import Results
 from glassformer.compare.statistics import fit_exponent
@@ -61,6 +61,14 @@ def test_all_take_their_turns():
     assert all(seconds > 0 for seconds in found.values())
     runs = [name for place, name in enumerate(order) if place == 0 or order[place - 1] != name]
     assert runs == [*"abc", *"abc", *"bca", *"cab"]
+
+
+def test_a_pass_leaves_nothing_behind_that_the_next_would_count():
+    call = passes(layer("lstm", 8, 16), torch.randint(1000, (1, 16)), CPU, backward=True)
+    call()
+    weights = 4 * 1000 * 8  # bytes of the gradient of the embeddings, a part of every backward pass
+    first, second = peak_bytes(call, CPU), peak_bytes(call, CPU)
+    assert first == second > weights
 
 
 def test_textbook_and_fused_are_one_layer_read_in_two_ways():
@@ -120,11 +128,20 @@ def test_sentences_say_where_the_textbook_is_left_and_why():
     )
     assert "lstm: time grows like n^1.00 ± 0.00, O(n) in textbooks; as textbooks say." in told
     assert "gru: time grows like n^0.50 ± 0.00, O(n) in textbooks; less, because costs that every call has" in told[4]
-    assert "more, as it does where" in told[6]
+    assert "more: a likely reason" in told[6]
     results = made_up(**{"transformer_(textbook)": 1.5})
     told = [one.en for one in Scaling(out="out", width=32).findings(results)]
     assert "from n = 6·d = 192 on only" in told[0]
     assert "4 tables of n × n" in told[1]
+
+
+def test_nothing_is_said_of_a_fit_that_is_unsure():
+    results = made_up(lstm=1.0)
+    for cell, times in zip(results.cells, (1, 9, 2, 9), strict=True):
+        cell.facts["lstm"]["time both"] = times
+    told = [one.en for one in Scaling(out="out", width=32).findings(results)]
+    assert "too unsure to tell" in told[0]
+    assert told[1] == "lstm: memory grows like n^1.00 ± 0.00, O(n) in textbooks; as textbooks say."
 
 
 def test_the_fit_is_over_the_longer_half():

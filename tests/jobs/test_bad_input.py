@@ -113,7 +113,7 @@ CASES = {
     "a recipe that is none": (["bad.toml"], "bad.toml is not TOML: "),
     "a kind of model that there is not": (
         ["text-classification", "--arch", "bertt", "--data", "good.csv"],
-        "transformer, bert, roberta, distilbert, gpt2, cnn, bow, not 'bertt'",
+        "transformer, bert, roberta, distilbert, gpt2, decoder, cnn, bow, not 'bertt'",
     ),
     "a column without a role": (
         ["text-classification", *LSTM, "--data", "good.csv", "--columns", "text"],

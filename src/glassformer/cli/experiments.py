@@ -15,8 +15,13 @@ if TYPE_CHECKING:
     from glassformer.view.report import Entry, Report, Table
 
 Files = Annotated[list[str] | None, typer.Option(metavar="FILE", help="Files, globs, or microworld.")]
-EXAMPLES = {"scratch-vs-finetune": "--model ./minilm ", "ladder": "--model ./minilm "}
-DATA = {"recurrence": "", "scaling": "", "positions": "--data train.txt "}  # of other examples: --data train.csv
+EXAMPLES = {"scratch-vs-finetune": "--model ./minilm ", "ladder": "--model ./minilm ", "pooling": "--model ./minilm "}
+DATA = {
+    "recurrence": "",
+    "scaling": "",
+    "positions": "--data train.txt ",
+    "tokenizers": "--data train.txt ",
+}  # of other examples: --data train.csv
 
 
 class ExperimentGroup(TyperGroup):

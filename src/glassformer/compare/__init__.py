@@ -8,5 +8,9 @@ EXPERIMENTS = {
     "scratch-vs-finetune": "One shape of model from random weights, fine-tuned, and with its body frozen.",
     "layers-heads": "Transformers of several depths, heads and widths: score, cost, and heads that can be ablated.",
     "attention": "Translation by an RNN without attention, with Bahdanau's and Luong's, and by a Transformer.",
+    "pooling": "One vector a text, by first token, pooler, mean, maximum, and from each layer, on pairs with scores.",
+    "tokenizers": "Characters, WordPiece, BPE and unigram at several sizes, each under a small language model.",
+    "optimisers": "AdamW, Adam, SGD, Adafactor and Muon, each at its best rate of a few, with their loss curves.",
+    "schedules": "Constant, linear, cosine and other learning rates, with and without warm-up.",
 }
 """What each experiment compares. It stands in compare/experiments, in a file and a class of its name."""

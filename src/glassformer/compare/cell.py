@@ -20,7 +20,8 @@ class Cell:
     """What is to be done: a run by a recipe, a measurement, or a measurement of what the run has trained.
 
     `recipe` holds the settings of gf.train but `out` and `seed`; `measure` names a module of compare/experiments with a
-    function `measure(cell, folder)` that returns facts as JSON has them. A cell with a `reason` is not carried out.
+    function `measure(cell, folder)` that returns facts as JSON has them, or Scored. A cell with a `reason` is not
+    carried out.
     """
 
     contestant: str

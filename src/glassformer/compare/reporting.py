@@ -102,7 +102,7 @@ def counted(name: str, value: Summary | None) -> str:
 def run_link(results: Results, result: CellResult) -> str:
     """Where the page finds a cell's run folder, or its log where nothing was trained."""
     folder = results.run_folder(result)
-    return str((folder if result.scores else folder.parent).relative_to(results.folder)) + "/"
+    return str((folder if folder.is_dir() else folder.parent).relative_to(results.folder)) + "/"
 
 
 def score_table(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +33,7 @@ class Results:
     folder: Path
     cells: Sequence[CellResult]
     _examples: dict[str, ExampleScores | None] = field(default_factory=dict, repr=False)
+    _intervals: dict[tuple[str, ...], Interval | None] = field(default_factory=dict, repr=False)
     score: str | None = None  # the one that counts, if it is another than the runs were judged by
 
     @property
@@ -98,17 +99,22 @@ class Results:
         return self.folder / CELLS / result.folder / RUN
 
     def examples(self, result: CellResult) -> ExampleScores | None:
-        """The scores of each example of the split that counts, if the run has kept them one for one."""
+        """The scores of each example of the split that counts, if the cell or its run has kept them one for one."""
         if result.folder not in self._examples:
-            path = self.run_folder(result) / EXAMPLES
+            own = self.folder / CELLS / result.folder / EXAMPLES
+            path = own if own.is_file() else self.run_folder(result) / EXAMPLES
             found = read_examples(path).get(result.split) if path.is_file() else None
             self._examples[result.folder] = found if found is not None and found.in_order else None
         return self._examples[result.folder]
 
     def interval(self, contestant: str, score: str | None = None) -> Interval | None:
         """95 % of what the mean over seeds would be on other examples and seeds, by the bootstrap."""
-        found = self._rows(self.of(contestant), score or self.metric)
-        return None if found is None else bootstrap_mean(*found)
+        cells, name = self.of(contestant), score or self.metric
+        key = (name, *(cell.folder for cell in cells))
+        if key not in self._intervals:
+            found = self._rows(cells, name)
+            self._intervals[key] = None if found is None else bootstrap_mean(*found)
+        return self._intervals[key]
 
     def difference(self, one: str, other: str, score: str | None = None) -> Difference | None:
         """How far `one` is above `other`: paired over examples where all runs were scored on the same ones."""
@@ -129,7 +135,7 @@ class Results:
         known = [one for one in kept if one is not None and score in one.scores()]
         if not known or len(known) < len(cells) or len({one.data for one in known}) > 1:
             return None
-        return [one.rows_of(score) for one in known], partial(known[0].with_rows, score)
+        return [one.exchangeable_rows(score) for one in known], known[0].scorer(score)
 
 
 def summarised(values: Iterable[float]) -> Summary | None:

@@ -24,10 +24,12 @@ from glassformer.jobs.recipe import Recipe
 from glassformer.jobs.run_folder import RESULT as RUN_RESULT
 from glassformer.jobs.tasks import task_class
 from glassformer.jobs.train import run
+from glassformer.tasks.running_text import RunningTextTask
 from glassformer.train.signals import Terminated
 
 from .budget import TrainingBudget
 from .cell import RUN, Cell, CellResult, State
+from .scoring import Scored
 
 Log = Callable[[str], None]
 PLANNED, COST = "planned.json", "cost.json"  # what a budget came to, and what broken attempts have cost
@@ -46,7 +48,11 @@ def carry_out(folder: Path, log: Log = print) -> CellResult:
             known = _train(cell, folder, log)
         if cell.measure is not None:
             module = import_module(f"glassformer.compare.experiments.{cell.measure}")
-            known["facts"] = module.measure(cell, folder)
+            found = module.measure(cell, folder)
+            if isinstance(found, Scored):
+                known |= {**vars(found), "cost": {**known.get("cost", {}), **found.cost}}
+            else:
+                known["facts"] = found
         state = "done"
     except (KeyboardInterrupt, Terminated):
         clock.keep()
@@ -101,10 +107,11 @@ def _planned(cell: Cell, folder: Path, settings: dict[str, Any]) -> dict[str, An
 def speed(recipe: Recipe) -> dict[str, float]:
     """How many texts of test (or dev) a trained model answers in a second, in batches of like length; of running text
     there are none."""
-    splits = read_splits(recipe, task_class(recipe.task))
-    texts = splits.test or splits.dev or splits.train
-    if not isinstance(texts, list):
+    cls = task_class(recipe.task)
+    if issubclass(cls, RunningTextTask):
         return {}
+    splits = read_splits(recipe, cls)
+    texts = splits.test or splits.dev or splits.train
     pipe = pipeline(recipe.task, recipe.out, device=None if recipe.device == "auto" else recipe.device)
     pipe.score(texts[:WARM])
     begun = time.perf_counter()

@@ -171,8 +171,8 @@ def _round_log(low: float, high: float, most: int) -> list[float]:
 
 def tick_labels(ticks: Sequence[float]) -> list[str]:
     """The ticks of one axis, written alike; each differs from the next."""
-    if len(ticks) > 2 and not np.allclose(np.diff(ticks), ticks[1] - ticks[0], atol=0):
-        return [short_number(tick) for tick in ticks]  # of a logarithmic axis: one digit says all
+    if len(ticks) < 2 or (len(ticks) > 2 and not np.allclose(np.diff(ticks), ticks[1] - ticks[0], atol=0)):
+        return [short_number(tick) for tick in ticks]  # of a logarithmic axis, one digit says all
     largest, unit = max(map(abs, ticks)), math.floor(math.log10(abs(ticks[-1] - ticks[0]) / (len(ticks) - 1) * 1.001))
     if 1e-3 <= largest < 1e5:
         return [f"{tick:.{max(0, -unit)}f}" for tick in ticks]

@@ -146,7 +146,7 @@ class Attention(DataExperiment):
         tested = []
         for one in ends:
             rows = [[scores.rows_of(SCORE)[one.chosen] for scores in side] for side in known]
-            tested.append(paired(rows[0], rows[1], lambda some: known[0][0].with_rows(SCORE, some)))
+            tested.append(paired(rows[0], rows[1], known[0][0].scorer(SCORE)))
         told = []
         for one, difference, p in zip(ends, tested, holm([each.p for each in tested]), strict=True):
             text = sentence(best, PLAIN, difference._replace(p=p), SCORE, lower=False)

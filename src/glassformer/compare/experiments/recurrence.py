@@ -194,7 +194,7 @@ def faded(results: Results, contestant: str) -> Text:
     mean = results.fact(contestant, "initial factor")
     assert mean is not None
     each = mean.mean
-    half = f", half after {np.log(0.5) / np.log(each):.3g}" if each < 0.999 else ""
+    half = f", half after {np.log(0.5) / np.log(each):.3g} tokens" if each < 0.999 else ""
     half_zh = f"，{np.log(0.5) / np.log(each):.3g} 个词元后减半" if each < 0.999 else ""
     return Text(
         f"{contestant}, before training: each token further back, a gradient is {each:.3g} times as large{half}.",

@@ -27,6 +27,7 @@ from ..statistics import Exponent, fit_exponent
 ALL = "in turns"  # what a cell is called: its contestants share a process
 VOCABULARY = 1000
 HEADS = 4
+UNSURE = 0.2  # the standard error of an exponent that tells nothing
 
 
 TEXTBOOK = {  # the power of the length that textbooks give a layer
@@ -159,8 +160,8 @@ def passes(model: nn.Module, ids: torch.Tensor, device: torch.device, *, backwar
             with torch.inference_mode():
                 hidden(inputs)
             return
-        model.zero_grad(set_to_none=True)
         hidden(inputs).square().mean().backward()
+        model.zero_grad(set_to_none=True)  # at the end: gradients of an earlier call would count as there before
 
     return call
 
@@ -217,6 +218,10 @@ def shown_exponent(fit: Exponent | None) -> str:
     return f"n^{fit.value:.2f}" + ("" if fit.error is None else f" ± {fit.error:.2f}")
 
 
+def short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
 def numbers(results: Results, fact: str, name: Text) -> Table:
     """Every number: milliseconds or megabytes."""
     unit, factor = ("ms", 1e3) if fact.startswith("time") else ("MB", 1e-6)
@@ -225,7 +230,7 @@ def numbers(results: Results, fact: str, name: Text) -> Table:
     rows = []
     for one in found(results):
         known: Mapping[int, float] = dict(zip(*curve(results, one, fact), strict=True))
-        values = [Entry(text=f"{known[int(n)] * factor:.3g}" if int(n) in known else "–") for n in lengths]
+        values = [Entry(text=f"{short(known[int(n)] * factor)}" if int(n) in known else "–") for n in lengths]
         rows.append(TableRow(entries=[Entry(text=one), *values]))
     return Table(columns=[first, *(Column(title=Text(str(length))) for length in lengths)], rows=rows)
 
@@ -253,7 +258,7 @@ def speeds(results: Results) -> list[Text]:
         }
         known = sorted((seconds, one) for one, seconds in taken.items() if seconds is not None)
         if len(known) > 1:
-            listed = ", ".join(f"{one} {1e3 * seconds:.3g} ms" for seconds, one in known)
+            listed = ", ".join(f"{one} {short(1e3 * seconds)} ms" for seconds, one in known)
             told.append(
                 Text(
                     f"At {length} tokens, from the quickest (forward and backward): {listed}.",
@@ -271,9 +276,12 @@ def told(results: Results, contestant: str, width: int) -> list[Text]:
         if fit is None:
             continue
         apart = fit.value - order
-        differs = abs(apart) > max(0.1, 2 * (fit.error or 0.0))
-        agrees = Text("as textbooks say", "与教科书一致")
-        why = reason(contestant, quantity, apart, width) if differs else agrees
+        if fit.error is None or fit.error > UNSURE:
+            why = Text("too unsure to tell, as on a machine that is busy otherwise", "误差过大，无法判断，可能机器正忙")
+        elif abs(apart) > max(0.1, 2 * fit.error):
+            why = reason(contestant, quantity, fit.value, width)
+        else:
+            why = Text("as textbooks say", "与教科书一致")
         book = "O(n)" if order == 1 else "O(n²)"
         texts.append(
             Text(
@@ -284,14 +292,14 @@ def told(results: Results, contestant: str, width: int) -> list[Text]:
     return texts
 
 
-def reason(contestant: str, quantity: str, apart: float, width: int) -> Text:
+def reason(contestant: str, quantity: str, power: float, width: int) -> Text:
     """Why growth is not the textbook's, as far as the arithmetic of a layer says."""
-    if apart > 0:
+    if power > TEXTBOOK[contestant][quantity]:
         return Text(
-            "more, as it does where what is computed on outgrows the caches of the processor",
-            "更快，这在数据超出处理器缓存时常见",
+            "more: a likely reason is that what is computed on outgrows the caches of the processor",
+            "更快：可能是数据超出了处理器缓存",
         )
-    if contestant.startswith("transformer") and TEXTBOOK[contestant][quantity] == 2:
+    if power > 1:  # between the linear and the square
         if quantity == "memory":
             return Text(
                 f"less, because the states, of n × {width}, weigh beside the {HEADS} tables of n × n",

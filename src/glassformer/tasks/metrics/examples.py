@@ -4,7 +4,7 @@ N examples, F numbers that describe one of them.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
@@ -64,9 +64,16 @@ class ExampleScores:
         """The rows (N, F) that a score is made of."""
         return self.meters[self._meter_of(name)][1]
 
-    def with_rows(self, name: str, rows: Array) -> float:
-        """The score that other rows would have."""
-        return dict(_named(self.meters[self._meter_of(name)][0], rows))[name]
+    def exchangeable_rows(self, name: str) -> Array:
+        """Those rows on a scale that the ones of another model have too."""
+        meter, rows = self.meters[self._meter_of(name)]
+        assert isinstance(meter.metric, Metric)
+        return meter.metric.exchangeable(rows, name.removeprefix(meter.prefix).removesuffix(meter.suffix))
+
+    def scorer(self, name: str) -> Callable[[Array], float]:
+        """What gives the score that other rows would have."""
+        meter, _ = self.meters[self._meter_of(name)]
+        return lambda rows: dict(_named(meter, rows))[name]
 
     def _meter_of(self, score: str) -> str:
         if score not in self._owners:

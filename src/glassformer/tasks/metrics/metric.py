@@ -81,6 +81,12 @@ class Metric(ABC):
         """The scores that examples with these rows (N, F) have."""
         return self._scores(self._condense(rows))
 
+    def exchangeable(self, rows: Array, score: str) -> Array:
+        """The rows (N, F) on a scale that those of another model have too, so that examples of both can be exchanged;
+        the score of all of them is the same."""
+        del score
+        return rows
+
     def _add(self, rows: Array) -> None:
         if len(rows) == 0:
             return

@@ -37,11 +37,7 @@ class Correlation(Metric):
         return by_value if self.rows is None else by_value | _by_rank(np.concatenate(self.rows))
 
     def _condense(self, rows: Array) -> Array:
-        rows = rows.astype(np.float64)
-        mean = rows.mean(0)
-        x, y = (rows - mean).T
-        error = rows[:, 0] - rows[:, 1]
-        return np.array([len(rows), *mean, x @ x, y @ y, x @ y, error @ error])
+        return _moments(rows)
 
     def _join(self, one: Array, other: Array) -> Array:
         count = one[0] + other[0]
@@ -58,12 +54,29 @@ class Correlation(Metric):
     def scores_of(self, rows: Array) -> dict[str, float]:
         return super().scores_of(rows) | _by_rank(rows)
 
+    def exchangeable(self, rows: Array, score: str) -> Array:
+        """Predictions as ranks, or by Pearson's lights in units of their spread: correlations see no other scale."""
+        predicted = rows[:, 0].astype(np.float64)
+        if score == "spearman":
+            predicted = _ranks(predicted)
+        elif score == "pearson":
+            predicted = (predicted - predicted.mean()) / (predicted.std() or 1.0)
+        return np.stack([predicted, rows[:, 1]], -1)
+
 
 class Regression(Correlation):
     """The correlations, and the mean squared error."""
 
     def _scores(self, total: Array) -> dict[str, float]:
         return {"mse": float(total[6] / total[0]), **super()._scores(total)}
+
+
+def _moments(rows: Array) -> Array:
+    rows = rows.astype(np.float64)
+    mean = rows.mean(0)
+    x, y = (rows - mean).T
+    error = rows[:, 0] - rows[:, 1]
+    return np.array([len(rows), *mean, x @ x, y @ y, x @ y, error @ error])
 
 
 def _pearson(moments: Array) -> float:
@@ -74,9 +87,7 @@ def _pearson(moments: Array) -> float:
 
 
 def _by_rank(pairs: Array) -> dict[str, float]:
-    ranks = Correlation(keep_examples=False)
-    ranks.update(_ranks(pairs[:, 0]), _ranks(pairs[:, 1]))
-    return {"spearman": ranks.compute()["pearson"]}
+    return {"spearman": _pearson(_moments(np.stack([_ranks(column) for column in pairs.T], -1)))}
 
 
 def _ranks(values: Array) -> Array:
