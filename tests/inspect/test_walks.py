@@ -6,7 +6,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from families import CASES, SMALL_BERT, SMALL_GPT, random_model
-from glassformer.blocks.point import Point, StepPoint
+from glassformer.blocks.point import FeaturePoint, Point, StepPoint
 from glassformer.inspect.formulas import Formula
 from glassformer.inspect.recompute import recompute
 from glassformer.inspect.walk import WALKS, registered, walks
@@ -17,6 +17,7 @@ from inspect_cases import inputs_of, plainest
 COVERED = {
     Point: "an identity: what passes it is what a step is compared with",
     StepPoint: "the same, in a time loop",
+    FeaturePoint: "the same, of features that can be ablated",
     nn.Dropout: "an identity in eval mode, and a model in training is refused",
     nn.ModuleDict: "the directions of a recurrent layer, which Recurrent's walk goes through",
     nn.RNN: "torch's kernel holds the weights of a Recurrent, whose walk reads them",

@@ -87,7 +87,7 @@ class Sheet:
     """Scores nothing, and remembers how many batches it saw."""
 
     def __init__(self, **_):
-        self.seen = 0
+        self.seen, self.order = 0, []
 
     def update(self, _model, _batch):
         self.seen += 1
