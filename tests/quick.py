@@ -9,13 +9,9 @@ from hypothesis import settings
 
 from tasks.cases import NAMES
 
-MANY = 6
+MANY = 3
 Case = TypeVar("Case")
-WHOLE = (
-    "tests/laws/test_laws.py",
-    "tests/laws/test_prepared.py",
-    "tests/laws/test_resume.py",
-)  # every head of every family
+WHOLE = ("tests/laws/test_laws.py",)  # every head of every family
 
 
 def is_quick() -> bool:

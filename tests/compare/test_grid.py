@@ -30,7 +30,7 @@ def lines(folder):
     return [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("executor", [InProcess, lambda: Processes(2)], ids=["in process", "two processes"])
+@pytest.mark.parametrize("executor", [InProcess, pytest.param(lambda: Processes(2), marks=pytest.mark.slow)])
 def test_every_cell_is_a_run_folder_and_a_line(tmp_path, executor):
     found = run_grid(cells(), tmp_path, executor())
     assert [one.state for one in found] == ["done", "done"]

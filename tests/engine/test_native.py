@@ -25,7 +25,10 @@ from glassformer.engine.linear import (
 
 pytestmark = pytest.mark.skipif(native.kernels() is None, reason="there is no C compiler")
 KERNELS, OPENED = native.kernels.__wrapped__, native.opened.__wrapped__
-BUILDS = ["cc", "cc -mno-avx512f", "cc -mno-avx512f -mno-avx2 -mno-avx"]
+OTHERS = [
+    pytest.param(build, marks=pytest.mark.slow) for build in ("cc -mno-avx512f", "cc -mno-avx512f -mno-avx2 -mno-avx")
+]
+BUILDS = ["cc", *OTHERS]
 
 
 @pytest.fixture(scope="module", params=BUILDS)

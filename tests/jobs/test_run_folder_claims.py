@@ -62,6 +62,7 @@ def running(tmp_path):
     process.wait()
 
 
+@pytest.mark.slow
 def test_two_runs_in_one_folder_and_a_lock_that_outlives_its_run(running):
     """The second gets a line; after kill -9 nothing is in the way of the next."""
     process, folder = running
