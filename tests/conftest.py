@@ -24,7 +24,8 @@ from glassformer.cli.main import main
 from quick import few_examples, is_quick, takes_long
 
 torch.set_num_threads(1)
-LONGEST = ("test_resume.py", "test_fuzz_corpus.py", "test_transformers.py", "test_run_folder.py", "test_docs.py")
+LONGEST = ("resume", "fuzz_corpus", "run_folder", "run_folder_claims", "loop", "commands", "teaching", "pipelines", "grid")
+LONGEST += ("transformers", "docs", "translation", "prepared", "train_command", "endings", "accumulation", "decoder")
 settings.register_profile(
     "project",
     max_examples=int(os.environ.get("EXAMPLES", "30")),  # EXAMPLES=300 make test-all looks longer
@@ -48,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _rank(path: Path) -> int:
     """What takes a worker longest comes first, so that none is left with it when the others have ended."""
-    return 0 if "page" in path.name else 1 if path.name in LONGEST else 2
+    return 0 if "page" in path.name else 1 if path.stem.removeprefix("test_") in LONGEST else 2
 
 
 @pytest.hookimpl(optionalhook=True)
