@@ -24,8 +24,18 @@ from glassformer.cli.main import main
 from quick import few_examples, is_quick, takes_long
 
 torch.set_num_threads(1)
-LONGEST = ("resume", "fuzz_corpus", "run_folder", "run_folder_claims", "loop", "commands", "teaching", "pipelines", "grid")
-LONGEST += ("transformers", "docs", "translation", "prepared", "train_command", "endings", "accumulation", "decoder")
+LONGEST = ("resume", "fuzz_corpus", "run_folder", "run_folder_claims", "loop", "commands", "teaching", "pipelines")
+LONGEST += (
+    "grid",
+    "transformers",
+    "docs",
+    "translation",
+    "prepared",
+    "train_command",
+    "endings",
+    "accumulation",
+    "decoder",
+)
 settings.register_profile(
     "project",
     max_examples=int(os.environ.get("EXAMPLES", "30")),  # EXAMPLES=300 make test-all looks longer
