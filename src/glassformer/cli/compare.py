@@ -51,7 +51,7 @@ def runs(
     from glassformer.view.report import page
 
     path = None if out is None else made_ready(out)
-    results = read_runs(folders)
+    results = read_runs(folders, beside=None if path is None else path.parent)
     report = runs_report(results)
     if path is not None:
         path.write_text(page(report), encoding="utf-8")

@@ -1,5 +1,6 @@
 """The report of an experiment: tables and figures that every one of them has, put together for the page."""
 
+import os
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -102,7 +103,7 @@ def counted(name: str, value: Summary | None) -> str:
 def run_link(results: Results, result: CellResult) -> str:
     """Where the page finds a cell's run folder, or its log where nothing was trained."""
     folder = results.run_folder(result)
-    return str((folder if folder.is_dir() else folder.parent).relative_to(results.folder)) + "/"
+    return os.path.relpath(folder if folder.is_dir() else folder.parent, results.folder) + "/"
 
 
 def score_table(

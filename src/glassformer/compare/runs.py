@@ -29,8 +29,11 @@ class RunResults(Results):
         return Path(result.folder)
 
 
-def read_runs(folders: Sequence[str | Path]) -> RunResults:
-    """The results of finished runs. Refused: a folder that holds no finished run, runs of different tasks."""
+def read_runs(folders: Sequence[str | Path], beside: Path | None = None) -> RunResults:
+    """The results of finished runs; `beside` is the folder that a page of them will lie in, else this one.
+
+    Refused: a folder that holds no finished run, runs of different tasks.
+    """
     if len({Path(folder).resolve() for folder in folders}) < len(folders):
         raise ValueError("a run was named twice")
     recipes = {str(folder): _recipe(Path(folder)) for folder in folders}
@@ -38,7 +41,7 @@ def read_runs(folders: Sequence[str | Path]) -> RunResults:
     if len(tasks) > 1:
         raise ValueError(f"runs of different tasks cannot be compared: {', '.join(sorted(tasks))}")
     names = contestants(recipes)
-    return RunResults(Path(), [_result(name, recipe, names[name]) for name, recipe in recipes.items()])
+    return RunResults(beside or Path(), [_result(name, recipe, names[name]) for name, recipe in recipes.items()])
 
 
 def contestants(recipes: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
