@@ -15,7 +15,7 @@ from glassformer.compare import grid, worker
 from glassformer.compare.budget import TrainingBudget
 from glassformer.compare.cell import Cell, CellResult
 from glassformer.compare.cluster import RayExecutor
-from glassformer.compare.grid import InProcess, Processes, run_grid
+from glassformer.compare.grid import InlineExecutor, ProcessExecutor, run_grid
 
 RECIPE = {"task": "text-classification", "data": "microworld", "arch": "gru", "limit": 60, "batch_size": 8}
 SMALL = {"config": {"embedding_size": 8, "hidden_size": 8}, "device": "cpu"}
@@ -30,7 +30,7 @@ def lines(folder):
     return [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("executor", [InProcess, pytest.param(lambda: Processes(2), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("executor", [InlineExecutor, pytest.param(lambda: ProcessExecutor(2), marks=pytest.mark.slow)])
 def test_every_cell_is_a_run_folder_and_a_line(tmp_path, executor):
     found = run_grid(cells(), tmp_path, executor())
     assert [one.state for one in found] == ["done", "done"]
@@ -53,10 +53,10 @@ def test_what_is_done_stays_and_what_failed_is_tried_again(tmp_path, monkeypatch
         return real(folder, log)
 
     monkeypatch.setattr(grid, "carry_out", counted)
-    first = run_grid(cells(), tmp_path, InProcess())
+    first = run_grid(cells(), tmp_path, InlineExecutor())
     broken = CellResult(**{**vars(first[1]), "state": "failed", "error": "once"})
     broken.write(tmp_path / "cells" / first[1].folder)
-    again = run_grid(cells(), tmp_path, InProcess())
+    again = run_grid(cells(), tmp_path, InlineExecutor())
     assert carried == [0, 1, 1]
     assert [one.scores for one in again] == [one.scores for one in first]
 
@@ -64,7 +64,7 @@ def test_what_is_done_stays_and_what_failed_is_tried_again(tmp_path, monkeypatch
 def test_a_cell_that_fails_is_one_row_and_the_rest_goes_on(tmp_path):
     bad = Cell(contestant="gru", seed=7, recipe={**RECIPE, **SMALL, "steps": 8, "lr": 1e30, "clip": 0.0})
     unable = Cell(contestant="gpt", reason="it cannot do this")
-    broken, skipped, *good = run_grid([bad, unable, *cells(steps=2, seeds=1)], tmp_path, InProcess())
+    broken, skipped, *good = run_grid([bad, unable, *cells(steps=2, seeds=1)], tmp_path, InlineExecutor())
     assert broken.state == "failed"
     assert "loss" in broken.error
     assert (skipped.state, skipped.error) == ("skipped", "it cannot do this")
@@ -73,7 +73,7 @@ def test_a_cell_that_fails_is_one_row_and_the_rest_goes_on(tmp_path):
 
 
 def test_a_process_that_is_killed_is_one_row(tmp_path):
-    class Killed(Processes):
+    class Killed(ProcessExecutor):
         def submit(self, folder: Path) -> None:
             super().submit(folder)
             if folder.name.endswith("seed-0"):
@@ -82,7 +82,7 @@ def test_a_process_that_is_killed_is_one_row(tmp_path):
     killed, whole = run_grid(cells(), tmp_path, Killed(1))
     assert (killed.state, whole.state) == ("failed", "done")
     assert "killed" in killed.error
-    assert [one.state for one in run_grid(cells(), tmp_path, InProcess())] == ["done", "done"]
+    assert [one.state for one in run_grid(cells(), tmp_path, InlineExecutor())] == ["done", "done"]
 
 
 @pytest.mark.parametrize("error", [MemoryError("no more"), OSError(28, "No space left on device")])
@@ -91,7 +91,7 @@ def test_memory_and_disks_that_fill_are_one_row(tmp_path, monkeypatch, error):
         raise error
 
     monkeypatch.setattr(worker, "run", fail)
-    (found,) = run_grid(cells(seeds=1), tmp_path, InProcess())
+    (found,) = run_grid(cells(seeds=1), tmp_path, InlineExecutor())
     assert found.state == "failed"
     assert type(error).__name__ in found.error
     assert "Traceback" in (tmp_path / "cells" / found.folder / "log.txt").read_text()
@@ -101,9 +101,9 @@ GRID = """
 import sys
 from pathlib import Path
 from glassformer.compare.cell import Cell
-from glassformer.compare.grid import Processes, run_grid
+from glassformer.compare.grid import ProcessExecutor, run_grid
 recipe = {recipe!r}
-run_grid([Cell(contestant="gru", seed=seed, recipe=recipe) for seed in range(2)], Path(sys.argv[1]), Processes(1))
+run_grid([Cell(contestant="gru", seed=seed, recipe=recipe) for seed in range(2)], Path(sys.argv[1]), ProcessExecutor(1))
 """
 
 
@@ -113,7 +113,7 @@ def test_a_grid_that_is_killed_ends_with_the_same_table(tmp_path, after):
     recipe = {**RECIPE, **SMALL, "steps": 12, "eval_every": 4, "save_every": 2}
     script = GRID.format(recipe=recipe)
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    run_grid([Cell(contestant="gru", seed=seed, recipe=recipe) for seed in range(2)], whole, InProcess())
+    run_grid([Cell(contestant="gru", seed=seed, recipe=recipe) for seed in range(2)], whole, InlineExecutor())
     process = subprocess.Popen([sys.executable, "-c", script, broken], start_new_session=True)
     time.sleep(after)
     process.send_signal(signal.SIGKILL)
@@ -147,17 +147,17 @@ def _workers(folder):
 )  # ray's own
 def test_cells_on_a_ray_cluster_are_those_of_this_machine(tmp_path):
     pytest.importorskip("ray")
-    here = run_grid(cells(), tmp_path / "here", InProcess())
+    here = run_grid(cells(), tmp_path / "here", InlineExecutor())
     there = run_grid(cells(), tmp_path / "there", RayExecutor())
     assert [one.scores for one in there] == [one.scores for one in here]
 
 
 def test_two_cells_of_one_name_and_folders_of_others_are_refused(tmp_path):
     with pytest.raises(ValueError, match="the same contestant, place and seed"):
-        run_grid([*cells(seeds=1), *cells(seeds=1)], tmp_path, InProcess())
-    run_grid(cells(steps=2, seeds=1), tmp_path, InProcess())
+        run_grid([*cells(seeds=1), *cells(seeds=1)], tmp_path, InlineExecutor())
+    run_grid(cells(steps=2, seeds=1), tmp_path, InlineExecutor())
     with pytest.raises(ValueError, match="other settings"):
-        run_grid(cells(steps=3, seeds=1), tmp_path, InProcess())
+        run_grid(cells(steps=3, seeds=1), tmp_path, InlineExecutor())
 
 
 @pytest.mark.parametrize(
@@ -195,5 +195,5 @@ def test_seconds_and_tokens_become_steps(tmp_path):
 
 def test_a_budget_too_small_is_the_row_of_its_cell(tmp_path):
     cell = Cell(contestant="gru", recipe={**RECIPE, **SMALL}, budget="0.00001s")
-    (found,) = run_grid([cell], tmp_path, InProcess())
+    (found,) = run_grid([cell], tmp_path, InlineExecutor())
     assert "too small for one step" in found.error

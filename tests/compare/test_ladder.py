@@ -7,10 +7,12 @@ import pytest
 
 import glassformer as gf
 from browser import context, unknown_styles
-from glassformer.compare.experiment import compare
+from glassformer.compare.cell import CellResult
+from glassformer.compare.experiment import compare, experiment_of, sorted_settings
 from glassformer.compare.experiments.scratch_vs_finetune import same_shape
 from glassformer.compare.learning_curves import examples_needed, sizes_up_to
-from glassformer.compare.results import is_lower_better, shown_score
+from glassformer.compare.reporting import cautions
+from glassformer.compare.results import Results, is_lower_better, shown_score
 from glassformer.compare.runs import read_runs, runs_report
 from glassformer.data import microworld
 from tasks.language import small_bert, tokenizer_of
@@ -206,3 +208,32 @@ def test_sizes_and_what_is_needed():
     assert examples_needed([100, 1000], [0.5, 0.7], 0.4) == 100
     assert is_lower_better("loss")
     assert not is_lower_better("accuracy")
+
+
+def test_what_a_reader_must_know_is_said(files, tmp_path):
+    asked = settings(files, tmp_path / "out", sizes=[20], contestants=["gru"], test=files[1], seeds=1)
+    assert not any("no test data" in one.en for one in compare("ladder", **asked).report.findings)
+    asked = settings(files, tmp_path / "other", sizes=[20], contestants=["gru", "bag of words"], seeds=1)
+    found = compare("ladder", **asked)
+    told = [one.en for one in found.report.findings]
+    assert told[0].startswith("One seed: ")
+    assert told[-1].startswith("There is no test data: scores are those on dev")
+    assert found.report.sections[0].tables[0].columns[1].title.en == "accuracy (dev)"
+    lost = found.results.cells[1]
+    broken = CellResult(**{**vars(lost), "seed": 1, "state": "failed", "error": "no", "scores": {}})
+    results = Results(found.folder, [*found.results.cells, broken])
+    assert any("1 of 2 cells failed" in one.en for one in cautions(results))
+    assert results.best() != lost.contestant
+
+
+def test_a_refused_resume_leaves_the_experiment_as_it_was(found, files):
+    before = (found.folder / "experiment.toml").read_text()
+    with pytest.raises(ValueError, match="was begun with other settings"):
+        compare("ladder", **settings(files, found.folder, budget="4steps"), resume=True)
+    assert (found.folder / "experiment.toml").read_text() == before
+
+
+def test_settings_of_runs_join_those_of_the_file(found):
+    values = sorted_settings(str(found.folder / "experiment.toml"), {}, {"lr": 0.1})
+    joined = experiment_of(str(found.folder / "experiment.toml"), values)
+    assert joined.set == {"batch_size": 8, "lr": 0.1}

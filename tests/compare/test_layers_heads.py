@@ -104,8 +104,9 @@ def test_the_report_shows_the_grid_and_the_heads(found):
     best = found.results.best()
     told = [one.en for one in found.report.findings]
     assert told[0] == f"{best} has the best mean."
-    assert any("between L" in one or "is ahead of L" in one for one in told)
-    assert "heads of " + best in told[-1]
+    assert any("between L" in one or "is above L" in one for one in told)
+    assert "heads of " + best in told[-2]
+    assert "no test data" in told[-1]
     assert all(one.zh for one in found.report.findings)
 
 

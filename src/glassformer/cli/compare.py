@@ -9,7 +9,7 @@ from .lines import lines_of
 from .output import Device, Dtype, Json, Name, Quant, echo, echo_line, made_ready, print_json, print_table
 
 if TYPE_CHECKING:
-    from glassformer.compare.decoding import Comparison
+    from glassformer.compare.decoding import DecodingComparison
     from glassformer.generate.tree import Tree
     from glassformer.view.beam_tree import Branch
 
@@ -120,7 +120,7 @@ def _settings(settings: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 
-def _print(found: "Comparison") -> None:
+def _print(found: "DecodingComparison") -> None:
     """The table, an example of each strategy, and what was left out."""
     rows = [(one.strategy, *(_written(name, value) for name, value in one.scores.items())) for one in found.results]
     print_table(("strategy", *map(_title, MEASURES)), rows)
@@ -133,7 +133,7 @@ def _print(found: "Comparison") -> None:
         echo_line(f"left out: {name}: {why}")
 
 
-def _told(found: "Comparison") -> dict[str, Any]:
+def _told(found: "DecodingComparison") -> dict[str, Any]:
     return {
         "prompts": found.prompts,
         "strategies": [
@@ -144,7 +144,7 @@ def _told(found: "Comparison") -> dict[str, Any]:
     }
 
 
-def _page(found: "Comparison", tokenizer: Any, name: str, seed: int) -> str:
+def _page(found: "DecodingComparison", tokenizer: Any, name: str, seed: int) -> str:
     from glassformer.view.decoding import Page, StrategyRow, TakenToken, page
 
     strategies = [
@@ -172,7 +172,7 @@ def _page(found: "Comparison", tokenizer: Any, name: str, seed: int) -> str:
     )
 
 
-def _trade_off(found: "Comparison") -> list[tuple[str, str]]:
+def _trade_off(found: "DecodingComparison") -> list[tuple[str, str]]:
     """Variety against likelihood, a point for each strategy whose texts are long enough to have pairs of tokens."""
     from glassformer.view.plots import ScatterPoint, scatter_plot
 

@@ -50,7 +50,9 @@ class TrainingBudget(NamedTuple):
         if self.unit == "epochs":
             return {"epochs": self.number}
         if self.unit == "steps":
-            return _steps(max(1, round(self.number)))
+            if self.number < 1:
+                raise ValueError(f"the budget of {self.number:g} steps is too small for one step")
+            return _steps(round(self.number))
         seconds, tokens = trial(settings) if self.unit == "seconds" else (0.0, tokens_a_step(settings))
         each = seconds if self.unit == "seconds" else tokens
         if self.number < each:

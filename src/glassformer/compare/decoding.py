@@ -47,7 +47,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class DecodingComparison:
     """All strategies on the same prompts; `shown` is the prompt that is looked at in full."""
 
     prompts: list[str]
@@ -79,7 +79,7 @@ def compare(
     shown: int = 0,
     alternatives: int = 5,
     progress: Progress | None = None,
-) -> Comparison:
+) -> DecodingComparison:
     """Run every strategy on all prompts; one that cannot be used with this model or these prompts is left out."""
     unknown = [name for name in strategies if name not in {**STRATEGIES, **NEEDS_MORE}]
     if unknown or not strategies:
@@ -107,7 +107,7 @@ def compare(
         raise ValueError("no strategy could be used: " + "; ".join(f"{name}: {why}" for name, why in left_out.items()))
     drawn = any(result.strategy == "beam" for result in results)
     tree = beam_tree(model, tokenizer, prompts[shown], **STRATEGIES["beam"], **common) if drawn else None
-    return Comparison(list(prompts), shown, results, left_out, tree)
+    return DecodingComparison(list(prompts), shown, results, left_out, tree)
 
 
 @torch.inference_mode()

@@ -23,7 +23,7 @@ from glassformer.view.report import Report, Section, Text
 from .budget import TrainingBudget
 from .cell import Cell
 from .cluster import RayExecutor
-from .grid import Changed, Executor, InProcess, Processes, run_grid
+from .grid import Changed, Executor, InlineExecutor, ProcessExecutor, check_grid, run_grid
 from .reporting import report_of, write_report
 from .results import Results
 
@@ -161,7 +161,7 @@ def compare(
     if all(cell.reason for cell in cells):
         raise ValueError(f"no contestant can take part: {cells[0].contestant}: {cells[0].reason}")
     folder = Path(experiment.out)
-    with _claimed(folder, experiment, resume=resume):
+    with _claimed(folder, experiment, cells, resume=resume):
         started = time.time()
         results = Results(folder, run_grid(cells, folder, executor_of(jobs, ray=ray), on_change=on_change))
         return conclude(experiment, results, jobs=jobs, seconds=time.time() - started)
@@ -201,6 +201,8 @@ def experiment_of(name: str, settings: Mapping[str, Any]) -> Experiment:
         values = read_toml(Path(name))
         conform(values.get("experiment"), str, name, "experiment")
         name = values.pop("experiment")
+        if isinstance(values.get("set"), dict) and "set" in known:
+            known["set"] = {**values["set"], **known["set"]}
         known = {**values, **known}
     cls = experiment_class(name)
     fitting = {one.name for one in fields(cls)}
@@ -216,11 +218,11 @@ def experiment_of(name: str, settings: Mapping[str, Any]) -> Experiment:
 def executor_of(jobs: int, *, ray: bool = False) -> Executor:
     if ray:
         return RayExecutor()
-    return Processes(jobs) if jobs else InProcess()
+    return ProcessExecutor(jobs) if jobs else InlineExecutor()
 
 
 @contextmanager
-def _claimed(folder: Path, experiment: Experiment, *, resume: bool) -> Iterator[None]:
+def _claimed(folder: Path, experiment: Experiment, cells: Sequence[Cell], *, resume: bool) -> Iterator[None]:
     """The folder of an experiment, and nobody else's until its end."""
     path, text = folder / EXPERIMENT, HEADER + write_toml(experiment.settings())
     if path.is_file() and not resume:
@@ -229,6 +231,7 @@ def _claimed(folder: Path, experiment: Experiment, *, resume: bool) -> Iterator[
         raise ValueError(f"{folder} holds the experiment {before!r}, not {experiment.name!r}: choose another --out")
     if not path.is_file() and folder.is_dir() and any(folder.iterdir()):
         raise ValueError(f"{folder} holds other files: choose another --out")
+    check_grid(cells, folder)
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
         write_text(path, text)

@@ -10,9 +10,11 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Protocol
 
+import torch
+
 from glassformer.files import write_text
 
-from .cell import LOG, RESULT, Cell, CellResult, State
+from .cell import LOG, RESULT, SPEC, Cell, CellResult, State
 from .worker import carry_out
 
 CELLS, RESULTS = "cells", "results.jsonl"  # in the folder of an experiment
@@ -32,7 +34,7 @@ class Executor(Protocol):
     def close(self) -> None: ...
 
 
-class InProcess:
+class InlineExecutor:
     """One cell after the other, in this process: for debuggers, notebooks and tests."""
 
     capacity = 1
@@ -52,19 +54,23 @@ class InProcess:
     def close(self) -> None: ...
 
 
-class Processes:
+class ProcessExecutor:
     """So many cells at once, each in a process of its own, which leaves with this one however this one ends."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.threads = max(1, len(os.sched_getaffinity(0)) // capacity) if hasattr(os, "sched_getaffinity") else 0
         self.running: dict[Path, subprocess.Popen[bytes]] = {}
+        self.begun = 0  # cells: each takes the next GPU
         self.logs: dict[Path, IO[bytes]] = {}
 
     def submit(self, folder: Path) -> None:
         command = [sys.executable, "-m", "glassformer.compare.worker", str(folder), str(self.threads)]
         self.logs[folder] = (folder / LOG).open("ab")
         environment = {**os.environ, "OMP_NUM_THREADS": str(self.threads or 1), "TOKENIZERS_PARALLELISM": "false"}
+        if (gpus := torch.cuda.device_count()) > 1 and "CUDA_VISIBLE_DEVICES" not in os.environ:
+            environment["CUDA_VISIBLE_DEVICES"] = str(self.begun % gpus)
+        self.begun += 1
         self.running[folder] = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=self.logs[folder], stderr=subprocess.STDOUT, env=environment
         )
@@ -107,9 +113,8 @@ def run_grid(
 
     A cell that has failed before is tried again. results.jsonl in the folder has a line for every cell that has ended.
     """
+    check_grid(cells, folder)
     folders = {cell.name: folder / CELLS / cell.name for cell in cells}
-    if len(folders) < len(cells):
-        raise ValueError("two cells of the grid have the same contestant, place and seed: name them apart")
     results = {cell.name: _before(cell, folders[cell.name]) for cell in cells}
     waiting = [cell for cell in cells if results[cell.name].state == "waiting"]
     with ExitStack() as stack:
@@ -133,6 +138,16 @@ def run_grid(
     return [results[cell.name] for cell in cells]
 
 
+def check_grid(cells: Sequence[Cell], folder: Path) -> None:
+    """Refuse two cells of one name, and cells whose folder was begun with other settings."""
+    if len({cell.name for cell in cells}) < len(cells):
+        raise ValueError("two cells of the grid have the same contestant, place and seed: name them apart")
+    for cell in cells:
+        path = folder / CELLS / cell.name
+        if cell.reason is None and (path / SPEC).exists() and not cell.is_in(path):
+            raise ValueError(f"{path} was begun with other settings than these: choose another --out")
+
+
 def _before(cell: Cell, folder: Path) -> CellResult:
     """What is known of a cell before anything is done: it is done, to be skipped, or waits with its folder ready."""
     if cell.reason is not None:
@@ -143,17 +158,18 @@ def _before(cell: Cell, folder: Path) -> CellResult:
             return found
         (folder / RESULT).unlink(missing_ok=True)
     else:
-        if folder.exists():
-            raise ValueError(f"{folder} was begun with other settings than these: choose another --out")
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         cell.write(folder)
     return _result(cell, "waiting")
 
 
 def _failed(cell: Cell, folder: Path, how: str) -> CellResult:
     """The result of a cell whose process left none; the last words of its log are the best that is known."""
-    result = _result(cell, "failed", how)
-    result.write(folder)
+    log = folder / LOG
+    last = log.read_text(encoding="utf-8", errors="replace").split("\n")[-2:-1] if log.is_file() else []
+    result = _result(cell, "failed", "; ".join([how, *(line.strip()[:300] for line in last if line.strip())]))
+    with suppress(OSError):  # a disk that is full
+        result.write(folder)
     return result
 
 
@@ -167,7 +183,8 @@ def _tell(on_change: Changed | None, cells: Sequence[Cell], results: dict[str, C
     """Keep what has ended in results.jsonl, and tell who listens."""
     listed = [results[cell.name] for cell in cells]
     ended = [one for one in listed if one.state in ("done", "failed", "skipped")]
-    write_text(folder / RESULTS, "".join(json.dumps(_line(one), ensure_ascii=False) + "\n" for one in ended))
+    with suppress(OSError):  # a disk that is full: the report will say it, if it can be written
+        write_text(folder / RESULTS, "".join(json.dumps(_line(one), ensure_ascii=False) + "\n" for one in ended))
     if on_change is not None:
         on_change(listed)
 

@@ -22,7 +22,7 @@ def seconds_in_turns(calls: Mapping[str, Call], device: torch.device, *, rounds:
         repeats[name] = max(1, round(LEAST / _seconds(call, device, 1)))
     taken: dict[str, list[float]] = {name: [] for name in calls}
     names = list(calls)
-    for number in range(rounds):
+    for number in range(rounds if names else 0):
         first = number % len(names)
         for name in [*names[first:], *names[:first]]:
             taken[name].append(_seconds(calls[name], device, repeats[name]))

@@ -14,7 +14,7 @@ from glassformer.view.report import Column, Entry, Figure, Report, Section, Tabl
 from .cell import CellResult
 from .grid import RESULTS
 from .results import Results, Summary, as_shown, shown_score
-from .statistics import Difference, holm
+from .statistics import RESAMPLES, Difference, holm
 
 if TYPE_CHECKING:
     from .experiment import Experiment
@@ -44,17 +44,47 @@ COSTS = {
 
 def report_of(experiment: "Experiment", results: Results, *, jobs: int, seconds: float) -> Report:
     """The whole report: findings first, then what the experiment shows, then what went wrong."""
-    sections = list(experiment.sections(results)) if results.done else []
+    sections = _sections(experiment, results)
     if lost := lost_section(results):
         sections.append(lost)
     return Report(
         title=Text(experiment.name),
         question=experiment.question,
         facts=_facts(experiment, results, jobs=jobs, seconds=seconds),
-        findings=list(experiment.findings(results)) if results.done else [NOTHING],
+        findings=[*experiment.findings(results), *cautions(results)] if results.done else [NOTHING],
         sections=sections,
         command=f"glassformer compare {Path(experiment.out) / 'experiment.toml'} --out NEW_FOLDER",
     )
+
+
+def _sections(experiment: "Experiment", results: Results) -> list[Section]:
+    """What the experiment shows; where that cannot be drawn, the reason, since all the rest has been paid for."""
+    try:
+        return list(experiment.sections(results)) if results.done else []
+    except ValueError as error:
+        return [Section(title=Text("Not shown", "未能展示"), paragraphs=[Text(str(error))])]
+
+
+def cautions(results: Results) -> list[Text]:
+    """What a reader must know before he believes the scores."""
+    found = []
+    if any(one.metric and "train_seconds" in one.cost for one in results.done) and results.split == "dev":
+        found.append(
+            Text(
+                "There is no test data: scores are those on dev, which also chose the best of each run's evaluations, "
+                "and so a little too good.",
+                "未给测试数据：所示为验证集分数，而各次训练的最佳权重也由它选出，故略偏乐观。",
+            )
+        )
+    for name in results.contestants:
+        if lost := results.lost(name):
+            found.append(
+                Text(
+                    f"{name}: {lost} of {lost + len(results.of(name))} cells failed; its mean is that of the others.",
+                    f"{name}：{lost + len(results.of(name))} 个单元中有 {lost} 个失败，均值仅来自其余单元。",
+                )
+            )
+    return found
 
 
 NOTHING = Text("No cell has come to its end.", "没有任何单元完成。")
@@ -119,19 +149,31 @@ def score_table(
     rows = []
     for one in results.contestants:
         cells = results.of(one)
-        entries = [Entry(text=one, mark="best" if one == first else None)]
+        lost = results.lost(one)
+        count = Text(
+            f"{one} ({len(cells)} of {len(cells) + lost} seeds)", f"{one}（{len(cells)}/{len(cells) + lost} 种子）"
+        )
+        entries = [Entry(text=count if lost else one, mark="best" if one == first else None)]
         for name in names:
             entries += [Entry(text=written(name, results.summary(one, name)))]
         entries.append(Entry(text=_interval(results, one)))
         entries += [Entry(text=counted(name, results.cost(one, name))) for name in shown]
         rows.append(TableRow(entries=entries, details=[_seed(results, cell, names, shown) for cell in cells]))
-    columns = [CONTESTANT, *(Column(title=Text(name)) for name in names), INTERVAL, *(COSTS[name] for name in shown)]
+    columns = [
+        CONTESTANT,
+        *(Column(title=Text(f"{name} ({results.split})")) for name in names),
+        INTERVAL,
+        *(COSTS[name] for name in shown),
+    ]
     return Table(columns=columns, rows=rows)
 
 
 INTERVAL = Column(
     title=Text("95 % interval", "95% 区间"),
-    why=Text("by the bootstrap over examples and seeds", "对样本与种子做自助法"),
+    why=Text(
+        "over examples (bootstrap) and, if there are several, seeds (Student)",
+        "样本（自助法）与种子（t 分布，若多于一个）",
+    ),
 )
 
 
@@ -189,7 +231,8 @@ def _place(one: CellResult) -> str:
 
 def differences(results: Results, pairs: Sequence[tuple[str, str]]) -> list[Text]:
     """A sentence for each pair: who is ahead by how much, or that no difference is shown; p by Holm's correction."""
-    found = [(one, other, results.difference(one, other)) for one, other in pairs]
+    resamples = max(RESAMPLES, 100 * len(pairs))  # so that what is left of p after the correction can be small
+    found = [(one, other, results.difference(one, other, resamples=resamples)) for one, other in pairs]
     known = [(one, other, difference) for one, other, difference in found if difference is not None]
     corrected = holm([difference.p for _, _, difference in known])
     return [
@@ -210,6 +253,11 @@ def sentence(one: str, other: str, difference: Difference, metric: str, *, lower
         return Text(
             f"{first} is ahead of {second} by {size}{spread} ({metric}{p}).",
             f"{first} 领先 {second} {size}{spread}（{metric}{p}）。",
+        )
+    if difference.one_seed:
+        return Text(
+            f"One seed: {first} is above {second} by {size}{spread} ({metric}{p}); this says nothing of other seeds.",
+            f"仅一个种子：{first} 高于 {second} {size}{spread}（{metric}{p}），不能说明其他种子。",
         )
     return Text(
         f"No difference is shown between {first} and {second}: {size}{spread} ({metric}{p}).",

@@ -12,7 +12,7 @@ from glassformer.tasks.metrics.intervals import Interval
 
 from .cell import RUN, CellResult
 from .grid import CELLS
-from .statistics import Difference, Rows, Score, bootstrap_mean, over_seeds, paired, spread
+from .statistics import RESAMPLES, Difference, Rows, Score, bootstrap_mean, over_seeds, paired, spread
 
 PERCENT = ("accuracy", "f1", "exact_match", "precision", "recall", "mcc", "spearman", "pearson", "subset", "recall_at")
 LOWER = ("loss", "perplexity", "bits_per_byte", "mse")  # scores of which less is better
@@ -89,10 +89,28 @@ class Results:
         return summarised(one.facts[name] for one in self.of(contestant) if name in one.facts)
 
     def best(self, among: Iterable[str] | None = None) -> str | None:
-        """Who has the best mean."""
-        means = {name: self.summary(name) for name in (among or self.contestants)}
-        known = {name: one.mean for name, one in means.items() if one is not None}
+        """Who has the best mean: on dev where there is a test, so that the test stays unseen. Those who have lost a
+        seed do not count, unless all have."""
+        names = list(among or self.contestants)
+        names = [name for name in names if not self.lost(name)] or names
+        tested = all({"dev", "test"} <= one.scores.keys() for one in self.done)
+        found = {name: self._mean_of(name, "dev" if tested else None) for name in names}
+        known = {name: mean for name, mean in found.items() if mean is not None}
         return (min if self.lower_is_better else max)(known, key=lambda name: known[name]) if known else None
+
+    def _mean_of(self, contestant: str, split: str | None) -> float | None:
+        values = [one.scores.get(split or one.split, {}).get(self.metric) for one in self.of(contestant)]
+        mean = summarised(value for value in values if value is not None)
+        return None if mean is None else mean.mean
+
+    def lost(self, contestant: str) -> int:
+        """How many of a contestant's cells have failed."""
+        return sum(one.contestant == contestant and one.state == "failed" for one in self.cells)
+
+    @property
+    def split(self) -> str:
+        """What is shown: the test's scores, or dev's."""
+        return next((one.split for one in self.done if one.scores), "test")
 
     def run_folder(self, result: CellResult) -> Path:
         """The folder of what a cell has trained."""
@@ -116,7 +134,9 @@ class Results:
             self._intervals[key] = None if found is None else bootstrap_mean(*found)
         return self._intervals[key]
 
-    def difference(self, one: str, other: str, score: str | None = None) -> Difference | None:
+    def difference(
+        self, one: str, other: str, score: str | None = None, *, resamples: int = RESAMPLES
+    ) -> Difference | None:
         """How far `one` is above `other`: paired over examples where all runs were scored on the same ones."""
         name = score or self.metric
         sides = self.of(one), self.of(other)
@@ -125,7 +145,9 @@ class Results:
         both = self._rows([*sides[0], *sides[1]], name)
         if both is not None:
             rows, score_of = both
-            return paired(rows[: len(sides[0])], rows[len(sides[0]) :], score_of)
+            found = paired(rows[: len(sides[0])], rows[len(sides[0]) :], score_of, resamples=resamples)
+            trained = any("train_seconds" in cell.cost for cell in (*sides[0], *sides[1]))
+            return found if trained else found._replace(one_seed=False)  # without training all seeds are the same
         means = [self.summary(side, name) for side in (one, other)]
         return None if means[0] is None or means[1] is None else over_seeds(means[0].values, means[1].values)
 
@@ -133,7 +155,8 @@ class Results:
         """The rows of each cell and what scores them; None unless all were scored on the same examples."""
         kept = [self.examples(cell) for cell in cells]
         known = [one for one in kept if one is not None and score in one.scores()]
-        if not known or len(known) < len(cells) or len({one.data for one in known}) > 1:
+        alike = {(one.data, one.rows_of(score).shape) for one in known}
+        if not known or len(known) < len(cells) or len(alike) > 1:
             return None
         return [one.exchangeable_rows(score) for one in known], known[0].scorer(score)
 

@@ -1,7 +1,9 @@
 """Finished runs side by side: scores with intervals, who is ahead of whom, settings that differ, curves and costs."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +43,13 @@ def read_runs(folders: Sequence[str | Path], beside: Path | None = None) -> RunR
     if len(tasks) > 1:
         raise ValueError(f"runs of different tasks cannot be compared: {', '.join(sorted(tasks))}")
     names = contestants(recipes)
-    return RunResults(beside or Path(), [_result(name, recipe, names[name]) for name, recipe in recipes.items()])
+    seeds = [(names[folder], recipe.get("seed", 0)) for folder, recipe in recipes.items()]
+    if twice := [name for name, count in Counter(seeds).items() if count > 1]:
+        raise ValueError(f"{twice[0][0]} is there twice: two of the runs have the same recipe and the same seed")
+    found = [_result(name, recipe, names[name]) for name, recipe in recipes.items()]
+    if not all("test" in one.scores for one in found):  # one column is of one split
+        found = [replace(one, scores={"dev": one.scores["dev"]}) if "dev" in one.scores else one for one in found]
+    return RunResults(beside or Path(), found)
 
 
 def contestants(recipes: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:

@@ -21,7 +21,9 @@ class Scored:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def keep_scores(folder: Path, metric: str, sheet: ScoreSheet, examples: Sequence[Any], **known: Any) -> Scored:
-    """Write the rows of a sheet of these examples into a cell's folder; `known` are costs and facts."""
-    write_examples(folder / EXAMPLES, {"test": ExampleScores.of(sheet, fingerprint(examples))})
-    return Scored(metric=metric, scores={"test": sheet.compute()}, **known)
+def keep_scores(
+    folder: Path, metric: str, sheet: ScoreSheet, examples: Sequence[Any], *, split: str = "test", **known: Any
+) -> Scored:
+    """Write the rows of a sheet of these examples of a split into a cell's folder; `known` are costs and facts."""
+    write_examples(folder / EXAMPLES, {split: ExampleScores.of(sheet, fingerprint(examples))})
+    return Scored(metric=metric, scores={split: sheet.compute()}, **known)

@@ -4,8 +4,7 @@ S seeds, N examples, F numbers that describe one of them.
 """
 
 from collections.abc import Callable, Sequence
-from itertools import combinations
-from math import comb
+from math import atan, hypot, pi, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,23 +16,25 @@ Rows = NDArray[Any]
 Score = Callable[[Rows], float]
 RESAMPLES = 2000
 LEVEL = 0.95
-LISTED = 20_000  # permutations of seeds: as many are all looked at
 
 
 class Difference(NamedTuple):
     """How far one is ahead of another: the difference of the means, its 95 % interval, and how likely so much is by
-    chance (two-sided). p is None where there is nothing to tell chance by."""
+    chance (two-sided). p is None where there is nothing to tell chance by. With `one_seed` of a contestant the interval
+    knows nothing of other seeds: two runs are compared, not two kinds of model."""
 
     ahead: float
     interval: Interval | None
     p: float | None
+    one_seed: bool = False
 
     @property
     def is_shown(self) -> bool:
         """Whether chance is an unlikely explanation: neither that of the examples (p), nor with it that of the seeds
         (the interval)."""
         ends = self.interval
-        return self.p is not None and self.p < 1 - LEVEL and ends is not None and not ends.low <= 0 <= ends.high
+        clear = self.p is not None and self.p < 1 - LEVEL and ends is not None and not ends.low <= 0 <= ends.high
+        return clear and not self.one_seed
 
 
 def paired(
@@ -41,23 +42,24 @@ def paired(
 ) -> Difference:
     """Two contestants on the same N examples: the rows (N, F) of each seed, and the score of any set of rows.
 
-    The interval is a bootstrap's over examples (the same ones for both) and seeds. p is that of a permutation test: the
-    share of random exchanges of the two contestants, example by example, that put one as far ahead or further.
+    The interval joins two doubts: a bootstrap's over examples (the same ones for both), and Student's over seeds. p is
+    that of a permutation test: the share of random exchanges of the two contestants, example by example, that put one
+    as far ahead or further.
     """
     counts = {len(rows) for rows in (*one, *other)}
     if len(counts) != 1 or 0 in counts:
         raise ValueError(f"only scores of the same examples can be paired, not of {sorted(counts)} examples")
     (count,) = counts
     random = np.random.default_rng(seed)
-    ahead = _mean(one, score) - _mean(other, score)
+    scores = [[score(rows) for rows in side] for side in (one, other)]
+    ahead = float(np.mean(scores[0]) - np.mean(scores[1]))
     drawn = []
     for _ in range(resamples):
         examples = random.integers(count, size=count)
-        sides = [
-            [side[place][examples] for place in random.integers(len(side), size=len(side))] for side in (one, other)
-        ]
-        drawn.append(_mean(sides[0], score) - _mean(sides[1], score))
-    return Difference(ahead, _middle(drawn), _permutation_p(one, other, score, random, resamples))
+        drawn.append(_mean([rows[examples] for rows in one], score) - _mean([rows[examples] for rows in other], score))
+    interval = _widened(_middle(drawn), ahead, _reach(*scores))
+    p = _permutation_p(one, other, score, random, resamples)
+    return Difference(ahead, interval, p, one_seed=min(len(one), len(other)) == 1)
 
 
 def _permutation_p(
@@ -78,39 +80,63 @@ def _permutation_p(
 
 
 def bootstrap_mean(side: Sequence[Rows], score: Score, *, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
-    """95 % of what the mean score over seeds would be from other examples and other seeds."""
+    """95 % of what the mean score over seeds would be from other examples and, if there are several, other seeds."""
     random, count = np.random.default_rng(seed), len(side[0])
+    scores = [score(rows) for rows in side]
     drawn = []
     for _ in range(resamples):
         examples = random.integers(count, size=count)
-        drawn.append(_mean([side[place][examples] for place in random.integers(len(side), size=len(side))], score))
-    return _middle(drawn)
+        drawn.append(_mean([rows[examples] for rows in side], score))
+    return _widened(_middle(drawn), float(np.mean(scores)), _reach(scores))
 
 
-def over_seeds(
-    one: Sequence[float], other: Sequence[float], *, resamples: int = RESAMPLES, seed: int = 0
-) -> Difference:
-    """Two contestants by the scores of their seeds alone: a permutation test of the means.
-
-    From three seeds each, 10 % is the least that p can be: to show a difference in this way takes four.
-    """
+def over_seeds(one: Sequence[float], other: Sequence[float]) -> Difference:
+    """Two contestants by the scores of their seeds alone: Welch's test of the means."""
     ahead = float(np.mean(one) - np.mean(other))
     if len(one) < 2 or len(other) < 2:
-        return Difference(ahead, None, None)
-    both, size = np.array([*one, *other]), len(one)
-    random = np.random.default_rng(seed)
-    splits = [*_halves(len(both), size, random, resamples)]
-    means = [abs(both[chosen].mean() - np.delete(both, chosen).mean()) for chosen in splits]
-    further = sum(mean >= abs(ahead) - 1e-12 for mean in means)
-    drawn = [random.choice(one, len(one)).mean() - random.choice(other, len(other)).mean() for _ in range(resamples)]
-    return Difference(ahead, _middle(drawn), further / len(splits))
+        return Difference(ahead, None, None, one_seed=True)
+    error, freedom = _welch(one, other)
+    p = student_p(ahead / error, freedom) if error else float(ahead == 0)
+    return Difference(ahead, _widened(Interval(ahead, ahead), ahead, _reach(one, other)), p)
 
 
-def _halves(count: int, size: int, random: np.random.Generator, resamples: int) -> Sequence[list[int]]:
-    """Ways to choose so many: all of them, or as many random ones as are asked for."""
-    if comb(count, size) <= LISTED:
-        return [list(chosen) for chosen in combinations(range(count), size)]
-    return [random.permutation(count)[:size].tolist() for _ in range(resamples)]
+def _welch(*sides: Sequence[float]) -> tuple[float, float]:
+    """The standard error of a mean, or of the difference of two, and its degrees of freedom."""
+    parts = [float(np.var(side, ddof=1)) / len(side) for side in sides]
+    weighed = sum(part**2 / (len(side) - 1) for part, side in zip(parts, sides, strict=True))
+    return sqrt(sum(parts)), sum(parts) ** 2 / weighed if weighed else 1.0
+
+
+def _reach(*sides: Sequence[float]) -> float:
+    """How far other seeds may move a mean, or the difference of two: half of Student's 95 % interval."""
+    several = [side for side in sides if len(side) > 1]
+    if not several:
+        return 0.0
+    error, freedom = _welch(*several)
+    return error * student_quantile(freedom)
+
+
+def _widened(ends: Interval, middle: float, reach: float) -> Interval:
+    """An interval over examples, widened by the doubt of the seeds, which is independent of it."""
+    return Interval(middle - hypot(middle - ends.low, reach), middle + hypot(ends.high - middle, reach))
+
+
+def student_p(t: float, freedom: float) -> float:
+    """How likely Student's t is as far from 0, or further; of θ, where t = √freedom · tan θ, the density is
+    cos^(freedom-1) θ."""
+    edge = atan(abs(t) / sqrt(freedom))
+    tail, whole = (np.linspace(start, pi / 2, 4001) for start in (edge, 0.0))
+    areas = [np.trapezoid(np.cos(angles) ** (freedom - 1), angles) for angles in (tail, whole)]
+    return float(areas[0] / areas[1])
+
+
+def student_quantile(freedom: float, level: float = LEVEL) -> float:
+    """The t that lies beyond chance at a level (two-sided), by bisection."""
+    low, high = 0.0, 1e4
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if student_p(middle, freedom) > 1 - level else (low, middle)
+    return high
 
 
 def holm(values: Sequence[float | None]) -> list[float | None]:

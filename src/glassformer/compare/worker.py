@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
@@ -27,7 +28,7 @@ from glassformer.jobs.train import run
 from glassformer.tasks.running_text import RunningTextTask
 from glassformer.train.signals import Terminated
 
-from .budget import TrainingBudget
+from .budget import TrainingBudget, device_named
 from .cell import RUN, Cell, CellResult, State
 from .scoring import Scored
 
@@ -39,13 +40,13 @@ WARM, TIMED = 16, 256  # texts at most that are read to see how fast a model is,
 def carry_out(folder: Path, log: Log = print) -> CellResult:
     """Train and measure what a cell asks for, from where it stopped; the result is in the folder."""
     cell = Cell.read(folder)
-    clock = CostClock(folder)
+    clock = CostClock(folder, device_named(str((cell.recipe or cell.arguments).get("device", "auto"))))
     known: dict[str, Any] = {}
     state: State = "failed"
     error = None
     try:
         if cell.recipe is not None:
-            known = _train(cell, folder, log)
+            known = _train(cell, folder, clock, log)
         if cell.measure is not None:
             module = import_module(f"glassformer.compare.experiments.{cell.measure}")
             found = module.measure(cell, folder)
@@ -60,16 +61,17 @@ def carry_out(folder: Path, log: Log = print) -> CellResult:
     except Exception as problem:  # one red row, whatever it is
         log(traceback.format_exc())
         error = _in_one_line(problem)
-    cost = {**known.pop("cost", {}), **clock.total()}
+    cost = {**clock.total(), **known.pop("cost", {})}
     result = CellResult(
         contestant=cell.contestant, seed=cell.seed, place=cell.place, state=state, folder=folder.name,
         error=error, machine=machine(), cost=cost, **known,
     )  # fmt: skip
-    result.write(folder)
+    with suppress(OSError):  # a disk that is full: whoever waits for the cell says so
+        result.write(folder)
     return result
 
 
-def _train(cell: Cell, folder: Path, log: Log) -> dict[str, Any]:
+def _train(cell: Cell, folder: Path, clock: "CostClock", log: Log) -> dict[str, Any]:
     """The run of a cell, begun or resumed: its scores and what it cost."""
     assert cell.recipe is not None
     settings = {**cell.recipe, "seed": cell.seed, "out": str(folder / RUN)}
@@ -90,6 +92,7 @@ def _train(cell: Cell, folder: Path, log: Log) -> dict[str, Any]:
             "train_seconds": found["progress"]["seconds"],
             "steps": found["progress"]["step"],
             "tokens": found["progress"]["tokens"],
+            **clock.total(),
             **speed(recipe),
         },
     }
@@ -112,7 +115,7 @@ def speed(recipe: Recipe) -> dict[str, float]:
         return {}
     splits = read_splits(recipe, cls)
     texts = splits.test or splits.dev or splits.train
-    pipe = pipeline(recipe.task, recipe.out, device=None if recipe.device == "auto" else recipe.device)
+    pipe = pipeline(recipe.task, recipe.out, device=str(device_named(recipe.device)))
     pipe.score(texts[:WARM])
     begun = time.perf_counter()
     pipe.score(texts[:TIMED])
@@ -120,20 +123,20 @@ def speed(recipe: Recipe) -> dict[str, float]:
 
 
 class CostClock:
-    """Processor seconds and the most memory of this process, and of attempts before it that were broken off."""
+    """Processor seconds and the most memory of this process, and of attempts before it that were broken off; what a
+    killed one has cost is not known."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, device: torch.device) -> None:
         self.path = folder / COST
         self.before = read_json(self.path) if self.path.is_file() else {}
         self.begun, self.wall = _core_seconds(), time.perf_counter()
-        if torch.cuda.is_available():
-            torch.cuda.reset_peak_memory_stats()
+        self.memory = PeakMemory(device)
 
     def total(self) -> dict[str, float]:
         return {
             "wall_seconds": self.before.get("wall_seconds", 0.0) + time.perf_counter() - self.wall,
             "core_seconds": self.before.get("core_seconds", 0.0) + _core_seconds() - self.begun,
-            "peak_memory": max(self.before.get("peak_memory", 0.0), _peak_memory()),
+            "peak_memory": max(self.before.get("peak_memory", 0.0), self.memory.peak()),
         }
 
     def keep(self) -> None:
@@ -151,12 +154,25 @@ def _core_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _peak_memory() -> float:
-    """Bytes: the GPU's where there is one, else the process's."""
-    if torch.cuda.is_available():
-        return float(torch.cuda.max_memory_allocated())
-    unit = 1 if sys.platform == "darwin" else 1024
-    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
+class PeakMemory:
+    """The most bytes since it was made: on a GPU those of torch's allocator, else those of the process."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.cuda = device.type == "cuda"
+        if self.cuda:
+            torch.cuda.reset_peak_memory_stats()
+        else:
+            with suppress(OSError):  # Linux forgets the highest mark; it would else be that of the process before
+                Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+    def peak(self) -> float:
+        if self.cuda:
+            return float(torch.cuda.max_memory_allocated())
+        with suppress(OSError):
+            marks = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text("utf-8").splitlines())
+            return 1024.0 * int(marks["VmHWM"].split()[0])
+        unit = 1 if sys.platform == "darwin" else 1024
+        return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
 
 
 def _in_one_line(problem: Exception) -> str:

@@ -77,9 +77,9 @@ def keep_labels(train: list[E], dev: list[E], key: Callable[[E], str], labels_in
     return RebalancedSplits([*train, *sides[True]], sides[False], sorted(texts))
 
 
-def draw(examples: Sequence[E], count: int, labels_in: Labels[E]) -> list[E]:
+def draw(examples: Sequence[E], count: int, labels_in: Labels[E], *, seed: int = 0) -> list[E]:
     """So many of the examples, in their order; of every label there is one, if they are enough for that."""
-    drawn = random.Random(0).sample(range(len(examples)), count)  # files are often sorted by label
+    drawn = random.Random(seed).sample(range(len(examples)), count)  # files are often sorted by label
     known: set[str] = set()
     first: list[int] = []  # of each label
     for place in (*drawn, *range(len(examples))):

@@ -58,7 +58,7 @@ def read_splits(recipe: Recipe, task: type[AnyTask]) -> Splits:
     if isinstance(splits.train, Corpus):
         splits.train = replace(splits.train, limit=recipe.limit)
     elif recipe.limit is not None and recipe.limit < len(splits.train):
-        splits.train = draw(splits.train, recipe.limit, task.labels_in)
+        splits.train = draw(splits.train, recipe.limit, task.labels_in, seed=int(recipe.plan.get("seed", 0)))
     return splits
 
 

@@ -19,6 +19,7 @@ from glassformer.models.contract import as_model
 from glassformer.tasks.batch import Items
 from glassformer.tasks.metrics import ScoreSheet
 from glassformer.tasks.metrics.examples import ExampleScores, write_examples
+from glassformer.tasks.running_text import RunningTextTask
 from glassformer.tasks.task import AnyTask, evaluate, remark
 from glassformer.train import checkpoint
 from glassformer.train.freeze import trained
@@ -204,7 +205,7 @@ def _conclude(
         if (mind := remark(sheets[name].report())) is not None:
             log(f"mind: {name}: {mind}")
     progress = asdict(outcome.progress)
-    examples = {name: fingerprint(splits.by_name()[name]) for name in sheets}
+    examples = {name: _data(task, splits.by_name()[name]) for name in sheets}
     write_examples(folder / EXAMPLES, {name: ExampleScores.of(sheet, examples[name]) for name, sheet in sheets.items()})
     write_json(
         folder / RESULT,
@@ -224,6 +225,12 @@ def _conclude(
         log(f"{folder / CARD} is not one that a run wrote: it is left as it is")
     log(f"the model is in {folder}")
     return Run(folder, scores, outcome)
+
+
+def _data(task: AnyTask, examples: Any) -> str:
+    """The fingerprint of what was scored: examples, or windows of a text, which another tokenizer cuts elsewhere."""
+    windows = isinstance(task, RunningTextTask)
+    return fingerprint([examples, task.encode(examples).lengths]) if windows else fingerprint(examples)
 
 
 def _device(name: str) -> str:

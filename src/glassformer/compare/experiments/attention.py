@@ -27,6 +27,7 @@ from glassformer.view.plots import PlotLine, line_plot
 from glassformer.view.report import Column, Entry, Figure, Section, Table, TableRow, Text
 
 from ..alignment_error import WordLink, alignment_error, between_spaces, check_gold, links_of, read_gold
+from ..budget import device_named
 from ..cell import RUN, Cell, CellResult
 from ..experiment import DataExperiment
 from ..reporting import CONTESTANT, differences, score_figure, score_table, sentence
@@ -193,7 +194,7 @@ def _aligned(cell: Cell, folder: Path, examples: Sequence[Parallel]) -> dict[str
     """Where the model looks while it writes the translations that are given."""
     assert cell.recipe is not None
     asked, device = cell.arguments, cell.recipe["device"]
-    pipe = pipeline("translation", folder / RUN, device=None if device == "auto" else device)
+    pipe = pipeline("translation", folder / RUN, device=str(device_named(device)))
     pairs = [(one.source, one.target or "") for one in examples]
     gold = None if asked["gold"] is None else read_gold(Path(asked["gold"]))
     shown = chosen_to_show(examples, asked["shown"])

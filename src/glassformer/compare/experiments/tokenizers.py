@@ -24,6 +24,7 @@ from glassformer.text.wordpiece import is_ideograph
 from glassformer.view.plots import PlotLine, line_plot
 from glassformer.view.report import Column, Entry, Figure, Section, Table, TableRow, Text
 
+from ..budget import device_named
 from ..cell import RUN, Cell
 from ..experiment import DataExperiment
 from ..reporting import CONTESTANT, differences, score_figure, score_table
@@ -221,14 +222,15 @@ def measure(cell: Cell, folder: Path) -> Scored:
     del cell  # its run's folder holds all there is to know
     recipe = Recipe.from_toml(folder / RUN / RECIPE, {})
     pieces = pieces_of(recipe)
-    model = load(folder / RUN, device=None if recipe.device == "auto" else recipe.device)
+    model = load(folder / RUN, device=str(device_named(recipe.device)))
     tokenizer = load_tokenizer(folder / RUN)
     task = TextGeneration.for_model(tokenizer, as_model(model), block_size=BLOCK, packing=False)
     sheet = Pipeline(model, task).score(pieces)
     lost = np.array([unknown_bytes(tokenizer, one.text) for one in pieces], np.float64)
     charged = charge(sheet, lost)
     facts = facts_of(tokenizer, [one.text for one in pieces])
-    return keep_scores(folder, "-bits_per_byte", charged, pieces, facts=facts)
+    split = "test" if recipe.test else "dev"
+    return keep_scores(folder, "-bits_per_byte", charged, pieces, split=split, facts=facts)
 
 
 def charge(sheet: ScoreSheet, lost: NDArray[np.float64]) -> ScoreSheet:
