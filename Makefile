@@ -20,7 +20,7 @@ test test-all: $(VENV)/.browser
 	$(MAKE) --no-print-directory --jobs 2 check suite WHICH='$(WHICH)'
 
 suite:
-	$(RUN) -m pytest -n 4 $(WHICH)
+	$(RUN) -m pytest -n 3 $(WHICH)
 
 # On a machine with a GPU, in the Python that is there: it needs the core dependencies, pytest and hypothesis.
 test-gpu:

@@ -72,6 +72,7 @@ def test_a_cell_that_fails_is_one_row_and_the_rest_goes_on(tmp_path):
     assert [line["state"] for line in lines(tmp_path)] == ["failed", "skipped", "done"]
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_is_one_row(tmp_path):
     class Killed(ProcessExecutor):
         def submit(self, folder: Path) -> None:

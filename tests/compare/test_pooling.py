@@ -1,7 +1,6 @@
 """Ways to one vector a text: scores against transformers' hidden states and scipy's ranks, pairs that can be paired."""
 
 import json
-from functools import partial
 
 import numpy as np
 import pytest
@@ -16,21 +15,11 @@ from glassformer.compare.cell import CellResult
 from glassformer.compare.experiment import compare, experiment_of
 from glassformer.compare.experiments.pooling import LAST_TWO, POOLINGS
 from glassformer.compare.scoring import keep_scores
-from glassformer.compare.statistics import bootstrap_mean, paired
 from glassformer.data import microworld
 from glassformer.tasks.metrics import Correlation, ScoreSheet
 from tasks.language import small_bert, tokenizer_of
 
 LAYERS = 2
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _few_resamples():
-    """Ranks take their time."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, function in (("paired", paired), ("bootstrap_mean", bootstrap_mean)):
-            patch.setattr(results, name, partial(function, resamples=100))
-        yield
 
 
 @pytest.fixture(scope="module")
