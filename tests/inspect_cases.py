@@ -10,6 +10,8 @@ from torch import nn
 from families import random_model, sequences, settings_of
 from glassformer.inspect.laws import pad, some_target
 
+WITHIN = 1e-5  # what a recomputed number may differ by
+
 
 def small(model_type: str, head: str | None, **more: Any) -> nn.Module:
     """The plainest model of a family."""

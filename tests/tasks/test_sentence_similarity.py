@@ -20,7 +20,7 @@ from glassformer.data.batches import Budget
 from glassformer.data.examples import Labelled
 from glassformer.hub.registry import build
 from glassformer.models.outputs import Hidden
-from glassformer.tasks.pooling import MODES, Pooling, read_pooling, write_pooling
+from glassformer.tasks.pooling import MODES, PoolingOptions, read_pooling, write_pooling
 from glassformer.tasks.sentence_similarity import FeatureExtraction, SentenceSimilarity
 from glassformer.tasks.task import evaluate
 
@@ -59,7 +59,7 @@ def test_only_real_tokens_are_pooled(mode, data):
     hidden = torch.randn(rows, length, width, generator=torch.Generator().manual_seed(0))
     lengths = [data.draw(st.integers(1, length)) for _ in range(rows)]
     left = data.draw(st.booleans())
-    pool = Pooling(mode, normalize=False)
+    pool = PoolingOptions(mode, normalize=False)
     mask = torch.zeros(rows, length, dtype=torch.long)
     for row, real in enumerate(lengths):
         mask[row, -real:] = 1
@@ -76,13 +76,13 @@ def test_only_real_tokens_are_pooled(mode, data):
 @pytest.mark.parametrize("normalize", [True, False])
 def test_what_is_written_is_read(mode, normalize, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"dim": 12}))
-    write_pooling(tmp_path, Pooling(mode, normalize, 77))
-    assert read_pooling(tmp_path) == Pooling(mode, normalize, 77)
+    write_pooling(tmp_path, PoolingOptions(mode, normalize, 77))
+    assert read_pooling(tmp_path) == PoolingOptions(mode, normalize, 77)
     assert json.loads((tmp_path / "1_Pooling/config.json").read_text())["word_embedding_dimension"] == 12
 
 
 def test_folders_of_others_are_read(minilm, tmp_path):
-    assert read_pooling(minilm) == Pooling("mean", True, 256)
+    assert read_pooling(minilm) == PoolingOptions("mean", True, 256)
     assert read_pooling(tmp_path) is None
     module = {
         "idx": 0,
@@ -94,7 +94,7 @@ def test_folders_of_others_are_read(minilm, tmp_path):
     (tmp_path / "modules.json").write_text(json.dumps([module]))
     for written, mode in (("cls", "cls"), (["max"], "max")):  # as versions from 5 on write it
         (tmp_path / "here/config.json").write_text(json.dumps({"embedding_dimension": 4, "pooling_mode": written}))
-        assert read_pooling(tmp_path) == Pooling(mode, False, None)
+        assert read_pooling(tmp_path) == PoolingOptions(mode, False, None)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_what_is_not_supported_is_named(modules, config, message, tmp_path):
 
 def test_pooling_is_written_beside_a_model(tmp_path):
     with pytest.raises(ValueError, match="save the model there first"):
-        write_pooling(tmp_path, Pooling())
+        write_pooling(tmp_path, PoolingOptions())
 
 
 @pytest.mark.filterwarnings("ignore")  # not ours to mend

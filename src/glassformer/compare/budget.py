@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 import torch
 
 from glassformer.data.batches import Schedule
+from glassformer.hub.load import usable
 from glassformer.jobs.assemble import assemble
 from glassformer.jobs.progress import NullListener
 from glassformer.jobs.recipe import Recipe, changed
@@ -99,4 +100,4 @@ class StepClock(NullListener):
 
 def device_named(name: str) -> torch.device:
     """The device of this process; "auto" is a GPU where there is one."""
-    return torch.device(local_device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name))
+    return torch.device(local_device(str(usable(name))))

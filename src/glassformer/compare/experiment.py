@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields, replace
 from difflib import get_close_matches
@@ -128,6 +128,14 @@ def _unable(recipe: Mapping[str, Any]) -> str | None:
     except ValueError as error:
         return str(error)
     return None
+
+
+def chosen(names: Sequence[str], known: Iterable[str]) -> list[str]:
+    """The contestants that are asked for, by default all. Refused: one that there is not."""
+    listed = list(known)
+    if wrong := [one for one in names if one not in listed]:
+        raise ValueError(f"there is no contestant {wrong[0]!r}; there are: {', '.join(listed)}")
+    return list(names) or listed
 
 
 @dataclass(frozen=True)

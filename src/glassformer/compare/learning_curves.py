@@ -4,8 +4,10 @@ import math
 from collections.abc import Sequence
 
 from glassformer.view.plots import PlotLine, line_plot
-from glassformer.view.report import Figure, Text
+from glassformer.view.report import Figure, Section, Text
 
+from .cell import Place
+from .reporting import score_figure, score_table
 from .results import Results, as_shown
 
 AXIS = "examples"  # of a cell's place
@@ -16,6 +18,26 @@ def sizes_up_to(count: int) -> list[int]:
     """Powers of ten from a hundred, and all that there are."""
     powers = [10**power for power in range(int(math.log10(FEWEST)), 10) if 10**power < count]
     return [*powers, count]
+
+
+def each_size(sizes: Sequence[int], count: int) -> list[tuple[Place, dict[str, int]]]:
+    """For each size (by default powers of ten, and all) the place in the grid, and what a recipe must say."""
+    return [({AXIS: min(size, count)}, {"limit": size} if size < count else {}) for size in sizes or sizes_up_to(count)]
+
+
+def size_sections(results: Results) -> list[Section]:
+    """The table of each size, the largest first and with the figures."""
+    sizes = sorted(results.places(AXIS), reverse=True)
+    curves = [curve_figure(results)] if len(sizes) > 1 else []
+    figures = [score_figure(results.at(**{AXIS: sizes[0]})), *curves]
+    return [
+        Section(
+            title=Text(f"{size} examples", f"{size} 个样本"),
+            tables=[score_table(results.at(**{AXIS: size}))],
+            figures=figures if size == sizes[0] else (),
+        )
+        for size in sizes
+    ]
 
 
 def curve(results: Results, contestant: str) -> tuple[list[float], list[float]]:

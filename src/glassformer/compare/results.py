@@ -98,6 +98,11 @@ class Results:
         known = {name: mean for name, mean in found.items() if mean is not None}
         return (min if self.lower_is_better else max)(known, key=lambda name: known[name]) if known else None
 
+    def against_best(self) -> list[tuple[str, str]]:
+        """The best, paired with each of the others."""
+        best = self.best()
+        return [(best, one) for one in self.contestants if one != best] if best is not None else []
+
     def _mean_of(self, contestant: str, split: str | None) -> float | None:
         values = [one.scores.get(split or one.split, {}).get(self.metric) for one in self.of(contestant)]
         mean = summarised(value for value in values if value is not None)

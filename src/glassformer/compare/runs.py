@@ -9,8 +9,8 @@ from typing import Any
 
 from glassformer.files import read_json
 from glassformer.jobs.recipe import RECIPE, read_made
-from glassformer.jobs.run_folder import METRICS
 from glassformer.jobs.run_folder import RESULT as RUN_RESULT
+from glassformer.jobs.run_folder import read_metrics
 from glassformer.jobs.tasks import task_class
 from glassformer.view.plots import PlotLine, line_plot
 from glassformer.view.report import Column, Entry, Figure, Report, Section, Table, TableRow, Text
@@ -161,7 +161,7 @@ def curve_figures(results: Results) -> list[Figure]:
     for key, name in (("loss", "loss"), (f"dev_{results.metric}", "dev-score")):
         lines = []
         for one in results.done:
-            points = [line for line in _metrics(results.run_folder(one)) if line.get(key) is not None]
+            points = [line for line in read_metrics(results.run_folder(one)) if line.get(key) is not None]
             if points:
                 label = f"{one.contestant}, seed {one.seed}"
                 values = [as_shown(results.metric, line[key]) if name != "loss" else line[key] for line in points]
@@ -171,9 +171,3 @@ def curve_figures(results: Results) -> list[Figure]:
             svg = line_plot(lines, title=key, x_axis="step", y_axis=key, log_y=positive)
             figures.append(Figure(name=name, svg=svg, caption=Text(f"{key} over steps", f"{key} 随步数的变化")))
     return figures
-
-
-def _metrics(folder: Path) -> list[dict[str, Any]]:
-    path = folder / METRICS
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    return [json.loads(line) for line in lines]

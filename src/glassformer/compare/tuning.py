@@ -1,6 +1,5 @@
 """Contestants that each need a learning rate of their own: each runs at a few, and is judged at its best on dev."""
 
-import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,13 +7,13 @@ from statistics import fmean as mean
 from typing import Any, ClassVar
 
 from glassformer.files.schema import Positive
-from glassformer.jobs.run_folder import METRICS
+from glassformer.jobs.run_folder import read_metrics
 from glassformer.view.plots import PlotLine, line_plot
 from glassformer.view.report import NOTHING, Column, Entry, Figure, Section, Table, TableRow, Text
 
 from .cell import Cell, CellResult
 from .curves import mean_line
-from .experiment import DataExperiment
+from .experiment import DataExperiment, chosen
 from .reporting import CONTESTANT, differences, score_figure, score_table, written
 from .results import Results, as_shown, summarised
 
@@ -43,22 +42,20 @@ class TunedExperiment(DataExperiment):
 
     def cells(self) -> list[Cell]:
         ways = self.ways()
-        if wrong := [one for one in self.contestants if one not in ways]:
-            raise ValueError(f"there is no contestant {wrong[0]!r}; there are: {', '.join(ways)}")
+        names = chosen(self.contestants, ways)
         self.read()
         start = {"arch": self.arch} if self.model is None else {"model": self.model}
         return [
             cell
-            for one in self.contestants or ways
+            for one in names
             for rate in self.rates or self.rates_of(one)
             for cell in self.train_cells(one, {AXIS: rate}, **start, **ways[one], lr=rate)
         ]
 
     def findings(self, results: Results) -> list[Text]:
         at_best, rates = tuned(results)
-        best = at_best.best()
         edges = [one for one in rates if is_at_the_edge(results, one, rates[one])]
-        told = differences(at_best, [(best, one) for one in at_best.contestants if best is not None and one != best])
+        told = differences(at_best, at_best.against_best())
         if edges:
             named = ", ".join(f"{one} ({rates[one]:g})" for one in edges)
             told.append(
@@ -167,6 +164,5 @@ def loss_figure(results: Results) -> Figure:
 
 def loss_curve(results: Results, cell: CellResult) -> dict[int, float]:
     """The training loss by step, as the run wrote it down."""
-    lines = (results.run_folder(cell) / METRICS).read_text(encoding="utf-8").splitlines()
-    rows: list[dict[str, float | None]] = list(map(json.loads, lines))
-    return {int(row["step"] or 0): loss for row in rows if (loss := row.get("loss")) is not None}
+    rows = read_metrics(results.run_folder(cell))
+    return {row["step"]: row["loss"] for row in rows if row.get("loss") is not None}

@@ -115,7 +115,7 @@ def speed(recipe: Recipe) -> dict[str, float]:
         return {}
     splits = read_splits(recipe, cls)
     texts = splits.test or splits.dev or splits.train
-    pipe = pipeline(recipe.task, recipe.out, device=str(device_named(recipe.device)))
+    pipe = pipeline(recipe.task, recipe.out, device=recipe.device)
     pipe.score(texts[:WARM])
     begun = time.perf_counter()
     pipe.score(texts[:TIMED])

@@ -184,7 +184,9 @@ def _one_dtype(name: str | Path, found: set[torch.dtype], dtype: torch.dtype | N
 
 
 def usable(device: torch.device | str | None) -> torch.device:
-    """A device, once something could be put on it."""
+    """A device, once something could be put on it; "auto" is a GPU where there is one, None the CPU."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         return torch.empty(0, device=device or "cpu").device
     except (RuntimeError, AssertionError) as error:

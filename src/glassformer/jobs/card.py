@@ -17,13 +17,12 @@ from glassformer.view.labels import escaped
 
 from .data import Splits
 from .recipe import Recipe
-from .run_folder import CARD_HEADER
+from .run_folder import CARD_HEADER, read_metrics
 
 
-def curves(metrics: Path) -> str:
-    """The loss and the dev scores over the steps, as SVG."""
-    lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
-    rows = [{name: value for name, value in line.items() if value is not None} for line in lines]
+def curves(folder: Path) -> str:
+    """The loss and the dev scores of a run over its steps, as SVG."""
+    rows = [{name: value for name, value in line.items() if value is not None} for line in read_metrics(folder)]
     scores = dict.fromkeys(name for row in rows for name in row if name.startswith("dev_"))
     shown = [name for name in scores if name not in ("dev_loss", "dev_perplexity")]
     groups = {

@@ -1,5 +1,6 @@
 """The run folder: one run at a time writes to it, and it writes over nothing that no run has made."""
 
+import json
 import os
 import platform
 import tomllib
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -132,6 +134,13 @@ def _is_said_by(text: str, recipe: Recipe) -> bool:
         return bool(text) and tomllib.loads(text) == tomllib.loads(recipe.toml())
     except tomllib.TOMLDecodeError:
         return False
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """The lines of a run's metrics.jsonl; none where it has not written any. A value that is no number is null."""
+    path = folder / METRICS
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return [json.loads(line) for line in lines]
 
 
 def write_card(folder: Path, text: str) -> bool:

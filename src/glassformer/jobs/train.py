@@ -36,7 +36,7 @@ from .models import check_arch, check_config, check_model
 from .preflight import Preflight, overfit, preflight
 from .progress import ConsoleListener, NullListener, shown
 from .recipe import Recipe
-from .run_folder import CARD, CURVES, EXAMPLES, METRICS, RESULT, claimed, resume_command, write_card
+from .run_folder import CARD, CURVES, EXAMPLES, RESULT, claimed, resume_command, write_card
 from .tasks import task_class
 
 Log = Callable[[str], None]
@@ -71,7 +71,7 @@ def train(*, resume: bool = False, log: Log = print, **settings: Any) -> Run:
 def look(recipe: Recipe, *, log: Log = print) -> dict[str, Any]:
     """The preflight of a recipe, and one batch learnt by heart, without a run."""
     _check(recipe, log)
-    splits, task, model, plan = assemble(recipe, torch.device(_device(recipe.device)))
+    splits, task, model, plan = assemble(recipe, usable(recipe.device))
     items, dev = _encoded(task, splits)
     found = preflight(task, model, plan, splits, train=items, dev=dev)
     _log_found(log, splits, found, model)
@@ -83,7 +83,7 @@ def look(recipe: Recipe, *, log: Log = print) -> dict[str, Any]:
 
 def run(recipe: Recipe, *, resume: bool = False, log: Log = print) -> Run:
     """Carry out a recipe."""
-    device = torch.device(local_device(_device(recipe.device)))
+    device = torch.device(local_device(str(usable(recipe.device))))
     folder = Path(recipe.out)
     with terminable(), joined(device) as processes:
         if not processes.is_main:
@@ -184,7 +184,7 @@ def _conclude(
 ) -> Run:
     """Score what the folder holds, as anyone would who loads it, and write it all down."""
     folder = Path(recipe.out)
-    model = load(folder, device=_device(recipe.device))
+    model = load(folder, device=recipe.device)
     sheets: dict[str, ScoreSheet] = {}
     for name in ("dev", "test"):
         if examples := splits.by_name()[name]:
@@ -220,7 +220,7 @@ def _conclude(
             "data": splits.accounts,
         },
     )
-    write_text(folder / CURVES, curves(folder / METRICS))
+    write_text(folder / CURVES, curves(folder))
     if not write_card(folder, card(recipe, plan, task, model, sheets, outcome, splits)):
         log(f"{folder / CARD} is not one that a run wrote: it is left as it is")
     log(f"the model is in {folder}")
@@ -231,12 +231,6 @@ def _data(task: AnyTask, examples: Any) -> str:
     """The fingerprint of what was scored: examples, or windows of a text, which another tokenizer cuts elsewhere."""
     windows = isinstance(task, RunningTextTask)
     return fingerprint([examples, task.encode(examples).lengths]) if windows else fingerprint(examples)
-
-
-def _device(name: str) -> str:
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    return str(usable(name))
 
 
 def _nothing(_text: str) -> None:

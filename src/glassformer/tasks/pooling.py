@@ -55,7 +55,7 @@ class LengthConfig(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Pooling:
+class PoolingOptions:
     """How a text becomes one vector: the options of that name of the tasks that embed."""
 
     pooling: Mode = "mean"
@@ -78,7 +78,7 @@ class Pooling:
         return F.normalize(vectors, dim=-1) if self.normalize else vectors
 
 
-def write_pooling(folder: str | Path, pooling: Pooling) -> None:
+def write_pooling(folder: str | Path, pooling: PoolingOptions) -> None:
     """Write beside a saved model what Sentence-Transformers needs to embed as we do."""
     folder = Path(folder)
     config = read_json(folder / "config.json")
@@ -100,7 +100,7 @@ def write_pooling(folder: str | Path, pooling: Pooling) -> None:
     write_json(folder / MODULES, modules)
 
 
-def read_pooling(folder: str | Path) -> Pooling | None:
+def read_pooling(folder: str | Path) -> PoolingOptions | None:
     """How a folder of Sentence-Transformers is to be pooled; None where it does not say."""
     path = Path(folder) / MODULES
     if not path.is_file():
@@ -110,7 +110,7 @@ def read_pooling(folder: str | Path) -> Pooling | None:
         raise ValueError(f"{path} asks for {', '.join(unknown)}, which is not supported; Pooling and Normalize are")
     config = read_json(path.parent / modules.get("Pooling", PLACE) / "config.json", PoolingConfig)
     limit = read_json(path.parent / modules.get("Transformer", "") / LENGTH, LengthConfig).get("max_seq_length")
-    return Pooling(_mode({**config}, path.parent), "Normalize" in modules, limit)
+    return PoolingOptions(_mode({**config}, path.parent), "Normalize" in modules, limit)
 
 
 def _mode(config: dict[str, Any], folder: Path) -> Mode:

@@ -26,7 +26,7 @@ from glassformer.text.tokenizer import Tokenizer
 from .batch import Batch, OnProgress, device_of, predict_in_batches
 from .encoded import EncodedTexts
 from .metrics import Correlation, ScoreSheet, VectorRetrieval
-from .pooling import Mode, Pooling, read_pooling, write_pooling
+from .pooling import Mode, PoolingOptions, read_pooling, write_pooling
 from .spec import Spec
 from .task import Task
 
@@ -79,7 +79,7 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
         if not low < high:
             raise ValueError(f"score_range must be the least and the highest score, not {low} and {high}")
         self.tokenizer, self.kind, self.score_range, self.scale = tokenizer, loss, (low, high), scale
-        self.max_length, self.pooling = max_length, Pooling(pooling, normalize=normalize)
+        self.max_length, self.pooling = max_length, PoolingOptions(pooling, normalize=normalize)
         self.metric = "spearman" if loss == "cosine" else "mrr"
 
     @classmethod

@@ -27,9 +27,8 @@ from glassformer.view.plots import PlotLine, line_plot
 from glassformer.view.report import Column, Entry, Figure, Section, Table, TableRow, Text
 
 from ..alignment_error import WordLink, alignment_error, between_spaces, check_gold, links_of, read_gold
-from ..budget import device_named
 from ..cell import RUN, Cell, CellResult
-from ..experiment import DataExperiment
+from ..experiment import DataExperiment, chosen
 from ..reporting import CONTESTANT, differences, score_figure, score_table, sentence
 from ..results import Results, shown_score, summarised
 from ..statistics import holm, paired
@@ -86,13 +85,11 @@ class Attention(DataExperiment):
     def cells(self) -> list[Cell]:
         if self.task != "translation":
             raise ValueError(f"attention compares ways to translate, not {self.task}: leave --task out")
-        known = (*ALIGNMENTS, TRANSFORMER)
-        if wrong := [one for one in self.contestants if one not in known]:
-            raise ValueError(f"there is no contestant {wrong[0]!r}; there are: {', '.join(known)}")
+        names = chosen(self.contestants, (*ALIGNMENTS, TRANSFORMER))
         pairs = scored_pairs(self.read().by_name())
         if self.gold is not None:
             check_gold(read_gold(Path(self.gold)), [(one.source, one.target or "") for one in pairs])
-        return [cell for name in self.contestants or known for cell in self._cells(name)]
+        return [cell for name in names for cell in self._cells(name)]
 
     def _cells(self, contestant: str) -> list[Cell]:
         if contestant == "luong dot" and self.bidirectional:
@@ -194,7 +191,7 @@ def _aligned(cell: Cell, folder: Path, examples: Sequence[Parallel]) -> dict[str
     """Where the model looks while it writes the translations that are given."""
     assert cell.recipe is not None
     asked, device = cell.arguments, cell.recipe["device"]
-    pipe = pipeline("translation", folder / RUN, device=str(device_named(device)))
+    pipe = pipeline("translation", folder / RUN, device=device)
     pairs = [(one.source, one.target or "") for one in examples]
     gold = None if asked["gold"] is None else read_gold(Path(asked["gold"]))
     shown = chosen_to_show(examples, asked["shown"])

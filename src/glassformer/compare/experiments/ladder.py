@@ -1,16 +1,16 @@
 """The ladder: from a bag of words to a fine-tuned BERT on one's own data, and how many examples each needs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from glassformer.files.schema import Size
-from glassformer.view.report import Figure, Section, Text
+from glassformer.view.report import Section, Text
 
-from ..cell import Cell
-from ..experiment import DataExperiment
-from ..learning_curves import curve_figure, sizes_up_to
-from ..reporting import differences, score_figure, score_table
+from ..cell import Cell, Place
+from ..experiment import DataExperiment, chosen
+from ..learning_curves import each_size, size_sections
+from ..reporting import differences
 from ..results import Results
 
 FRESH: dict[str, dict[str, Any]] = {
@@ -45,20 +45,15 @@ class Ladder(DataExperiment):
     contestants: Sequence[str] = ()  # some of them; by default all
 
     def cells(self) -> list[Cell]:
-        known = {**FRESH, **PRETRAINED}
-        if wrong := [one for one in self.contestants if one not in known]:
-            raise ValueError(f"there is no contestant {wrong[0]!r}; there are: {', '.join(known)}")
-        found = len(self.read().train)
+        names = chosen(self.contestants, (*FRESH, *PRETRAINED))
         return [
             cell
-            for size in self.sizes or sizes_up_to(found)
-            for one in self.contestants or known
-            for cell in self._cells(one, size, found)
+            for place, limit in each_size(self.sizes, len(self.read().train))
+            for one in names
+            for cell in self._cells(one, place, limit)
         ]
 
-    def _cells(self, contestant: str, size: int, found: int) -> list[Cell]:
-        place = {"examples": min(size, found)}
-        limit = {"limit": size} if size < found else {}
+    def _cells(self, contestant: str, place: Place, limit: Mapping[str, Any]) -> list[Cell]:
         if contestant in FRESH:
             return self.train_cells(contestant, place, **FRESH[contestant], **limit)
         if self.model is None:
@@ -68,22 +63,10 @@ class Ladder(DataExperiment):
 
     def findings(self, results: Results) -> list[Text]:
         full = results.at(examples=max(results.places("examples")))
-        rungs, best = full.contestants, full.best()
+        rungs = full.contestants
         steps = list(zip(rungs[1:], rungs, strict=False))
         told = [{*pair} for pair in steps]
-        others = [(best, one) for one in rungs if best is not None and one != best and {best, one} not in told]
-        return differences(full, [*steps, *others])
+        return differences(full, [*steps, *(pair for pair in full.against_best() if {*pair} not in told)])
 
     def sections(self, results: Results) -> list[Section]:
-        most = max(results.places("examples"))
-        figures: list[Figure] = [score_figure(results.at(examples=most))]
-        if len(results.places("examples")) > 1:
-            figures.append(curve_figure(results))
-        return [
-            Section(
-                title=Text(f"{size} examples", f"{size} 个样本"),
-                tables=[score_table(results.at(examples=size))],
-                figures=figures if size == most else (),
-            )
-            for size in sorted(results.places("examples"), reverse=True)
-        ]
+        return size_sections(results)

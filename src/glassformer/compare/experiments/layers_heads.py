@@ -26,7 +26,6 @@ from glassformer.tasks.task import evaluate
 from glassformer.view.plots import PlotLine, heatmap, line_plot
 from glassformer.view.report import Figure, Section, Text
 
-from ..budget import device_named
 from ..cell import RUN, Cell, CellResult
 from ..experiment import DataExperiment
 from ..reporting import score_table, sentence
@@ -151,7 +150,7 @@ def measure(cell: Cell, folder: Path) -> dict[str, Any]:
     `dispensable`: the share of heads that cost less than is tolerated; `pruned`: the score when the cheapest go
     together."""
     recipe = Recipe.of({**(cell.recipe or {}), "out": str(folder / RUN)})
-    pipe = pipeline(recipe.task, folder / RUN, device=str(device_named(recipe.device)))
+    pipe = pipeline(recipe.task, folder / RUN, device=recipe.device)
     dev = read_splits(recipe, task_class(recipe.task)).dev
     examples = random.Random(0).sample(dev, min(cell.arguments["examples"], len(dev)))
     score = SCORES.get(recipe.task, read_json(folder / RUN / RUN_RESULT)["metric"].removeprefix("-"))

@@ -24,7 +24,6 @@ from glassformer.text.tokenizer import Tokenizer
 from glassformer.view.plots import PlotLine, line_plot
 from glassformer.view.report import Figure, Section, Text
 
-from ..budget import device_named
 from ..cell import Cell
 from ..experiment import Experiment
 from ..reporting import differences, score_figure, score_table
@@ -163,5 +162,4 @@ def scored(pipe: Pipeline, arguments: Mapping[str, Any]) -> list[Labelled]:
 
 
 def _pipe(model: str, device: str) -> Pipeline:
-    chosen = str(device_named(device))
-    return pipeline(SentenceSimilarity.name, model, device=chosen)
+    return pipeline(SentenceSimilarity.name, model, device=device)

@@ -28,7 +28,6 @@ from glassformer.train.processes import Processes
 from glassformer.view.plots import line_plot
 from glassformer.view.report import Column, Entry, Figure, Section, Table, TableRow, Text
 
-from ..budget import device_named
 from ..cell import RUN, Cell
 from ..curves import mean_line
 from ..experiment import DataExperiment
@@ -109,7 +108,7 @@ def measure(cell: Cell, folder: Path) -> dict[str, Any]:
     """Losses of the trained model: at each length over the same tokens, and by position in the longest windows."""
     assert cell.recipe is not None
     recipe = Recipe.of({**cell.recipe, "out": str(folder / RUN)})
-    model = as_model(load(folder / RUN, dtype=torch.float32, device=device_named(recipe.device)))
+    model = as_model(load(folder / RUN, dtype=torch.float32, device=recipe.device))
     limit = model.config.max_positions
     lengths = [one for one in cell.arguments["lengths"] if limit is None or one <= limit]
     ids = scored_text(recipe, load_tokenizer(folder / RUN), cell.arguments["tokens"], max(cell.arguments["lengths"]))

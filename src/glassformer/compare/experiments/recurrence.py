@@ -25,7 +25,6 @@ from glassformer.tasks.teaching import FEWEST, Lesson, examples
 from glassformer.view.plots import line_plot
 from glassformer.view.report import Column, Entry, Figure, Section, Table, TableRow, Text
 
-from ..budget import device_named
 from ..cell import RUN, Cell
 from ..curves import mean_line
 from ..experiment import Experiment
@@ -110,9 +109,7 @@ class Recurrence(Experiment):
         told = [faded(first, one) for one in first.contestants]
         for lesson in results.places("lesson"):
             at = results.at(lesson=lesson)
-            best = at.best()
-            pairs = [(best, one) for one in at.contestants if best is not None and one != best]
-            told += [Text(f"{lesson}: {one.en}", f"{lesson}：{one.zh}") for one in differences(at, pairs)]
+            told += [Text(f"{lesson}: {one.en}", f"{lesson}：{one.zh}") for one in differences(at, at.against_best())]
             told.append(farthest(at, str(lesson), max(self.lengths)))
         return told
 
@@ -147,7 +144,7 @@ def measure(cell: Cell, folder: Path) -> dict[str, Any]:
     """Gradients by distance of the model before and after training, and its share of right answers at each length."""
     assert cell.recipe is not None
     lesson = cast(Lesson, cell.recipe["task"])
-    module = load(folder / RUN, device=device_named(str(cell.recipe["device"])))
+    module = load(folder / RUN, device=str(cell.recipe["device"]))
     model, tokenizer = as_model(module), load_tokenizer(folder / RUN)
     cls = task_class(lesson)
     task = cls.from_spec(tokenizer, cls.spec_of_model(tokenizer, model))

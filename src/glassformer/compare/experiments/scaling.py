@@ -18,7 +18,7 @@ from glassformer.view.report import Column, Entry, Figure, Section, Table, Table
 
 from ..budget import device_named
 from ..cell import Cell
-from ..experiment import Experiment
+from ..experiment import Experiment, chosen
 from ..profiling import Call, peak_bytes, seconds_in_turns
 from ..reporting import CONTESTANT
 from ..results import Results, summarised
@@ -61,8 +61,7 @@ class Scaling(Experiment):
     contestants: Sequence[str] = ()  # some of them; by default all
 
     def cells(self) -> list[Cell]:
-        if wrong := [one for one in self.contestants if one not in TEXTBOOK]:
-            raise ValueError(f"there is no contestant {wrong[0]!r}; there are: {', '.join(TEXTBOOK)}")
+        names = chosen(self.contestants, TEXTBOOK)
         if len({*self.lengths}) < 3:
             raise ValueError(f"lengths is {list(self.lengths)}: give three or more, so that growth can be told")
         if self.width % HEADS:
@@ -72,7 +71,7 @@ class Scaling(Experiment):
                 "scaling trains nothing, so it has no budget: leave it out; lengths and rounds set the time"
             )
         shared = {"width": self.width, "batch": self.batch, "rounds": self.rounds, "device": self.device}
-        given = {**shared, "contestants": list(self.contestants or TEXTBOOK)}
+        given = {**shared, "contestants": names}
         return [
             cell
             for length in sorted({*self.lengths})

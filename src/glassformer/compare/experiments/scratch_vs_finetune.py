@@ -12,8 +12,8 @@ from glassformer.view.report import Column, Entry, Section, Table, TableRow, Tex
 
 from ..cell import Cell
 from ..experiment import DataExperiment
-from ..learning_curves import curve, curve_figure, examples_needed, sizes_up_to
-from ..reporting import CONTESTANT, differences, score_figure, score_table
+from ..learning_curves import curve, each_size, examples_needed, size_sections
+from ..reporting import CONTESTANT, differences
 from ..results import Results, shown_score, summarised
 
 NOT_SIZES = ("model_type", "vocab_size", "id2label", "problem_type", "pad_token_id", "bos_token_id", "eos_token_id")
@@ -34,7 +34,6 @@ class ScratchVsFinetune(DataExperiment):
     sizes: Sequence[Size] = ()  # of the training data; by default powers of ten, and all of it
 
     def cells(self) -> list[Cell]:
-        found = len(self.read().train)
         ways = {
             "from scratch": {**same_shape(self.model), "lr": 5e-4},
             "frozen": {"model": self.model, "freeze": "embeddings,layers", "lr": 1e-3},
@@ -42,11 +41,9 @@ class ScratchVsFinetune(DataExperiment):
         }
         return [
             cell
-            for size in self.sizes or sizes_up_to(found)
+            for place, limit in each_size(self.sizes, len(self.read().train))
             for name, settings in ways.items()
-            for cell in self.train_cells(
-                name, {"examples": min(size, found)}, **settings, **({"limit": size} if size < found else {})
-            )
+            for cell in self.train_cells(name, place, **settings, **limit)
         ]
 
     def findings(self, results: Results) -> list[Text]:
@@ -56,19 +53,8 @@ class ScratchVsFinetune(DataExperiment):
         return [*differences(results.at(examples=most), pairs), *saved(results)]
 
     def sections(self, results: Results) -> list[Section]:
-        sizes = sorted(results.places("examples"), reverse=True)
-        figures = [score_figure(results.at(examples=sizes[0]))]
-        if len(sizes) > 1:
-            figures.append(curve_figure(results))
-        sections = [
-            Section(
-                title=Text(f"{size} examples", f"{size} 个样本"),
-                tables=[score_table(results.at(examples=size))],
-                figures=figures if size == sizes[0] else (),
-            )
-            for size in sizes
-        ]
-        if table := by_class(results.at(examples=sizes[0])):
+        sections = size_sections(results)
+        if table := by_class(results.at(examples=max(results.places("examples")))):
             sections.insert(1, Section(title=Text("F1 of each class", "各类别 F1"), tables=[table]))
         return sections
 

@@ -24,7 +24,6 @@ from glassformer.text.wordpiece import is_ideograph
 from glassformer.view.plots import PlotLine, line_plot
 from glassformer.view.report import Column, Entry, Figure, Section, Table, TableRow, Text
 
-from ..budget import device_named
 from ..cell import RUN, Cell
 from ..experiment import DataExperiment
 from ..reporting import CONTESTANT, differences, score_figure, score_table
@@ -119,10 +118,8 @@ class Tokenizers(DataExperiment):
         found = []
         for language in results.places("language"):
             here = results.at(language=language)
-            best = here.best()
-            pairs = [(best, one) for one in here.contestants if best is not None and one != best]
             several = len(results.places("language")) > 1
-            told = [*differences(here, pairs), *lossy(here)]
+            told = [*differences(here, here.against_best()), *lossy(here)]
             found += [_of(language, text) if several else text for text in told]
         return found
 
@@ -222,7 +219,7 @@ def measure(cell: Cell, folder: Path) -> Scored:
     del cell  # its run's folder holds all there is to know
     recipe = Recipe.from_toml(folder / RUN / RECIPE, {})
     pieces = pieces_of(recipe)
-    model = load(folder / RUN, device=str(device_named(recipe.device)))
+    model = load(folder / RUN, device=recipe.device)
     tokenizer = load_tokenizer(folder / RUN)
     task = TextGeneration.for_model(tokenizer, as_model(model), block_size=BLOCK, packing=False)
     sheet = Pipeline(model, task).score(pieces)
