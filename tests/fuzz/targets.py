@@ -157,9 +157,9 @@ def _pickled(folder: Path) -> None:
 
 def _vectors(folder: Path) -> None:
     gf.save(gf.build("bert", None, **SMALL_BERT), folder, tokenizer=_tokenizer())
-    from glassformer.tasks.pooling import Pooling, write_pooling
+    from glassformer.tasks.pooling import PoolingOptions, write_pooling
 
-    write_pooling(folder, Pooling(max_length=20))
+    write_pooling(folder, PoolingOptions(max_length=20))
 
 
 def _use_vectors(folder: Path) -> None:
