@@ -71,7 +71,7 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
     """Every tensor that a checkpoint holds; a tied one under each of its names."""
     transient = {
         f"{path}.{name}".removeprefix(".")
-        for path, module in model.named_modules()
+        for path, module in model.named_modules(remove_duplicate=False)
         for name in module._non_persistent_buffers_set
     }
     named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
