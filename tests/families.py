@@ -174,6 +174,29 @@ def transformer_settings(draw: Any, model_type: str) -> dict[str, Any]:
 
 
 @st.composite
+def t5_settings(draw: Any, model_type: str) -> dict[str, Any]:
+    gated = draw(st.sampled_from(["relu", "gated-gelu", "gated-silu"]))
+    settings = {
+        "vocab_size": VOCABULARY,
+        "d_model": draw(st.sampled_from([8, 12])),
+        "d_kv": draw(st.sampled_from([4, 5, 7])),
+        "d_ff": draw(inner),
+        "num_layers": draw(layers),
+        "num_decoder_layers": draw(layers),
+        "num_heads": draw(st.integers(1, 3)),
+        "relative_attention_num_buckets": draw(st.sampled_from([8, 16, 32])),
+        "relative_attention_max_distance": draw(st.sampled_from([8, 20, 128])),
+        "feed_forward_proj": gated,
+        "pad_token_id": 0,
+        "eos_token_id": 3,
+        "decoder_start_token_id": 0,
+    }
+    if model_type == "t5":
+        settings["tie_word_embeddings"] = draw(st.booleans())
+    return settings
+
+
+@st.composite
 def rnn_settings(draw: Any, _model_type: str) -> dict[str, Any]:
     kind = draw(st.sampled_from(["rnn", "gru", "lstm"]))
     return {
@@ -236,6 +259,8 @@ SETTINGS = {
     "marian": transformer_settings,
     "bart": transformer_settings,
     "glassformer-transformer": transformer_settings,
+    "t5": t5_settings,
+    "mt5": t5_settings,
     "glassformer-rnn": rnn_settings,
     "glassformer-seq2seq": seq2seq_settings,
     "glassformer-cnn": cnn_settings,

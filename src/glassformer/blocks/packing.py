@@ -54,9 +54,7 @@ class BatchMask:
         """(T, S), True = keep: what a window leaves; None where it spans all."""
         if window is None or window.spans(targets, sources):
             return None
-        return self.once(
-            (window, targets, sources), lambda: within(self.distances(targets, sources, device), window)
-        )
+        return self.once((window, targets, sources), lambda: within(self.distances(targets, sources, device), window))
 
     def added(self, bias: PositionScores | None, query: Tensor, key: Tensor) -> Tensor | None:
         """What distances add to the scores of (B, H, T, K) and (B, H, S, K)."""
@@ -97,9 +95,7 @@ class DenseMask(BatchMask):
     dense: Tensor | None = None  # True = keep; broadcasts to (B, H, T, S)
 
     @staticmethod
-    def from_keep(
-        keep: Tensor | None, order: Tensor | None = None, positions: Tensor | None = None
-    ) -> "DenseMask":
+    def from_keep(keep: Tensor | None, order: Tensor | None = None, positions: Tensor | None = None) -> "DenseMask":
         return DenseMask(combine(keep, order), positions=positions)
 
     def attend(
@@ -313,7 +309,9 @@ class PackedCross(BatchMask):
     ) -> Tensor:
         """One dense call over padded batches: a call costs more than the padding it saves."""
         longest = self.queries.longest, self.keys.longest
-        order = both(causal(*longest, query.device) if self.causal else None, self.order(*longest, query.device, window))
+        order = both(
+            causal(*longest, query.device) if self.causal else None, self.order(*longest, query.device, window)
+        )
         mask = combine(self.keys.places[1], order)
         padded = (self.queries.padded(query), self.keys.padded(key), self.keys.padded(value))
         query, key, value = (x.transpose(1, 2) for x in padded)  # (B, H, L, K)

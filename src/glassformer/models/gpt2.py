@@ -72,7 +72,8 @@ def build_with(
     layers = Stack(build_layer(config, number) for number in range(config.n_layer))
     norm = nn.LayerNorm(width, eps=config.layer_norm_epsilon)
     cache = (config.n_head, width // config.n_head)
-    model = CausalDecoder(config, embeddings, layers, norm, cache=cache, head=build_head(head, config, token), head_name=head)
+    output = build_head(head, config, token)
+    model = CausalDecoder(config, embeddings, layers, norm, cache=cache, head=output, head_name=head)
     initialise(model, config.initializer_range)
     for name, weight in model.named_parameters():  # what is added to the residual shrinks with the depth
         if name.endswith(("attention.output.weight", "feed_forward.down.weight")):

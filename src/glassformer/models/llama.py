@@ -70,7 +70,8 @@ class LlamaConfig(hf.BaseConfig):
 
     def __post_init__(self) -> None:
         if self.layer_types is not None and len(self.layer_types) != self.num_hidden_layers:
-            raise ValueError(f"layer_types names {len(self.layer_types)} layers, and there are {self.num_hidden_layers}")
+            named = len(self.layer_types)
+            raise ValueError(f"layer_types names {named} layers, and there are {self.num_hidden_layers}")
 
     @classmethod
     def from_hf(cls, raw: dict[str, Any]) -> Self:

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from glassformer.blocks.attention import MultiHeadAttention
-
 from glassformer.blocks.masks import Window, both, distances, within
 
 from ..formulas import CONCATENATION, RESIDUAL, Formula, masked_softmax
@@ -37,7 +36,9 @@ def walk_attention(walk: Walk, name: str, x: str, mask: MaskOperands, memory: st
     `memory` is what a cross-attention looks at.
     """
     part = walk.part(name, MultiHeadAttention)
-    seen_by = walk.add(f"{name}.mask", BOTH, {"keep": mask.keep, "order": _windowed(walk, name, mask)}, _mask(walk, name))
+    seen_by = walk.add(
+        f"{name}.mask", BOTH, {"keep": mask.keep, "order": _windowed(walk, name, mask)}, _mask(walk, name)
+    )
     rotation = None if part.rotary is None else walk.walk_of(f"{name}.rotary")(walk, f"{name}.rotary")
     heads = {}
     for number in range(part.heads):

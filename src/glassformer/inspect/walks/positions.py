@@ -48,7 +48,10 @@ def walk_rotary(walk: Walk, name: str) -> RotationOperands:
     factor = part.scaling.attention_factor
     steps = (("cos", torch.cos, cos), ("sin", torch.sin, sin))
     return RotationOperands(
-        *(walk.add(f"{name}.{word}", _wave(word, wave, factor), operands, seen[..., 0, :]) for word, wave, seen in steps)
+        *(
+            walk.add(f"{name}.{word}", _wave(word, wave, factor), operands, seen[..., 0, :])
+            for word, wave, seen in steps
+        )
     )
 
 
