@@ -15,7 +15,7 @@ from glassformer.data.source import check_length, checked_lines, resolve
 from glassformer.hub.fetch import config_folder
 from glassformer.hub.folder import read_config
 from glassformer.hub.load import load, load_tokenizer
-from glassformer.hub.registry import architecture_for, head_for
+from glassformer.hub.registry import architecture_for, head_for, reading_head
 from glassformer.models.contract import as_model
 from glassformer.tasks.metrics import ScoreSheet
 from glassformer.tasks.task import AnyTask, evaluate
@@ -122,7 +122,9 @@ def _made(folder: Path, cls: type[AnyTask]) -> dict[str, Any]:
 
 def _head(cls: type[AnyTask], model: str | Path) -> str | None:
     """The head a task asks for; a lesson takes the one that is there."""
-    return head_of(model) if cls.built_in else cls.head
+    if cls.built_in:
+        return head_of(model)
+    return reading_head(architecture_for(read_config(config_folder(model)).get("model_type")), cls.head)
 
 
 def head_of(model: str | Path) -> str | None:
@@ -138,7 +140,7 @@ def task_of(model: str) -> str:
         return str(read_made(recipe)["task"])
     head = head_of(model)
     for name in TASKS:
-        if head is not None and task_class(name).head == head:
+        if head is not None and head in (name, task_class(name).head):
             return name
     raise ValueError(f"{model} has head {head!r}, which is for no task; name one with --task: {', '.join(TASKS)}")
 
