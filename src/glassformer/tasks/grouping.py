@@ -9,10 +9,12 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers.models import BPE, WordPiece
 
 from glassformer.data.examples import Tagged
 from glassformer.text.backend import Pieces, RustBackend
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.text.wordpiece import is_ideograph
 
 Strategy = Literal["none", "simple", "first", "average", "max"]
 Join = Callable[[list[str]], str]  # tokens to text
@@ -26,7 +28,7 @@ class ScoredToken:
     index: int  # its place in the row, special tokens counted
     start: int  # characters of the text
     end: int
-    word: int | None
+    is_subword: bool  # whether it goes on with the word before it
     scores: NDArray[np.float32]  # (C,)
 
 
@@ -37,7 +39,7 @@ def entities(
 
     none: every token by itself. simple: neighbours of one type are an entity, which B- opens anew. first, average and
     max: the same, once the tokens of each word agree on the scores of its first token, on the mean, or on those of its
-    surest token. What a word is, the tokenizer says.
+    surest token.
     """
     if strategy not in get_args(Strategy):
         raise ValueError(f"aggregation_strategy={strategy!r} is not known: use one of {', '.join(get_args(Strategy))}")
@@ -72,10 +74,10 @@ def _entity(kind: str, group: Sequence[ScoredToken], join: Join) -> dict[str, An
 
 
 def _words(tokens: Sequence[ScoredToken]) -> Iterator[list[ScoredToken]]:
-    """The tokens of each word; a token of no word stands by itself."""
+    """The tokens of each word."""
     group: list[ScoredToken] = []
     for one in tokens:
-        if group and (one.word is None or one.word != group[-1].word):
+        if group and not one.is_subword:
             yield group
             group = []
         group.append(one)
@@ -90,7 +92,7 @@ def _agreed(word: Sequence[ScoredToken], strategy: Strategy) -> ScoredToken:
     else:
         chosen = scores[0 if strategy == "first" else int(scores.max(1).argmax())]
     texts = [text for one in word for text in one.texts]
-    return ScoredToken(texts, word[0].index, word[0].start, word[-1].end, word[0].word, chosen)
+    return ScoredToken(texts, word[0].index, word[0].start, word[-1].end, is_subword=False, scores=chosen)
 
 
 def _groups(tokens: Sequence[ScoredToken], labels: Sequence[str]) -> Iterator[tuple[str, list[ScoredToken]]]:
@@ -112,13 +114,31 @@ def _groups(tokens: Sequence[ScoredToken], labels: Sequence[str]) -> Iterator[tu
 def scored_tokens(
     text: str, pieces: Pieces, scores: NDArray[np.float32], *, tokenizer: Tokenizer, before: int
 ) -> list[ScoredToken]:
-    """The tokens of a text with the scores (T, C) of each; `before` special tokens stand before them."""
-    names = tokenizer.convert_ids_to_tokens(pieces.ids)
+    """The tokens of a text with the scores (T, C) of each; `before` special tokens stand before them.
+
+    What a word is, transformers takes from the mark that a tokenizer has for tokens inside words (BERT's ##); without
+    one a word ends at a space, so that "Paris," is one. Here, a Chinese character is a word in any case.
+    """
+    names, marked, last = tokenizer.convert_ids_to_tokens(pieces.ids), marks_subwords(tokenizer), -1
     found = []
     for place, (start, end) in enumerate(pieces.offsets):
-        name = text[start:end] if pieces.ids[place] == tokenizer.unk_token_id else names[place]
-        found.append(ScoredToken([name], before + place, start, end, pieces.words[place], scores[place]))
+        covered, name = text[start:end], names[place]
+        if pieces.ids[place] == tokenizer.unk_token_id:
+            name, inside = covered, False
+        elif marked:
+            inside = len(name) != len(covered)
+        else:
+            joined = start > 0 and " " not in text[start - 1 : start + 1]
+            inside = joined and (start == last or not any(map(is_ideograph, text[start - 1 : start + 1])))
+        found.append(ScoredToken([name], before + place, start, end, inside, scores[place]))
+        last = start
     return found
+
+
+def marks_subwords(tokenizer: Tokenizer) -> bool:
+    """Whether tokens inside words can be told from others by a mark, as BERT's ##."""
+    model = tokenizer.backend.rust.model if isinstance(tokenizer.backend, RustBackend) else None
+    return isinstance(model, WordPiece | BPE) and bool(model.continuing_subword_prefix)
 
 
 def tagged_words(words: Sequence[str], labels: Sequence[str], scores: NDArray[np.float32]) -> list[dict[str, Any]]:
