@@ -191,6 +191,7 @@ class Task(ABC, Generic[E, I]):
     def call_inputs(self, inputs: Any, more: Sequence[Any], options: dict[str, Any]) -> Any:
         """The inputs of a pipeline's call: what stands behind them (`more`) or among the options may be part of them,
         as a question's context is, and is then taken out of the options. Most tasks refuse more."""
+        del options
         if more:
             raise ValueError(f"{self.name} takes one input or a list of them, and {shown(more[0])} stands beside it")
         return inputs

@@ -15,7 +15,7 @@ def task_params(folder: Path) -> dict[str, dict[str, Any]]:
     """What a folder says of each task, by name."""
     params = read_config(folder).get(PARAMS) or {}
     conform(params, dict[str, dict[str, Any]], str(folder / CONFIG), PARAMS)
-    return params  # type: ignore[no-any-return]
+    return params
 
 
 def read_task_params(folder: Path, *names: str) -> dict[str, Any]:

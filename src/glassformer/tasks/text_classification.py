@@ -235,8 +235,10 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
 
     def applied(self, logits: Tensor, function: Applied | None) -> Tensor:
         """(B, C): the scores of a function, or else of the kind of label."""
-        functions = {"sigmoid": logits.float().sigmoid, "softmax": lambda: logits.float().softmax(-1)}
-        return self.probabilities(logits) if function is None else functions.get(function, logits.float)()
+        if function is None:
+            return self.probabilities(logits)
+        scores = logits.float()
+        return {"sigmoid": scores.sigmoid(), "softmax": scores.softmax(-1), "none": scores}[function]
 
     @torch.inference_mode()
     def predict(

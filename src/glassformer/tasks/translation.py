@@ -131,8 +131,8 @@ class Translation(Task[Parallel, Translated]):
 
     @classmethod
     def from_spec(cls, tokenizer: Tokenizer, spec: Spec) -> Self:
-        length = {cls.length_option: spec.max_length}
-        return cls(tokenizer, **length, special_ids=spec.special_ids, **spec.options)
+        options: dict[str, Any] = {cls.length_option: spec.max_length, **spec.options}
+        return cls(tokenizer, special_ids=spec.special_ids, **options)
 
     @classmethod
     def read_extras(cls, folder: Path, task: str | None = None) -> dict[str, Any]:

@@ -112,8 +112,8 @@ def entailment_id(labels: Sequence[str]) -> int:
     found = _starting_with(labels, ENTAILMENT)
     if found is None:
         raise ValueError(
-            f"the model has the labels {', '.join(labels[:8])}, and none begins with 'entail': zero-shot-classification "
-            "needs a model of inference (NLI), or id2label in its config.json with the right names"
+            f"of the labels {', '.join(labels[:8])} none begins with 'entail': zero-shot-classification needs a model "
+            "of inference (NLI), or the right names in the id2label of its config.json"
         )
     return found
 
