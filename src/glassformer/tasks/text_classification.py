@@ -160,7 +160,7 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         return sorted(found, key=lambda label: (label not in numbers, numbers.get(label, 0), label))
 
     def encode(self, examples: Sequence[Labelled]) -> ClassifiedTexts:
-        pairs = [one.pair or "" for one in examples] if any(one.pair is not None for one in examples) else None
+        pairs = [one.pair for one in examples]
         texts = EncodedTexts.of(self.tokenizer, [one.text for one in examples], pairs, self.max_length)
         labels = None if any(one.label is None for one in examples) else self._numbers(examples)
         return ClassifiedTexts(texts.rows, texts.segments, texts.num_truncated, labels)
@@ -247,13 +247,13 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         inputs: Sequence[object],
         *,
         top_k: Size | None = 1,
-        return_all_scores: bool = False,
-        function_to_apply: Applied | None = None,
-        truncation: bool | str = True,
-        padding: bool | str = True,
-        max_length: Size | None = None,
         batch_size: Size | None = None,
         batch_tokens: Size = 4096,
+        return_all_scores: bool = False,
+        function_to_apply: Applied | None = None,
+        max_length: Size | None = None,
+        truncation: bool | str = True,
+        padding: bool | str = True,
         on_progress: OnProgress | None = None,
     ) -> list[Any]:
         """A dict of label and score for each text, the likeliest first; a list of them where top_k is not 1.

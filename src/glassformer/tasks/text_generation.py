@@ -236,7 +236,7 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
             some = [prompts[place] for place in indices.tolist()]
             written = generate(as_module(model), self.tokenizer, [prefix + prompt for prompt in some], **settings)
             for prompt, texts in zip(some, written, strict=True):
-                read = len(self.tokenizer.decode(self._ids(prompt), skip_special_tokens=True))
+                read = len(self.tokenizer.decode(self._ids(prefix + prompt), skip_special_tokens=True))
                 before = prompt if return_full_text else ""
                 listed = [texts] if isinstance(texts, str) else texts
                 yield [{"generated_text": before + text[read:]} for text in listed]

@@ -8,6 +8,7 @@ from .events import Event, sample_event, sample_two_events
 from .grammar import Grammar, statement
 from .lexicon import NounPhrase
 from .marked_text import spans, without_marks
+from .questions import sample_context
 from .sentences import Tone, sample_of_tone, sample_sentence, sample_state
 from .stable_random import StableRandom
 from .stories import sample_story
@@ -15,6 +16,8 @@ from .stories import sample_story
 TONES: tuple[Tone, ...] = ("positive", "positive", "negative", "negative", "neutral")
 WEIGHTS = {("action",): 2.0, ("who",): 1.0, ("what", "whom"): 1.5, ("where", "to"): 1.0, ("when",): 0.5}
 PARTS = ("who", "what", "whom", "where", "to", "when")
+CIRCUMSTANCES = ("where", "when", "how")  # what may be left out
+INFERENCES = ("entailment", "neutral", "contradiction")
 WORD = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
 CHARACTER = re.compile(r"\S")
 ENTITIES = ("PER", "LOC", "ORG")
@@ -51,9 +54,55 @@ def sample_variation(rng: StableRandom, event: Event) -> Event:
     again = sample_event(rng, action=event.action)
     share = rng.choice((0.0, 0.2, 0.5))
     other = event._replace(**{part: getattr(again, part) for part in PARTS if rng.happens(share)})
-    if other.whom and other.whom.given in [one.given for one in other.who.members]:
+    if _reflexive(other):
         other = other._replace(who=event.who, whom=event.whom)
     return other._replace(form=again.form, first=rng.choice(["", *other.firsts]))
+
+
+def _reflexive(event: Event) -> bool:
+    """Whether somebody does it to himself, which the grammars cannot say."""
+    return event.whom is not None and event.whom.given in [one.given for one in event.who.members]
+
+
+def nli(rng: StableRandom, grammar: Grammar) -> Labelled:
+    """A premise, a hypothesis, and whether that follows, may be so or not, or is wrong; as many of each."""
+    label = rng.choice(INFERENCES)
+    while True:
+        event, again = sample_event(rng), None
+        other = event._replace(form=rng.below(len(event.action.wordings)))
+        told = [part for part in CIRCUMSTANCES if getattr(event, part) is not None]
+        if label == "contradiction":
+            again = sample_event(rng, action=event.action)
+            part = rng.choice([part for part in PARTS if getattr(event, part) is not None])
+            other = other._replace(**{part: getattr(again, part)})
+            if getattr(again, part) in (None, getattr(event, part)) or _reflexive(other):
+                continue
+        elif told:
+            other = other._replace(**dict.fromkeys(rng.sample(told, 1 + rng.below(len(told))), None))
+        other = other._replace(first=rng.choice(["", *other.firsts]))
+        sides = (other, event) if label == "neutral" else (event, other)
+        if told or again is not None:
+            return Labelled(*(without_marks(statement(one)(grammar)) for one in sides), label)
+
+
+def summaries(rng: StableRandom, grammar: Grammar) -> Parallel:
+    """What several people did, and in a few words what the first of them did first."""
+    events = sample_context(rng)
+    text = grammar.gap.join(statement(event)(grammar) for event in events)
+    return Parallel(without_marks(text), headline(events[0], grammar))
+
+
+def short_summary(rng: StableRandom, grammar: Grammar) -> Parallel:
+    """What somebody did, with and without its circumstances."""
+    while all(getattr(event := sample_event(rng), part) is None for part in CIRCUMSTANCES):
+        pass
+    return Parallel(without_marks(statement(event)(grammar)), headline(event, grammar))
+
+
+def headline(event: Event, grammar: Grammar) -> str:
+    """What was done, without where, when and how."""
+    plain = event._replace(**dict.fromkeys(CIRCUMSTANCES, None), first="", form=0)
+    return without_marks(statement(plain)(grammar))
 
 
 def similarity(one: Event, other: Event) -> float:
