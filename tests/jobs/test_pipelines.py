@@ -265,7 +265,9 @@ def test_every_name_of_hugging_face_leads_to_its_task(trained, task, name):
 
 def test_languages_may_be_given_apart(trained):
     folder = trained("translation/gru")
-    assert has_shape(gf.pipeline("translation", folder, src_lang="en", tgt_lang="de")(TEXTS[0]), [{"translation_text": str}])
+    assert has_shape(
+        gf.pipeline("translation", folder, src_lang="en", tgt_lang="de")(TEXTS[0]), [{"translation_text": str}]
+    )
     with pytest.raises(ValueError, match="give src_lang and tgt_lang, not 'en'"):
         gf.pipeline("translation", folder, src_lang="en")
 

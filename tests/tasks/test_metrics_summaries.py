@@ -8,7 +8,9 @@ from glassformer.tasks.metrics import Rouge, rouge_tokenizer
 from glassformer.tasks.metrics.summaries import longest_common
 
 scorers = pytest.importorskip("rouge_score.rouge_scorer")
-words = st.sampled_from(["The", "the", "cat", "sat,", "sat", "U.S.", "3.5", "it's", "über", "a", "_", "x-ray", "\n", "我"])
+words = st.sampled_from(
+    ["The", "the", "cat", "sat,", "sat", "U.S.", "3.5", "it's", "über", "a", "_", "x-ray", "\n", "我"]
+)
 texts = st.lists(words, max_size=14).map(" ".join)
 letters = st.lists(st.sampled_from("abc"), max_size=9)
 

@@ -1,4 +1,4 @@
-"""Zero-shot classification: the labels and scores of transformers' pipeline, all pairs in batches, and what is refused."""
+"""Zero-shot classification: the labels and scores of transformers' pipeline, pairs in batches, and what is refused."""
 
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,10 @@ def test_a_model_without_entailment_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("examples", "message"),
     [
-        ([Labelled("a", label="entailment"), Labelled("b", label="neutral")], "has no second text: give --columns pair"),
+        (
+            [Labelled("a", label="entailment"), Labelled("b", label="neutral")],
+            "has no second text: give --columns pair",
+        ),
         ([Labelled("a", "b", "yes"), Labelled("b", "c", "no")], "of the labels no, yes none begins with 'entail'"),
     ],
 )

@@ -17,14 +17,15 @@ from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.wordpiece import is_ideograph
 
 Strategy = Literal["none", "simple", "first", "average", "max"]
+UNKNOWN = "\ufffd"  # what bytes that are no character are decoded to
 Join = Callable[[list[str]], str]  # tokens to text
 
 
 @dataclass(frozen=True)
 class ScoredToken:
-    """One token, or the tokens of one word, of a text."""
+    """One token of a text, or one word."""
 
-    texts: list[str]
+    text: str
     index: int  # its place in the row, special tokens counted
     start: int  # characters of the text
     end: int
@@ -47,7 +48,7 @@ def entities(
         tagged = [(labels[int(one.scores.argmax())], one) for one in tokens]
         return [_single(label, one) for label, one in tagged if label not in ignored]
     if strategy != "simple":
-        tokens = [_agreed(word, strategy) for word in _words(tokens)]
+        tokens = [_agreed(word, strategy, join) for word in _words(tokens)]
     groups = _groups(tokens, labels)
     return [_entity(kind, group, join) for kind, group in groups if kind not in ignored]
 
@@ -57,7 +58,7 @@ def _single(label: str, token: ScoredToken) -> dict[str, Any]:
         "entity": label,
         "score": float(token.scores.max()),
         "index": token.index,
-        "word": token.texts[0],
+        "word": token.text,
         "start": token.start,
         "end": token.end,
     }
@@ -67,10 +68,16 @@ def _entity(kind: str, group: Sequence[ScoredToken], join: Join) -> dict[str, An
     return {
         "entity_group": kind,
         "score": float(np.mean([one.scores.max() for one in group])),
-        "word": join([text for one in group for text in one.texts]),
+        "word": _joined_words([one.text for one in group], join),
         "start": group[0].start,
         "end": group[-1].end,
     }
+
+
+def _joined_words(words: list[str], join: Join) -> str:
+    """Words, which are joined as tokens are; a decoder of bytes takes the é of a word for a byte, and is not asked."""
+    text = join(words)
+    return "".join(words) if UNKNOWN in text and UNKNOWN not in "".join(words) else text
 
 
 def _words(tokens: Sequence[ScoredToken]) -> Iterator[list[ScoredToken]]:
@@ -85,14 +92,14 @@ def _words(tokens: Sequence[ScoredToken]) -> Iterator[list[ScoredToken]]:
         yield group
 
 
-def _agreed(word: Sequence[ScoredToken], strategy: Strategy) -> ScoredToken:
+def _agreed(word: Sequence[ScoredToken], strategy: Strategy, join: Join) -> ScoredToken:
     scores = np.stack([one.scores for one in word])
     if strategy == "average":
         chosen = scores.mean(0)
     else:
         chosen = scores[0 if strategy == "first" else int(scores.max(1).argmax())]
-    texts = [text for one in word for text in one.texts]
-    return ScoredToken(texts, word[0].index, word[0].start, word[-1].end, is_subword=False, scores=chosen)
+    text = join([one.text for one in word])
+    return ScoredToken(text, word[0].index, word[0].start, word[-1].end, is_subword=False, scores=chosen)
 
 
 def _groups(tokens: Sequence[ScoredToken], labels: Sequence[str]) -> Iterator[tuple[str, list[ScoredToken]]]:
@@ -128,9 +135,9 @@ def scored_tokens(
         elif marked:
             inside = len(name) != len(covered)
         else:
-            joined = start > 0 and " " not in text[start - 1 : start + 1]
-            inside = joined and (start == last or not any(map(is_ideograph, text[start - 1 : start + 1])))
-        found.append(ScoredToken([name], before + place, start, end, inside, scores[place]))
+            around = text[max(0, start - 1) : start + 1]
+            inside = start == last if any(map(is_ideograph, around)) else start > 0 and " " not in around
+        found.append(ScoredToken(name, before + place, start, end, inside, scores[place]))
         last = start
     return found
 
@@ -150,7 +157,7 @@ def tagged_words(words: Sequence[str], labels: Sequence[str], scores: NDArray[np
 
 
 def joined(tokenizer: Tokenizer, tokens: list[str]) -> str:
-    """Tokens to text, as the tokenizer decodes them."""
+    """Tokens, or words that were joined from them, to text, as the tokenizer decodes them."""
     backend = tokenizer.backend
     decoder = backend.rust.decoder if isinstance(backend, RustBackend) else None
     return str(decoder.decode(tokens)) if decoder is not None else " ".join(tokens)
