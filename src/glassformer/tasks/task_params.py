@@ -3,17 +3,17 @@
 from pathlib import Path
 from typing import Any
 
-from glassformer.files import conform, write_json
+from glassformer.files import conform, read_json, write_json
 from glassformer.generate.settings import GenerationSettings
-from glassformer.hub.folder import CONFIG, read_config
 
+CONFIG = "config.json"
 PARAMS = "task_specific_params"
 SETTINGS = GenerationSettings.__dataclass_fields__.keys()
 
 
 def task_params(folder: Path) -> dict[str, dict[str, Any]]:
     """What a folder says of each task, by name."""
-    params = read_config(folder).get(PARAMS) or {}
+    params = read_json(folder / CONFIG).get(PARAMS) or {}
     conform(params, dict[str, dict[str, Any]], str(folder / CONFIG), PARAMS)
     return params
 
@@ -27,7 +27,7 @@ def read_task_params(folder: Path, *names: str) -> dict[str, Any]:
     pairs = [name for name in params if name.startswith(f"{names[-1]}_")]
     known = [name for name in names if name in params] or (pairs if len(pairs) == 1 else [])
     found = params[known[0]] if known else {}
-    prefix = found.get("prefix", read_config(folder).get("prefix"))
+    prefix = found.get("prefix", read_json(folder / CONFIG).get("prefix"))
     conform(prefix, str | None, str(folder / CONFIG), "prefix")
     settings = {name: value for name, value in found.items() if name in SETTINGS}
     return ({"prefix": prefix} if prefix else {}) | ({"generate": settings} if settings else {})
@@ -38,4 +38,4 @@ def write_prefix(folder: Path, name: str, prefix: str) -> None:
     if prefix:
         params = task_params(folder)
         params[name] = {**params.get(name, {}), "prefix": prefix}
-        write_json(folder / CONFIG, {**read_config(folder), PARAMS: params})
+        write_json(folder / CONFIG, {**read_json(folder / CONFIG), PARAMS: params})

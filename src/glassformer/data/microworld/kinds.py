@@ -1,6 +1,7 @@
 """The micro-world as examples of each kind: one random draw is one example, in any language."""
 
 import re
+from collections.abc import Collection
 
 from glassformer.data.examples import Document, Labelled, Parallel, Tagged
 
@@ -67,22 +68,33 @@ def _reflexive(event: Event) -> bool:
 def nli(rng: StableRandom, grammar: Grammar) -> Labelled:
     """A premise, a hypothesis, and whether that follows, may be so or not, or is wrong; as many of each."""
     label = rng.choice(INFERENCES)
-    while True:
-        event, again = sample_event(rng), None
-        other = event._replace(form=rng.below(len(event.action.wordings)))
-        told = [part for part in CIRCUMSTANCES if getattr(event, part) is not None]
-        if label == "contradiction":
-            again = sample_event(rng, action=event.action)
-            part = rng.choice([part for part in PARTS if getattr(event, part) is not None])
-            other = other._replace(**{part: getattr(again, part)})
-            if getattr(again, part) in (None, getattr(event, part)) or _reflexive(other):
-                continue
-        elif told:
-            other = other._replace(**dict.fromkeys(rng.sample(told, 1 + rng.below(len(told))), None))
-        other = other._replace(first=rng.choice(["", *other.firsts]))
-        sides = (other, event) if label == "neutral" else (event, other)
-        if told or again is not None:
-            return Labelled(*(without_marks(statement(one)(grammar)) for one in sides), label)
+    change = changed if label == "contradiction" else shortened
+    while (other := change(rng, event := sample_event(rng))) is None:
+        pass
+    other = other._replace(form=rng.below(len(event.action.wordings)), first=rng.choice(["", *other.firsts]))
+    long, other_text = (without_marks(statement(one)(grammar)) for one in (event, other))
+    return Labelled(other_text, long, label) if label == "neutral" else Labelled(long, other_text, label)
+
+
+def changed(rng: StableRandom, event: Event) -> Event | None:
+    """The event with another who, what or where; None where that cannot be said, or is the same."""
+    again = sample_event(rng, action=event.action)
+    part = rng.choice([part for part in PARTS if getattr(event, part) is not None])
+    other = event._replace(**{part: getattr(again, part)})
+    same = getattr(other, part) in (None, getattr(event, part))
+    return None if same or _reflexive(other) else other
+
+
+def shortened(rng: StableRandom, event: Event) -> Event | None:
+    """The event without some of its circumstances; None where it has none."""
+    told = [part for part in CIRCUMSTANCES if getattr(event, part) is not None]
+    return without(event, rng.sample(told, 1 + rng.below(len(told)))) if told else None
+
+
+def without(event: Event, parts: Collection[str]) -> Event:
+    """The event, some of whose circumstances are not told."""
+    where, when, how = (None if part in parts else getattr(event, part) for part in CIRCUMSTANCES)
+    return event._replace(where=where, when=when, how=how, first="")
 
 
 def summaries(rng: StableRandom, grammar: Grammar) -> Parallel:
@@ -94,15 +106,14 @@ def summaries(rng: StableRandom, grammar: Grammar) -> Parallel:
 
 def short_summary(rng: StableRandom, grammar: Grammar) -> Parallel:
     """What somebody did, with and without its circumstances."""
-    while all(getattr(event := sample_event(rng), part) is None for part in CIRCUMSTANCES):
+    while without(event := sample_event(rng), CIRCUMSTANCES) == event._replace(first=""):
         pass
     return Parallel(without_marks(statement(event)(grammar)), headline(event, grammar))
 
 
 def headline(event: Event, grammar: Grammar) -> str:
     """What was done, without where, when and how."""
-    plain = event._replace(**dict.fromkeys(CIRCUMSTANCES, None), first="", form=0)
-    return without_marks(statement(plain)(grammar))
+    return without_marks(statement(without(event, CIRCUMSTANCES)._replace(form=0))(grammar))
 
 
 def similarity(one: Event, other: Event) -> float:
