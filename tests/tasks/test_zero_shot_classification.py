@@ -1,5 +1,8 @@
 """Zero-shot classification: the labels and scores of transformers' pipeline, pairs in batches, and what is refused."""
 
+import csv
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +11,7 @@ import torch
 from vocabularies import TEXT, small_tokenizer
 
 import glassformer as gf
+from glassformer.data import microworld
 from glassformer.data.examples import Labelled
 from glassformer.tasks.zero_shot_classification import ZeroShotClassification
 
@@ -130,3 +134,46 @@ def test_texts_and_pairs_of_one_list_are_each_as_if_alone(folder):
     for one, together in zip(inputs, pipe(inputs, top_k=None), strict=True):
         alone = {found["label"]: found["score"] for found in pipe(one, top_k=None)}
         assert {found["label"]: found["score"] for found in together} == pytest.approx(alone, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["snli.jsonl", "mnli.csv"])
+def test_one_command_trains_a_model_of_inference(tmp_path, glassformer, name):
+    """Pairs that nobody agreed on (gold_label -) are left out, with a word; the folder then does zero-shot, too."""
+    columns = (
+        ("sentence1", "sentence2", "gold_label") if name.startswith("snli") else ("premise", "hypothesis", "label")
+    )
+    drawn = microworld.examples("nli", 60, short=True)
+    rows = [dict(zip(columns, (one.text, one.pair, one.label), strict=True)) for one in drawn]
+    if name.startswith("snli"):
+        rows[7]["gold_label"] = "-"
+    data, dev, run = tmp_path / name, tmp_path / f"dev-{name}", tmp_path / "run"
+    for path, some in ((data, rows[:40]), (dev, rows[40:])):
+        with path.open("w", encoding="utf-8", newline="") as file:
+            if path.suffix == ".csv":
+                table = csv.DictWriter(file, columns)
+                table.writeheader()
+                table.writerows(some)
+            else:
+                file.writelines(json.dumps(row) + "\n" for row in some)
+    sizes = ["--set", "config.hidden_size=16", "--set", "config.num_hidden_layers=1", "--set", "vocab_size=200"]
+    sizes += ["--set", "config.num_attention_heads=2", "--set", "config.intermediate_size=16"]
+    code, out, _ = glassformer(
+        *("train", "text-classification", "--arch", "bert", "--data", data, "--dev", dev, "--out", run),
+        *("--steps", 2, "--device", "cpu", *sizes),
+    )
+    assert code == 0
+    assert f"text: column '{columns[0]}'; pair: column '{columns[1]}'" in out
+    assert ("no label" in out) == name.startswith("snli")
+    assert gf.pipeline("text-classification", run).task.labels == ["contradiction", "entailment", "neutral"]
+    code, out, _ = glassformer("eval", run, "--data", dev, "--json")
+    assert code == 0
+    assert {"accuracy", "f1"} <= json.loads(out.splitlines()[-1]).keys()
+    code, out, _ = glassformer(
+        "predict", run, json.dumps({"text": drawn[0].text, "text_pair": drawn[0].pair}), "--json"
+    )
+    (wanted,) = gf.pipeline("text-classification", run)([(drawn[0].text, drawn[0].pair)])
+    assert json.loads(out)["output"] == {"label": wanted["label"], "score": pytest.approx(wanted["score"], abs=1e-5)}
+    asked = ["--task", "zero-shot-classification", "--set", "candidate_labels=a trip,a game"]
+    code, out, _ = glassformer("predict", run, "Anna played tennis.", *asked)
+    assert code == 0
+    assert re.search(r"a (trip|game) 0\.\d{4}  a (trip|game) 0\.\d{4}  \| Anna played tennis\.", out)
