@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from difflib import get_close_matches
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -164,7 +165,9 @@ def _told_apart(task: str, cls: type[AnyTask], options: Mapping[str, Any]) -> tu
     known, calls = task_options(task), call_options(cls.predict)
     settings = GenerationSettings.__dataclass_fields__ if takes_settings(cls.predict) else {}
     if wrong := [name for name in options if name not in {*known, *calls, *settings}]:
-        raise ValueError(f"{task} has no option {wrong[0]!r}; it has: {', '.join(sorted({*known, *calls}))}")
+        near = get_close_matches(wrong[0], settings, n=3)
+        written = f", and to write with: {', '.join(near)}" if near else ""
+        raise ValueError(f"{task} has no option {wrong[0]!r}; it has: {', '.join(sorted({*known, *calls}))}{written}")
     return taken(cls, options), {name: value for name, value in options.items() if name not in known}
 
 
