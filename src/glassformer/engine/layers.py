@@ -6,6 +6,7 @@ B batch, T new tokens, D model width, H heads, K head width.
 """
 
 from collections.abc import Callable, Mapping
+from types import NoneType
 from typing import Any
 
 from torch import Tensor, nn
@@ -21,7 +22,8 @@ from .linear import Fuse, FusedLinear, PreparedNorm, Projection, is_linear, is_p
 
 LINEAR, ANY = nn.Module, object  # a linear layer of any kind is fused, or called; numbers and functions are read
 KNOWN: dict[type[nn.Module], dict[str, type[Any]]] = {
-    MultiHeadAttention: {"heads": int, "head_width": int, "scale": float, "dropout": float}
+    MultiHeadAttention: {"heads": int, "key_heads": int, "head_width": int, "scale": float, "dropout": float}
+    | dict.fromkeys(("query_norm", "key_norm", "rotary", "position_scores", "window"), NoneType)
     | {"query": LINEAR, "key": LINEAR, "value": LINEAR, "output": LINEAR}
     | {"scores": Point, "pattern": Point, "context": Point},
     FeedForward: {"up": LINEAR, "neurons": Point, "down": LINEAR, "activation": ANY, "dropout": nn.Dropout},
@@ -109,6 +111,8 @@ def prepared_norm(norm: nn.Module) -> Norms:
 def prepared_attention(attention: nn.Module, fuse: Fuse, *, cross: bool = False) -> Callable[..., Tensor]:
     """added + attention(norm(x)), over the layer's cache or a source."""
     if not isinstance(attention, MultiHeadAttention) or not is_known(attention):
+        return unprepared(attention)
+    if attention.heads != attention.key_heads:
         return unprepared(attention)
     return PreparedCrossAttention(attention, fuse) if cross else PreparedSelfAttention(attention, fuse)
 
