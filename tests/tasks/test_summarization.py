@@ -165,6 +165,32 @@ def test_a_folder_says_what_stands_before_a_text_and_how_long_its_summary_is(tmp
     ]
 
 
+def test_a_t5_of_transformers_summarises_and_translates_as_it_did_there(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    tokenizer, text = small_tokenizer("unigram"), "Anna met Mr. O'Neill near the old harbour"
+    ids = {"pad_token_id": tokenizer.pad_token_id, "decoder_start_token_id": tokenizer.pad_token_id}
+    sizes = {"d_model": 16, "d_kv": 5, "d_ff": 24, "num_layers": 2, "num_heads": 2}
+    torch.manual_seed(0)
+    config = transformers.T5Config(vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id, **sizes, **ids)
+    reference = transformers.T5ForConditionalGeneration(config).eval()
+    for parameter in reference.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    reference.save_pretrained(tmp_path)
+    tokenizer.save(tmp_path)
+    params = {
+        "summarization": {"prefix": "summarize: ", "num_beams": 4, "max_length": 12, "min_length": 5},
+        "translation_en_to_de": {"prefix": "translate English to German: ", "max_length": 9},
+    }
+    written = json.loads((tmp_path / "config.json").read_text()) | {"task_specific_params": params}
+    (tmp_path / "config.json").write_text(json.dumps(written))
+    for task, settings in params.items():
+        prefix = settings.pop("prefix")
+        read = torch.tensor([tokenizer(prefix + text)["input_ids"]])
+        wanted = tokenizer.decode(reference.generate(read, **settings)[0].tolist(), skip_special_tokens=True)
+        (found,) = gf.pipeline(task, tmp_path)(text)
+        assert list(found.values()) == [wanted]
+
+
 def test_what_is_trained_with_a_prefix_is_used_with_it(tmp_path):
     pairs = write(tmp_path / "a.jsonl", [{"text": f"a {n} b", "summary": f"{n}"} for n in range(30)])
     settings = {
