@@ -126,13 +126,15 @@ def model_for(
     """The model of a run, from the folder or hub name, or a new one of this arch; `config` changes its settings."""
     wanted = cls.model_settings(tokenizer, spec)
     if name is not None:
-        model = loaded(name, spec.head, wanted, tokenizer, config)
-    else:
-        model = fresh(str(arch), spec.head, wanted, tokenizer, config)
-    if spec.generation:  # so that the folder generates as it was scored
+        return loaded(name, spec.head, wanted, tokenizer, config)
+    return fresh(str(arch), spec.head, wanted, tokenizer, config)
+
+
+def state_generation(model: nn.Module, spec: Spec) -> None:
+    """Have a model's folder generate as it was scored."""
+    if spec.generation:
         made = as_model(model)
         set_generation_config(made, {**generation_config(made), **spec.generation})
-    return model
 
 
 def fresh(

@@ -10,6 +10,7 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
 from glassformer.files import has_file, read_json, read_text
 from glassformer.files.schema import Bounds
+from glassformer.text.languages import Languages
 from glassformer.text.rust import read_tokenizer, read_vocabulary
 
 NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
@@ -78,6 +79,9 @@ class TokenizerConfig(SpecialTokensMap, total=False):
     add_prefix_space: bool
     separate_vocabs: bool
     clean_up_tokenization_spaces: bool
+    src_lang: str
+    tgt_lang: str
+    legacy_behaviour: bool
 
 
 class ConfigOfModel(TypedDict, total=False):
@@ -104,6 +108,7 @@ class TokenizerSettings:
     extra: list[str] = field(default_factory=list)  # further special tokens
     segments: bool = True  # whether token_type_ids are a model input
     model_max_length: int = NO_LIMIT
+    languages: Languages | None = None  # of a tokenizer that marks them
 
 
 @dataclass
@@ -200,6 +205,8 @@ def load(folder: Folder, model: ModelFacts) -> tuple[tokenizers.Tokenizer, Token
     segments = type(rust.model).__name__ == "WordPiece" if model.segments is None else model.segments  # as BERT
     settings = folder.settings(defaults, rust.get_vocab(), segments=segments, max_positions=model.max_positions)
     name_special_tokens(rust, folder, settings)
+    special = [token.content for token in rust.get_added_tokens_decoder().values() if token.special]
+    settings.languages = Languages.of(folder.kind, folder.config, special)
     return rust, settings
 
 

@@ -38,6 +38,7 @@ def save(tokenizer: "Tokenizer", folder: Path, segments: bool) -> None:
     config["model_input_names"] = inputs(segments)
     config["padding_side"] = tokenizer.padding_side
     config["truncation_side"] = tokenizer.truncation_side
+    config |= tokenizer.languages_of_sides
     config.setdefault("clean_up_tokenization_spaces", False)
     special: dict[str, Any] = {**names}
     if settings.extra:
