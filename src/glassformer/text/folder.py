@@ -10,6 +10,7 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
 from glassformer.files import has_file, read_json, read_text
 from glassformer.files.schema import Bounds
+from glassformer.text.chat import NamedTemplate, Templates, read_templates
 from glassformer.text.languages import Languages
 from glassformer.text.rust import read_tokenizer, read_vocabulary
 
@@ -82,6 +83,7 @@ class TokenizerConfig(SpecialTokensMap, total=False):
     src_lang: str
     tgt_lang: str
     legacy_behaviour: bool
+    chat_template: str | list[NamedTemplate]
 
 
 class ConfigOfModel(TypedDict, total=False):
@@ -109,6 +111,7 @@ class TokenizerSettings:
     segments: bool = True  # whether token_type_ids are a model input
     model_max_length: int = NO_LIMIT
     languages: Languages | None = None  # of a tokenizer that marks them
+    chat_template: Templates | None = None  # of a chat model; by name where there are several
 
 
 @dataclass
@@ -155,6 +158,7 @@ class Folder:
             extra=[str(content(token)) for token in (extra.values() if isinstance(extra, dict) else extra)],
             segments=segments if inputs is None else "token_type_ids" in inputs,
             model_max_length=int(self.config.get("model_max_length") or max_positions or NO_LIMIT),
+            chat_template=read_templates(self.path, self.config),
         )
 
     def added(self) -> list[AddedToken]:

@@ -12,6 +12,7 @@ from tokenizers import AddedToken
 
 from glassformer.text.assemble import Ids, RowLayout, Side, Template, TruncationPlan, special_count
 from glassformer.text.backend import Pieces, RustBackend
+from glassformer.text.chat import chosen, is_chat, rendered
 from glassformer.text.encoding import Encoding, Words
 from glassformer.text.folder import NO_LIMIT, Folder, ModelFacts, TokenizerSettings, load
 from glassformer.text.languages import Language
@@ -38,6 +39,7 @@ class Tokenizer(SpecialTokens):
         self.model_max_length = settings.model_max_length
         self.padding_side: Side = settings.config.get("padding_side", "right")
         self.truncation_side: Side = settings.config.get("truncation_side", "right")
+        self.chat_template = settings.chat_template
         self.languages_of_sides: dict[str, str | None] = {}
         if settings.languages is not None:
             self.src_lang = settings.config.get("src_lang") or settings.languages.default
@@ -199,6 +201,18 @@ class Tokenizer(SpecialTokens):
         marks = self.convert_tokens_to_ids([languages.token(code), str(self.eos_token)])
         return languages.template(*marks, pair=pair)
 
+    @property
+    def bos_ids(self) -> list[int]:
+        """[BOS] of a tokenizer that puts it before a single text (Llama's does, GPT-2's does not); else nothing."""
+        first, bos = self.template()[0], self.bos_token_id
+        return [] if bos is None or first.text is not None or first.ids.tolist() != [bos] else [bos]
+
+    def encode_prompts(self, texts: Sequence[str], **options: Any) -> list[list[int]]:
+        """The ids of texts that a language model goes on from: without an end, and after BOS where the tokenizer puts
+        one before a text, unless the text begins with it."""
+        bos, rows = self.bos_ids, self(list(texts), add_special_tokens=False, **options)["input_ids"]
+        return [row if row[:1] == bos else bos + row for row in rows]
+
     def _lay_out(self, ids: list[list[Ids]], options: Options, *, target: bool) -> tuple[RowLayout, list[int]]:
         """Truncate and pad: which tokens go to which row, and how many each text lost."""
         template = self.template(pair=len(ids) > 1, special=options.add_special_tokens, target=target)
@@ -276,6 +290,38 @@ class Tokenizer(SpecialTokens):
             if longest > width:
                 raise ValueError(f"a text has {longest} tokens, over max_length={width}: pass truncation=True")
         batch.pad(width, options.pad_to_multiple_of, side)
+
+    def apply_chat_template(
+        self,
+        conversation: Any,
+        *,
+        chat_template: str | None = None,
+        tools: Sequence[Any] | None = None,
+        tokenize: bool = True,
+        return_dict: bool = True,
+        padding: bool | str = False,
+        truncation: bool = False,
+        max_length: int | None = None,
+        return_tensors: str | None = None,
+        **options: Any,
+    ) -> Any:
+        """A conversation, or a list of them, as model inputs; its ids, without return_dict; its text, without tokenize.
+
+        Messages are dicts with role and content. `options`: add_generation_prompt, continue_final_message, documents,
+        and whatever else the template asks for. `chat_template`: another template, or the name of one of several;
+        `tools` are JSON schemas.
+        """
+        template = chosen(self.chat_template, chat_template, tools=tools is not None)
+        named = {name: token for name, token in self.settings.names.items() if token is not None}
+        options = {**named, "tools": tools, "documents": None, **options}
+        many = isinstance(conversation, list) and bool(conversation) and all(map(is_chat, conversation))
+        texts = [rendered(template, one, **options) for one in (conversation if many else [conversation])]
+        text = texts if many else texts[0]
+        if not tokenize:
+            return text
+        how = {"padding": padding, "truncation": truncation, "max_length": max_length, "return_tensors": return_tensors}
+        found = self(text, add_special_tokens=False, **how)  # type: ignore[arg-type]
+        return found if return_dict else found["input_ids"]
 
     def encode(self, text: Any, pair: Any = None, **options: Any) -> Any:
         """The ids of one text, with special tokens unless add_special_tokens=False."""
