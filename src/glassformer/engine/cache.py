@@ -28,9 +28,9 @@ class AttendingKV(LayerKV, Protocol):
         mask: AttentionMask,
         *,
         scale: float,
-        rotary: Rotary | None,
-        window: Window | None,
-        bias: PositionScores | None,
+        rotary: Rotary | None = None,
+        window: Window | None = None,
+        bias: PositionScores | None = None,
     ) -> Tensor:
         """New tokens (B, T, H, K) are turned and appended, and attend to all so far; gives (B, T, H, K)."""
         ...
@@ -61,9 +61,9 @@ class PreparedLayerCache(LayerCache):
         mask: AttentionMask,
         *,
         scale: float,
-        rotary: Rotary | None,
-        window: Window | None,
-        bias: PositionScores | None,
+        rotary: Rotary | None = None,
+        window: Window | None = None,
+        bias: PositionScores | None = None,
     ) -> Tensor:
         rotation = None if rotary is None else mask.rotation(rotary)
         one = query.shape[1] == 1 and bias is None and (window is None or window.after is None)

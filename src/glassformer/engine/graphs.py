@@ -94,9 +94,9 @@ class StaticLayer:
         mask: AttentionMask,
         *,
         scale: float,
-        rotary: Rotary | None,
-        window: Window | None,
-        bias: PositionScores | None,
+        rotary: Rotary | None = None,
+        window: Window | None = None,
+        bias: PositionScores | None = None,
     ) -> Tensor:
         """One new token of each row (B, 1, H, K) is turned and appended, and attends to all so far."""
         if rotary is not None:
