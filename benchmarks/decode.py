@@ -1,4 +1,4 @@
-"""Decoding: GPT-2, a Transformer-base and shapes of the Llama family, ours against transformers in turns, on a CPU or with --device cuda."""
+"""Decoding: GPT-2, a Transformer-base, the Llama family's shapes; ours and transformers in turns, CPU or CUDA."""
 
 import argparse
 import tempfile
