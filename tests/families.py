@@ -74,7 +74,8 @@ def distilbert_settings(draw: Any, _model_type: str) -> dict[str, Any]:
 @st.composite
 def gpt2_settings(draw: Any, model_type: str) -> dict[str, Any]:
     heads, width = draw(heads_and_width)
-    own = {} if model_type == "gpt2" else {"positions": draw(st.sampled_from(["sinusoidal", "learned", None]))}
+    kinds = ["sinusoidal", "learned", "relative", None, *(["rotary"] if width // heads % 2 == 0 else [])]
+    own = {} if model_type == "gpt2" else {"positions": draw(st.sampled_from(kinds))}
     return own | {
         "vocab_size": VOCABULARY,
         "n_embd": width,
