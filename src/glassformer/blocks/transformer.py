@@ -164,7 +164,8 @@ def embed_and_run(
         real = [None if index is None else packed.pack(index.expand_as(keep)) for index in indices]
         packed = replace(packed, positions=real[1])
         return packed.unpack(norm(layers(embeddings(*real), packed, **_packed_source(source, packed))))
-    x, across = embeddings(*indices), _Across()
+    x = embeddings(*indices)
+    across: _Across = {}
     if source is not None:
         source_keep = None if source.keep is None else send(source.keep, device)
         across = {"source": source.hidden, "source_mask": DenseMask.from_keep(source_keep)}
