@@ -93,6 +93,43 @@ def gpt2_settings(draw: Any, model_type: str) -> dict[str, Any]:
     }
 
 
+@st.composite
+def modernbert_settings(draw: Any, _model_type: str) -> dict[str, Any]:
+    heads, width = draw(st.sampled_from([(1, 6), (2, 8), (3, 12), (4, 32)]))
+    number = draw(st.integers(1, 4))
+    kinds = st.lists(st.sampled_from(["full_attention", "sliding_attention"]), min_size=number, max_size=number)
+    ropes = st.sampled_from([rope for rope in ROPES if "truncate" not in rope])  # which `transformers` overlooks here
+    turned = st.fixed_dictionaries({"full_attention": ropes, "sliding_attention": ropes})
+    older = st.fixed_dictionaries(
+        {"global_rope_theta": st.sampled_from([500.0, 160000.0]), "local_rope_theta": st.just(100.0)}
+        | {"global_attn_every_n_layers": st.integers(1, 3)}
+    )
+    newer = st.fixed_dictionaries({"layer_types": st.none() | kinds, "rope_parameters": turned})
+    return draw(older | newer) | {
+        "vocab_size": VOCABULARY,
+        "hidden_size": width,
+        "num_attention_heads": heads,
+        "num_hidden_layers": number,
+        "intermediate_size": draw(inner),
+        "hidden_activation": draw(acts),
+        "local_attention": draw(st.sampled_from([1, 2, 3, 6, 128])),
+        "norm_eps": draw(st.sampled_from([1e-6, 1e-5])),
+        "norm_bias": draw(st.booleans()),
+        "attention_bias": draw(st.booleans()),
+        "mlp_bias": draw(st.booleans()),
+        "decoder_bias": draw(st.booleans()),
+        "classifier_bias": draw(st.booleans()),
+        "classifier_activation": draw(acts),
+        "classifier_pooling": draw(st.sampled_from(["cls", "mean"])),
+        "max_position_embeddings": POSITIONS,
+        "tie_word_embeddings": draw(st.booleans()),
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+        "num_labels": draw(labels),
+    }
+
+
 ROPES = [
     {"rope_type": "default", "rope_theta": 10000.0},
     {"rope_type": "default", "rope_theta": 500.0},
@@ -250,6 +287,7 @@ SETTINGS = {
     "roberta": bert_settings,
     "xlm-roberta": bert_settings,
     "distilbert": distilbert_settings,
+    "modernbert": modernbert_settings,
     "gpt2": gpt2_settings,
     "glassformer-decoder": gpt2_settings,
     "llama": llama_settings,

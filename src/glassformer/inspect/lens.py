@@ -75,13 +75,14 @@ def head_layers(model: nn.Module, inputs: Mapping[str, Tensor]) -> Layers:
     head, encoder = modules_of(model).get("head"), as_model(model)
     if not _layers(model, "layers") or not has_summary(encoder) or head is None:
         raise ValueError("a head lens needs an encoder with a head; use logit_lens for a model that writes")
-    names = ["embeddings", *_layers(model, "layers")]
+    names, norm = ["embeddings", *_layers(model, "layers")], modules_of(model).get("final_norm", nn.Identity())
     with record(model, names) as seen:
         last = scores(model(**inputs))
 
     @torch.no_grad()
     def logits_of(name: str) -> Tensor:
-        return scores(head(seen[name], encoder.summary(seen[name], inputs.get("attention_mask"))))
+        hidden = norm(seen[name])
+        return scores(head(hidden, encoder.summary(hidden, inputs.get("attention_mask"))))
 
     return Layers(names, torch.arange(last.shape[1]).expand(last.shape[:2]), logits_of)
 

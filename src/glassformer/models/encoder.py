@@ -1,4 +1,4 @@
-"""The encoder that BERT, RoBERTa and DistilBERT share: embeddings, layers, a pooler and a head, all built outside.
+"""The encoder that the BERT family shares: embeddings, layers, a pooler and a head, all built outside.
 
 B batch, S length, D model width.
 """
@@ -30,18 +30,25 @@ class Encoder(nn.Module):
         embeddings: Embeddings,
         layers: Stack,
         *,
+        final_norm: nn.Module | None = None,
+        pooling: nn.Module | None = None,
         pooler: nn.Module | None = None,
         head: nn.Module | None = None,
         head_name: str | None = None,
         padding_idx: int | None = None,
     ) -> None:
-        """`padding_idx`: positions are counted over ids that differ from it, and start after it (RoBERTa)."""
+        """`pooling` makes one vector a text of its tokens; without one, the first token's goes through `pooler`.
+
+        `padding_idx`: positions are counted over ids that differ from it, and start after it (RoBERTa).
+        """
         super().__init__()
         self.config = config
         self.head_name = head_name
         self.padding_idx = padding_idx
         self.embeddings = embeddings
         self.layers = layers
+        self.final_norm = final_norm
+        self.pooling = pooling
         self.pooler = pooler
         self.head = head
 
@@ -70,7 +77,8 @@ class Encoder(nn.Module):
         keep = as_keep(attention_mask, input_ids, stay=True)
         if position_ids is None:
             position_ids = self.default_positions(input_ids, keep)
-        return embed_and_run(self.embeddings, self.layers, keep, input_ids, position_ids, token_type_ids)
+        indices = (input_ids, position_ids, token_type_ids)
+        return embed_and_run(self.embeddings, self.layers, keep, *indices, norm=self.final_norm)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """The scores of a head that looks at each token by itself, (…, D) -> (…, V or C)."""
@@ -78,7 +86,10 @@ class Encoder(nn.Module):
         return self.head(hidden).logits  # type: ignore[no-any-return]
 
     def summary(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """The first token's vector (B, D), through the pooler where there is one."""
+        """One vector a text (B, D): its pooling, or the first token's vector, through the pooler where there is one."""
+        if self.pooling is not None:
+            keep = None if attention_mask is None else send(attention_mask.bool(), hidden.device)
+            return self.pooling(hidden, keep)  # type: ignore[no-any-return]
         if attention_mask is None:
             first = hidden[:, 0]
         else:  # with left padding the first token is not at 0

@@ -34,6 +34,19 @@ class MaskedLMHead(nn.Module):
         return Logits(self.decoder(self.norm(self.activation(self.dense(hidden)))))
 
 
+class PredictionTransform(nn.Module):
+    """norm(activation(dense(x))): what ModernBERT puts before each of its output layers."""
+
+    def __init__(self, width: int, activation: Activation, *, eps: float, bias: bool, norm_bias: bool) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width, bias=bias)
+        self.activation = activation
+        self.norm = nn.LayerNorm(width, eps=eps, bias=norm_bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.activation(self.dense(x)))  # type: ignore[no-any-return]
+
+
 class NextSentenceHead(nn.Module):
     """Does the second text follow the first? Class 0 says yes."""
 
@@ -61,42 +74,55 @@ class ClassifierHead(nn.Module):
     """A label for each text, from its summary; RoBERTa and DistilBERT put a dense layer in between."""
 
     def __init__(
-        self, width: int, classes: int, dropout: float, *, dense: Activation | None = None, bias: bool = True
+        self,
+        width: int,
+        classes: int,
+        dropout: float,
+        *,
+        dense: Activation | None = None,
+        transform: nn.Module | None = None,
+        bias: bool = True,
     ) -> None:
         super().__init__()
+        self.transform = nn.Identity() if transform is None else transform
         self.dense = nn.Linear(width, width) if dense else None
         self.activation = dense
         self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(width, classes, bias=bias)
 
     def forward(self, _hidden: Tensor, summary: Tensor) -> Logits:
+        summary = self.transform(summary)
         if self.dense is not None and self.activation is not None:
             summary = self.activation(self.dense(summary))
         return Logits(self.output(self.dropout(summary)))
 
 
 class TokenClassifierHead(nn.Module):
-    """A label for each token."""
+    """A label for each token; a word of the vocabulary, too, can be its label."""
 
-    def __init__(self, width: int, classes: int, dropout: float) -> None:
+    def __init__(
+        self, width: int, classes: int, dropout: float, *, transform: nn.Module | None = None, bias: bool = True
+    ) -> None:
         super().__init__()
+        self.transform = nn.Identity() if transform is None else transform
         self.dropout = nn.Dropout(dropout)
-        self.output = nn.Linear(width, classes)
+        self.output = nn.Linear(width, classes, bias=bias)
 
     def forward(self, hidden: Tensor, _summary: Tensor | None = None) -> Logits:
-        return Logits(self.output(self.dropout(hidden)))
+        return Logits(self.output(self.dropout(self.transform(hidden))))
 
 
 class SpanHead(nn.Module):
     """Where an answer starts and ends."""
 
-    def __init__(self, width: int, dropout: float = 0.0) -> None:
+    def __init__(self, width: int, dropout: float = 0.0, *, transform: nn.Module | None = None) -> None:
         super().__init__()
+        self.transform = nn.Identity() if transform is None else transform
         self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(width, 2)
 
     def forward(self, hidden: Tensor, _summary: Tensor | None = None) -> SpanLogits:
-        start, end = self.output(self.dropout(hidden)).unbind(-1)
+        start, end = self.output(self.dropout(self.transform(hidden))).unbind(-1)
         return SpanLogits(start, end)
 
 

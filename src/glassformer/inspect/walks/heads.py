@@ -12,6 +12,7 @@ from glassformer.models.heads import (
     MaskedLMHead,
     NextSentenceHead,
     Pooler,
+    PredictionTransform,
     PretrainingHead,
     SpanHead,
     TokenClassifierHead,
@@ -34,12 +35,12 @@ def walk_head(walk: Walk, name: str, hidden: str, summary: Summary) -> Outputs:
 
 @walks(TokenClassifierHead)
 def walk_token_classifier(walk: Walk, name: str, hidden: str, _: Summary) -> Outputs:
-    yield "logits", walk.block(f"{name}.output", hidden)
+    yield "logits", walk.block(f"{name}.output", walk.block(f"{name}.transform", hidden))
 
 
 @walks(SpanHead)
 def walk_span(walk: Walk, name: str, hidden: str, _: Summary) -> Outputs:
-    both = walk.block(f"{name}.output", hidden)
+    both = walk.block(f"{name}.output", walk.block(f"{name}.transform", hidden))
     for column, end in enumerate(("start", "end")):
         yield f"{end}_logits", walk.add(f"{name}.{end}", column_of(column), {"x": both})
 
@@ -51,11 +52,18 @@ def walk_next_sentence(walk: Walk, name: str, _: str, summary: Summary) -> Outpu
 
 @walks(ClassifierHead)
 def walk_classifier(walk: Walk, name: str, _: str, summary: Summary) -> Outputs:
-    part, x = walk.part(name, ClassifierHead), summary()
+    part, x = walk.part(name, ClassifierHead), walk.block(f"{name}.transform", summary())
     if part.activation is not None:
         operands = {"x": walk.block(f"{name}.dense", x)}
         x = walk.add(f"{name}.activated", activation(part.activation), operands, walk.fed(f"{name}.output"))
     yield "logits", walk.block(f"{name}.output", x)
+
+
+@walks(PredictionTransform)
+def walk_transform(walk: Walk, name: str, x: str) -> str:
+    operands = {"x": walk.block(f"{name}.dense", x)}
+    formula = activation(walk.part(name, PredictionTransform).activation)
+    return walk.block(f"{name}.norm", walk.add(f"{name}.activated", formula, operands, walk.fed(f"{name}.norm")))
 
 
 @walks(MaskedLMHead)
