@@ -58,10 +58,11 @@ class T5Config(hf.BaseConfig):
     is_encoder_decoder = True
 
     def __post_init__(self) -> None:
-        if self.relative_attention_num_buckets < 4 or self.relative_attention_num_buckets % 4:
-            raise ValueError(
-                f"relative_attention_num_buckets is {self.relative_attention_num_buckets}; it must be a multiple of 4"
-            )
+        buckets, most = self.relative_attention_num_buckets, self.relative_attention_max_distance
+        if buckets < 4 or buckets % 4:
+            raise ValueError(f"relative_attention_num_buckets is {buckets}; it must be a multiple of 4")
+        if most <= buckets // 2:
+            raise ValueError(f"relative_attention_max_distance is {most}; with {buckets} buckets it must be more")
 
     @classmethod
     def from_hf(cls, raw: dict[str, Any]) -> Self:
