@@ -94,6 +94,41 @@ def gpt2_settings(draw: Any, model_type: str) -> dict[str, Any]:
 
 
 @st.composite
+def deberta_settings(draw: Any, _model_type: str) -> dict[str, Any]:
+    heads, width = draw(heads_and_width)
+    kinds = draw(st.sampled_from([["c2p", "p2c"], ["p2c", "c2p"], ["c2p"], ["p2c"], "c2p|p2c", "none", [], None]))
+    conv = {"conv_kernel_size": draw(st.sampled_from([1, 3, 5]))}
+    conv |= {"conv_act": draw(acts), "conv_groups": draw(st.sampled_from([1, width]))}
+    legacy = draw(st.booleans())
+    return draw(st.sampled_from([{}, conv])) | {
+        "vocab_size": VOCABULARY,
+        "hidden_size": width,
+        "embedding_size": draw(st.sampled_from([width, 5])) if legacy else width,
+        "num_attention_heads": heads,
+        "num_hidden_layers": draw(layers),
+        "intermediate_size": draw(inner),
+        "hidden_act": draw(acts),
+        "type_vocab_size": draw(st.integers(0, 3)),
+        "max_position_embeddings": POSITIONS,
+        "layer_norm_eps": draw(st.sampled_from([1e-7, 1e-5])),
+        "relative_attention": draw(st.sampled_from([True, True, True, False])),
+        "max_relative_positions": draw(st.sampled_from([-1, 12])),
+        "position_buckets": draw(st.sampled_from([-1, 2, 5, 8, 16])),
+        "pos_att_type": kinds,
+        "share_att_key": draw(st.booleans()),
+        "norm_rel_ebd": draw(st.sampled_from(["none", "layer_norm"])),
+        "position_biased_input": draw(st.booleans()),
+        "pooler_hidden_act": draw(acts),
+        "legacy": legacy,
+        "tie_word_embeddings": draw(st.booleans()),
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+        "num_labels": draw(labels),
+    }
+
+
+@st.composite
 def modernbert_settings(draw: Any, _model_type: str) -> dict[str, Any]:
     heads, width = draw(st.sampled_from([(1, 6), (2, 8), (3, 12), (4, 32)]))
     number = draw(st.integers(1, 4))
@@ -287,6 +322,7 @@ SETTINGS = {
     "roberta": bert_settings,
     "xlm-roberta": bert_settings,
     "distilbert": distilbert_settings,
+    "deberta-v2": deberta_settings,
     "modernbert": modernbert_settings,
     "gpt2": gpt2_settings,
     "glassformer-decoder": gpt2_settings,

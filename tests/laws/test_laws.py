@@ -38,7 +38,9 @@ def test_gradients_do_not_depend_on_who_listens(model_type, head, data):
     def gradients():
         model.zero_grad()
         outputs = model(input_ids=ids, attention_mask=mask, **target)
-        sum((value.tanh() * torch.linspace(0, 1, value.shape[-1], dtype=value.dtype)).sum() for value in outputs).backward()
+        sum(
+            (value.tanh() * torch.linspace(0, 1, value.shape[-1], dtype=value.dtype)).sum() for value in outputs
+        ).backward()
         return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
     plain = gradients()

@@ -55,6 +55,18 @@ class Embeddings(nn.Module):
         return self.dropout(x if self.norm is None else self.norm(x))  # type: ignore[no-any-return]
 
 
+class ProjectedNorm(nn.Module):
+    """norm(projection(x)), in place of the norm of embeddings that are narrower than the model (DeBERTa)"""
+
+    def __init__(self, projection: nn.Linear, norm: nn.Module) -> None:
+        super().__init__()
+        self.projection = projection
+        self.norm = norm
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.projection(x))  # type: ignore[no-any-return]
+
+
 class Sinusoidal(nn.Module):
     """The fixed positions of the 2017 paper, sines in the first half of the vector and cosines in the second."""
 

@@ -16,15 +16,25 @@ class MaskedLMHead(nn.Module):
     """Transform, norm, and a score for every word of the vocabulary."""
 
     def __init__(
-        self, embedding: nn.Embedding, activation: Activation, eps: float, *, tied: bool, own_bias: bool = True
+        self,
+        embedding: nn.Embedding,
+        activation: Activation,
+        eps: float,
+        *,
+        tied: bool,
+        own_bias: bool = True,
+        width: int | None = None,
     ) -> None:
-        """`own_bias`: BERT and RoBERTa give the output's bias a second name, idle when untied."""
+        """`width` is the model's, where the embeddings are narrower.
+
+        `own_bias`: BERT and RoBERTa give the output's bias a second name, idle when untied.
+        """
         super().__init__()
-        vocabulary, width = embedding.weight.shape
-        self.dense = nn.Linear(width, width)
+        vocabulary, narrow = embedding.weight.shape
+        self.dense = nn.Linear(width or narrow, narrow)
         self.activation = activation
-        self.norm = nn.LayerNorm(width, eps=eps)
-        self.decoder = nn.Linear(width, vocabulary)
+        self.norm = nn.LayerNorm(narrow, eps=eps)
+        self.decoder = nn.Linear(narrow, vocabulary)
         if own_bias:
             self.bias = self.decoder.bias if tied else nn.Parameter(torch.zeros(vocabulary))
         if tied:

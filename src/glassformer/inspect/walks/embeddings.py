@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from glassformer.blocks.embeddings import Embeddings, OffsetPositions, Sinusoidal, TokenEmbeddings
+from glassformer.blocks.embeddings import Embeddings, OffsetPositions, ProjectedNorm, Sinusoidal, TokenEmbeddings
 
 from ..formulas import Formula
 from ..walk import Walk, walks
@@ -33,6 +33,11 @@ def walk_embeddings(walk: Walk, name: str) -> str:
     seen = walk.out(name) if part.norm is None else walk.fed(f"{name}.norm")
     total = walk.add(f"{name}.sum", weighted_sum(operands, part.scale), operands, seen)
     return total if part.norm is None else walk.block(f"{name}.norm", total)
+
+
+@walks(ProjectedNorm)
+def walk_projected_norm(walk: Walk, name: str, x: str) -> str:
+    return walk.block(f"{name}.norm", walk.block(f"{name}.projection", x))
 
 
 @walks(OffsetPositions)
