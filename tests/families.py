@@ -55,6 +55,20 @@ def bert_settings(draw: Any, model_type: str) -> dict[str, Any]:
 
 
 @st.composite
+def albert_settings(draw: Any, model_type: str) -> dict[str, Any]:
+    layers = draw(st.integers(1, 4))
+    groups = {"num_hidden_layers": layers, "num_hidden_groups": draw(st.integers(1, layers))}
+    groups |= {"inner_group_num": draw(st.integers(1, 2))}
+    return draw(electra_settings(model_type)) | groups
+
+
+@st.composite
+def electra_settings(draw: Any, model_type: str) -> dict[str, Any]:
+    settings = draw(bert_settings(model_type))
+    return settings | {"embedding_size": draw(st.sampled_from([5, settings["hidden_size"], 8]))}
+
+
+@st.composite
 def distilbert_settings(draw: Any, _model_type: str) -> dict[str, Any]:
     heads, width = draw(heads_and_width)
     return {
@@ -250,6 +264,8 @@ SETTINGS = {
     "roberta": bert_settings,
     "xlm-roberta": bert_settings,
     "distilbert": distilbert_settings,
+    "albert": albert_settings,
+    "electra": electra_settings,
     "gpt2": gpt2_settings,
     "glassformer-decoder": gpt2_settings,
     "llama": llama_settings,

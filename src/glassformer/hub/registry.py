@@ -8,11 +8,13 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from glassformer.models import (
+    albert,
     bert,
     bow,
     cnn,
     decoder_only,
     distilbert,
+    electra,
     gpt2,
     llama,
     rnn,
@@ -30,6 +32,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         roberta.ARCHITECTURE,
         roberta.XLM_ROBERTA,
         distilbert.ARCHITECTURE,
+        albert.ARCHITECTURE,
+        electra.ARCHITECTURE,
         gpt2.ARCHITECTURE,
         decoder_only.ARCHITECTURE,
         llama.LLAMA,
