@@ -23,6 +23,7 @@ SMALL_BERT = {
     "intermediate_size": 20,
     "max_position_embeddings": POSITIONS,
 }
+SMALL_ALBERT = SMALL_BERT | {"num_hidden_layers": 3, "embedding_size": 6}
 SMALL_GPT = {"vocab_size": VOCABULARY, "n_embd": 12, "n_head": 3, "n_layer": 2, "n_positions": POSITIONS}
 
 heads_and_width = st.sampled_from([(1, 6), (1, 16), (2, 8), (3, 12), (3, 15), (4, 32)])
