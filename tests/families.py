@@ -23,6 +23,7 @@ SMALL_BERT = {
     "intermediate_size": 20,
     "max_position_embeddings": POSITIONS,
 }
+SMALL_ALBERT = SMALL_BERT | {"num_hidden_layers": 3, "embedding_size": 6}
 SMALL_GPT = {"vocab_size": VOCABULARY, "n_embd": 12, "n_head": 3, "n_layer": 2, "n_positions": POSITIONS}
 
 heads_and_width = st.sampled_from([(1, 6), (1, 16), (2, 8), (3, 12), (3, 15), (4, 32)])
@@ -52,6 +53,20 @@ def bert_settings(draw: Any, model_type: str) -> dict[str, Any]:
         "eos_token_id": 3,
         "num_labels": draw(labels),
     }
+
+
+@st.composite
+def albert_settings(draw: Any, model_type: str) -> dict[str, Any]:
+    layers = draw(st.integers(1, 4))
+    groups = {"num_hidden_layers": layers, "num_hidden_groups": draw(st.integers(1, layers))}
+    groups |= {"inner_group_num": draw(st.integers(1, 2))}
+    return draw(electra_settings(model_type)) | groups
+
+
+@st.composite
+def electra_settings(draw: Any, model_type: str) -> dict[str, Any]:
+    settings = draw(bert_settings(model_type))
+    return settings | {"embedding_size": draw(st.sampled_from([5, settings["hidden_size"], 8]))}
 
 
 @st.composite
@@ -322,6 +337,8 @@ SETTINGS = {
     "roberta": bert_settings,
     "xlm-roberta": bert_settings,
     "distilbert": distilbert_settings,
+    "albert": albert_settings,
+    "electra": electra_settings,
     "deberta-v2": deberta_settings,
     "modernbert": modernbert_settings,
     "gpt2": gpt2_settings,

@@ -33,6 +33,8 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bert-ner": ("bert", "token-classification", {**ENCODER, "num_labels": 5}),
     "bert-qa": ("bert", "question-answering", ENCODER),
     "bert-mlm": ("bert", "fill-mask", ENCODER),
+    "albert": ("albert", "text-classification", {**ENCODER, "embedding_size": 12, "num_labels": 3}),
+    "electra": ("electra", "replaced-token-detection", {**ENCODER, "embedding_size": 12}),
     "gpt2": ("gpt2", "text-generation", {"n_embd": 16, "n_head": 2, "n_layer": 2, "n_positions": 64}),
 }
 TEXT = "Anna gave the red book to Tom ."

@@ -177,8 +177,10 @@ def test_tied_weights_are_left_alone():
     assert merge(model).head.weight is model.embeddings.token.weight
     twins = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3), torch.nn.Linear(3, 3))
     twins[2].weight = twins[0].weight
-    add_lora(twins, "*", rank=1)
-    assert adapted(twins) == ["1"]
+    twins[1].weight = torch.nn.Parameter(torch.randn(3, 3))
+    add_lora(twins, "0", rank=1)
+    assert adapted(twins) == ["0", "2"]  # what merging would change has the adapter too
+    assert twins[0].lora_up is twins[2].lora_up
 
 
 def test_what_was_frozen_before_stays_frozen():

@@ -136,13 +136,9 @@ class MultiHeadAttention(nn.Module):
                 scale=self.scale,
                 dropout=self.dropout if self.training else 0.0,
                 window=self.window,
-                bias=self.position_bias,
+                bias=self.position_scores,
             )
         return self.output(self.context(context).flatten(-2))  # type: ignore[no-any-return]
-
-    @property
-    def position_bias(self) -> PositionScores | None:
-        return None if self.position_scores is None else self.position_scores.bound(self.query, self.key)
 
     def keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """What others see of these tokens, before any turn: (…, T, G, K) each."""
@@ -162,7 +158,7 @@ class MultiHeadAttention(nn.Module):
         key, value = key.repeat_interleave(group, -2), value.repeat_interleave(group, -2)
         query, key, value = (x.transpose(-3, -2) for x in (query, key, value))  # (B, H, …, K)
         scores = query @ key.transpose(-2, -1) * self.scale
-        added = mask.added(self.position_bias, query, key)
+        added = mask.added(self.position_scores, query, key)
         scores = self.scores(scores if added is None else scores + added)
         keep = both(dense, mask.order(query.shape[-2], key.shape[-2], query.device, self.window))
         pattern = self.pattern(masked_softmax(scores, keep))

@@ -4,18 +4,11 @@ T target length, S source length, L = T + S − 1 distances between them, R rows
 D model width.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
-
 import torch
 from torch import Tensor, nn
 
 from .point import Point
 from .relative import Once
-
-Term = Literal["c2p", "p2c"]
-"""Content of the query to position of the key, and position of the query to content of the key."""
 
 
 class RelativePositions(nn.Module):
@@ -36,7 +29,7 @@ class RelativePositions(nn.Module):
 
     def forward(self) -> Tensor:
         """(R, D)"""
-        return self.table.weight if self.norm is None else self.norm(self.table.weight)  # type: ignore[no-any-return]
+        return self.table.weight if self.norm is None else self.norm(self.table.weight)
 
     def rows(self, distances: Tensor) -> Tensor:
         """Which row belongs to a distance, key less query."""
@@ -54,81 +47,48 @@ class RelativePositions(nn.Module):
 
 
 class DisentangledScores(nn.Module):
-    """(q · k(r) + k · q(r)) · scale, where r is the vector of the distance between a query and a key.
-
-    k(r) and q(r) are projections of their own or, where there are none, those of the attention.
-    """
+    """(q · k(r) + k · q(r)) · scale, where r is the vector of the distance between a query and a key."""
 
     def __init__(
-        self,
-        positions: RelativePositions,
-        terms: Sequence[Term],
-        heads: int,
-        head_width: int,
-        *,
-        scale: float,
-        own: bool,
+        self, positions: RelativePositions, heads: int, *, key: nn.Module | None, query: nn.Module | None, scale: float
     ) -> None:
+        """`key` projects positions to keys, for content to position, `query` for position to content: D -> H·K."""
         super().__init__()
-        assert terms, f"choose some of {get_args(Term)}"
-        self.positions, self.terms, self.heads, self.scale = positions, tuple(terms), heads, scale
-        width = positions.table.embedding_dim
-        self.key = nn.Linear(width, heads * head_width) if own and "c2p" in terms else None
-        self.query = nn.Linear(width, heads * head_width) if own and "p2c" in terms else None
-        self.shares = not own
+        self.positions, self.heads, self.scale = positions, heads, scale
+        self.key, self.query = key, query
         self.content_to_position = Point()  # (B, H, T, S), unscaled
         self.position_to_content = Point()
 
-    def bound(self, query: nn.Module, key: nn.Module) -> "BoundScores":
-        return BoundScores(self, query, key)
-
-
-@dataclass(frozen=True)
-class BoundScores:
-    """Disentangled scores beside the projections of their attention, which an adapter may have replaced."""
-
-    part: DisentangledScores
-    query: nn.Module
-    key: nn.Module
-
-    def bound(self, query: nn.Module, key: nn.Module) -> "BoundScores":
-        return BoundScores(self.part, query, key)
-
     def prepare(self, distances: Tensor, once: Once) -> Tensor:
-        """(terms, H, L, K): the projected positions of all distances, in the order that `skew` reads them in."""
-        projected = once(self.part, lambda: self.projected(once))
-        rows = self.part.positions.rows(torch.cat([distances[1:, 0].flip(0), distances[0]]))
-        order = {"c2p": rows, "p2c": rows.flip(0)}
-        return torch.stack([table[:, order[term]] for term, table in projected.items()])
+        """(1 or 2, H, L, K): the projected positions of all distances, in the order that `skew` reads them in."""
+        rows = self.positions.rows(torch.cat([distances[1:, 0].flip(0), distances[0]]))
+        order = [rows] * (self.key is not None) + [rows.flip(0)] * (self.query is not None)
+        tables = once(self, lambda: self.projected(once(self.positions, self.positions)))
+        return torch.stack([table[:, row] for table, row in zip(tables, order, strict=True)])
 
-    def projected(self, once: Once) -> dict[Term, Tensor]:
-        """(H, R, K) of each term."""
-        part, table = self.part, once(self.part.positions, self.part.positions)
-        table = part.positions.dropout(table)
-        if part.shares:  # not as modules: whoever listens to these wants to hear of tokens
-            found = {"c2p": lambda: self.key.forward(table), "p2c": lambda: self.query.forward(table)}
-        else:
-            found = {"c2p": lambda: part.key(table), "p2c": lambda: part.query(table)}
-        return {term: found[term]().unflatten(-1, (part.heads, -1)).transpose(0, 1) for term in part.terms}
+    def projected(self, positions: Tensor) -> list[Tensor]:
+        """(R, D) -> (H, R, K), as keys and as queries."""
+        positions = self.positions.dropout(positions)
+        found = [part(positions) for part in (self.key, self.query) if part is not None]
+        return [x.unflatten(-1, (self.heads, -1)).transpose(0, 1) for x in found]
 
     def scores(self, query: Tensor, key: Tensor, prepared: Tensor) -> Tensor:
-        part, found = self.part, []
-        for term, positions in zip(part.terms, prepared, strict=True):
-            if term == "c2p":
-                scores = skew(torch.einsum("...htk,hlk->...htl", query, positions), key.shape[-2])
-                found.append(part.content_to_position(scores))
-            else:
-                scores = skew(torch.einsum("...hsk,hlk->...hsl", key, positions), query.shape[-2])
-                found.append(part.position_to_content(scores.mT))
-        return sum(found[1:], found[0]) * part.scale
+        tables, found = list(prepared), []
+        if self.key is not None:
+            products = torch.einsum("...htk,hlk->...htl", query, tables[0])
+            found.append(self.content_to_position(skew(products, key.shape[-2])))
+        if self.query is not None:
+            products = torch.einsum("...hsk,hlk->...hsl", key, tables[-1])
+            found.append(self.position_to_content(skew(products, query.shape[-2]).mT))
+        return sum(found[1:], found[0]) * self.scale  # type: ignore[no-any-return]
 
 
 def skew(x: Tensor, width: int) -> Tensor:
-    """(…, R, L) -> (…, R, width), L = R + width − 1: the number at [r, c] is that at [r, c − r + R − 1], without a copy.
+    """(…, T, L) -> (…, T, S = width): the number at [i, j] is that at [i, j − i + T − 1], without a copy.
 
     A column of x is a distance; one row further down, the same other token is one less away.
     """
     rows, columns = x.shape[-2:]
     assert columns == rows + width - 1
     flat = x.flatten(-2)[..., rows - 1 : rows - 1 + rows * (columns - 1)]
-    return flat.unflatten(-1, (rows, columns - 1))[..., :width]
+    return flat.unflatten(-1, (rows, columns - 1))[..., :width]  # type: ignore[no-any-return]

@@ -5,11 +5,10 @@ T target length, S source length, H heads, K head width.
 
 import math
 from collections.abc import Callable, Hashable
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
-
 
 V = TypeVar("V")
 
@@ -22,10 +21,6 @@ class Once(Protocol):
 
 class PositionScores(Protocol):
     """What distances add to the scores of an attention."""
-
-    def bound(self, query: nn.Module, key: nn.Module) -> "PositionScores":
-        """These scores beside an attention's projections, for those that read them; equal ones are equal keys."""
-        ...
 
     def prepare(self, distances: Tensor, once: Once) -> Tensor:
         """What follows from distances (T, S), key less query, alone; worked out once for all layers that share this."""
@@ -45,17 +40,13 @@ class RelativeBias(nn.Module):
         self.table = nn.Embedding(buckets, heads)
         self.buckets, self.max_distance, self.bidirectional = buckets, max_distance, bidirectional
 
-    def bound(self, query: nn.Module, key: nn.Module) -> Self:
-        del query, key  # T5 looks at distances alone
-        return self
-
     def prepare(self, distances: Tensor, once: Once) -> Tensor:
         """(H, T, S)"""
         del once
         return self.table(self.bucket(distances)).permute(2, 0, 1)  # type: ignore[no-any-return]
 
     def scores(self, query: Tensor, key: Tensor, prepared: Tensor) -> Tensor:
-        del query, key
+        del query, key  # T5 looks at distances alone
         return prepared
 
     def bucket(self, distances: Tensor) -> Tensor:

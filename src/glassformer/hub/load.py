@@ -97,7 +97,7 @@ def save(model: nn.Module, folder: str | Path, *, tokenizer: Tokenizer | None = 
         "architectures": [architecture.heads[head].hf_class],
         "dtype": short(next(model.parameters()).dtype),
     }
-    if head == "question-answering":  # its two outputs are the start and the end, whatever labels there were
+    if head in ("question-answering", "pretraining"):  # two outputs of their own, whatever labels there were
         raw |= {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
     write_json(folder / CONFIG, dict(sorted(raw.items())))
     write_atomically(folder / SAFETENSORS, lambda partial: save_file(tensors, partial, metadata={"format": "pt"}))

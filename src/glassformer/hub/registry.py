@@ -8,12 +8,14 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from glassformer.models import (
+    albert,
     bert,
     bow,
     cnn,
     deberta,
     decoder_only,
     distilbert,
+    electra,
     gpt2,
     llama,
     modernbert,
@@ -32,6 +34,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         roberta.ARCHITECTURE,
         roberta.XLM_ROBERTA,
         distilbert.ARCHITECTURE,
+        albert.ARCHITECTURE,
+        electra.ARCHITECTURE,
         deberta.ARCHITECTURE,
         modernbert.ARCHITECTURE,
         gpt2.ARCHITECTURE,

@@ -3,7 +3,7 @@
 v2 has a convolution beside its first layer; v3 shares the projections of content and position.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -12,15 +12,16 @@ from torch import nn
 from glassformer.blocks.activations import activation
 from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.convolved import ConvolvedLayer, TextConvolution
-from glassformer.blocks.disentangled import DisentangledScores, RelativePositions, Term
+from glassformer.blocks.disentangled import DisentangledScores, RelativePositions
 from glassformer.blocks.embeddings import Embeddings, ProjectedNorm
+from glassformer.blocks.tied import tied_copy
 from glassformer.blocks.transformer import FeedForward, Layer, Stack
-from glassformer.files.schema import Count, Depth, NotNegative, Probability, Size, TokenId
+from glassformer.files.schema import Count, Depth, NotNegative, Probability, Size
 
 from . import config as hf
 from .architecture import Architecture, Head
 from .bert import SMALL_ENCODER
-from .encoder import Encoder
+from .encoder import Encoder, EncoderConfig
 from .heads import ClassifierHead, MaskedLMHead, PredictionTransform, SpanHead, TokenClassifierHead
 from .init import initialise
 
@@ -28,7 +29,7 @@ OLDER_HEAD, NEWER_HEAD = "cls.predictions", "lm_predictions.lm_head"
 
 
 @dataclass(frozen=True, kw_only=True)
-class DebertaConfig(hf.BaseConfig):
+class DebertaConfig(EncoderConfig):
     """Hugging Face's names; the defaults are those of `transformers`, near deberta-v2-xlarge."""
 
     model_type: str = "deberta-v2"
@@ -38,12 +39,7 @@ class DebertaConfig(hf.BaseConfig):
     num_hidden_layers: Depth = 24
     num_attention_heads: Size = 24
     intermediate_size: Size = 6144
-    hidden_act: str = "gelu"
-    hidden_dropout_prob: Probability = 0.1
-    attention_probs_dropout_prob: Probability = 0.1
-    max_position_embeddings: Size = 512
     type_vocab_size: Count = 0
-    initializer_range: NotNegative = 0.02
     layer_norm_eps: NotNegative = 1e-7
     relative_attention: bool = False
     max_relative_positions: int = -1  # below 1: max_position_embeddings
@@ -59,12 +55,6 @@ class DebertaConfig(hf.BaseConfig):
     pooler_hidden_act: str = "gelu"
     cls_dropout: Probability | None = None
     legacy: bool = True  # whether fill-mask has the older head
-    tie_word_embeddings: bool = True
-    pad_token_id: TokenId | None = 0
-    bos_token_id: TokenId | None = None
-    eos_token_id: TokenId | list[TokenId] | None = None
-    problem_type: hf.ProblemType | None = None
-    id2label: dict[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
 
     @classmethod
     def from_hf(cls, raw: dict[str, Any]) -> Self:
@@ -87,15 +77,11 @@ class DebertaConfig(hf.BaseConfig):
         return self.type_vocab_size > 0
 
     @property
-    def max_positions(self) -> int:
-        return self.max_position_embeddings
-
-    @property
     def embedding_width(self) -> int:
         return self.embedding_size or self.hidden_size
 
     @property
-    def terms(self) -> list[Term]:
+    def terms(self) -> list[str]:
         """What is counted in the scale of scores, whether or not there are relative positions."""
         return [term for term in ("c2p", "p2c") if term in (self.pos_att_type or [])]
 
@@ -157,16 +143,22 @@ def build_feed_forward(config: DebertaConfig) -> FeedForward:
 
 
 def build_attention(config: DebertaConfig, positions: RelativePositions | None) -> MultiHeadAttention:
-    """Scores have a variance of one only if they are divided by how many are summed."""
-    width, heads = config.hidden_size, config.num_attention_heads
-    head_width = hf.check_heads(width, heads)
-    scale = (head_width * (1 + len(config.terms))) ** -0.5
-    added = None
+    """Products are divided by how many are summed, too; v3 projects positions as it does content."""
+    width, heads, terms = config.hidden_size, config.num_attention_heads, config.terms
+    scale = (hf.check_heads(width, heads) * (1 + len(terms))) ** -0.5
+    attention = MultiHeadAttention(width, heads, dropout=config.attention_probs_dropout_prob, scale=scale)
     if positions is not None:
-        own = not config.share_att_key
-        added = DisentangledScores(positions, config.terms, heads, head_width, scale=scale, own=own)
-    dropout = config.attention_probs_dropout_prob
-    return MultiHeadAttention(width, heads, dropout=dropout, scale=scale, position_scores=added)
+        shared = config.share_att_key
+        key = tied_copy(attention.key) if shared else nn.Linear(width, width)
+        query = tied_copy(attention.query) if shared else nn.Linear(width, width)
+        attention.position_scores = DisentangledScores(
+            positions,
+            heads,
+            key=key if "c2p" in terms else None,
+            query=query if "p2c" in terms else None,
+            scale=scale,
+        )
+    return attention
 
 
 def build_head(name: str | None, config: DebertaConfig, token: nn.Embedding) -> nn.Module | None:
@@ -190,7 +182,7 @@ def build_word_head(config: DebertaConfig, token: nn.Embedding) -> nn.Module:
     """The older head is BERT's; the newer one reads the embeddings themselves, tied or not."""
     width, act, eps = config.hidden_size, activation(config.hidden_act), config.layer_norm_eps
     if config.legacy:
-        return MaskedLMHead(token, act, eps, tied=config.tie_word_embeddings, width=width)
+        return MaskedLMHead(token, act, eps, tied=config.tie_word_embeddings, hidden_width=width)
     if config.embedding_width != width:
         raise ValueError(
             f"legacy = false needs embeddings as wide as the model, {width}, and embedding_size is "
@@ -242,8 +234,10 @@ WORDS = (
     (f"{NEWER_HEAD}.LayerNorm", "head.transform.norm"),
     (f"{NEWER_HEAD}.bias", "head.output.bias"),
 )
-IDLE = ("embeddings.position_embeddings", "encoder.rel_embeddings", "encoder.LayerNorm")  # where positions are not used
-IDLE += tuple(f"mask_predictions.{name}" for name in ("dense", "LayerNorm", "classifier"))  # v3's pretraining
+IDLE = (
+    *("embeddings.position_embeddings", "encoder.rel_embeddings", "encoder.LayerNorm"),  # where they are not used
+    *(f"mask_predictions.{name}" for name in ("dense", "LayerNorm", "classifier")),  # of v3's pretraining
+)
 ARCHITECTURE = Architecture(
     model_type="deberta-v2",
     config=DebertaConfig,

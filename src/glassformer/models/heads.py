@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from glassformer.blocks.activations import Activation
 
-from .outputs import Logits, PretrainingLogits, SpanLogits
+from .outputs import Logits, PretrainingLogits, SentenceOrderLogits, SpanLogits
 
 
 class MaskedLMHead(nn.Module):
@@ -23,18 +23,18 @@ class MaskedLMHead(nn.Module):
         *,
         tied: bool,
         own_bias: bool = True,
-        width: int | None = None,
+        hidden_width: int | None = None,
     ) -> None:
-        """`width` is the model's, where the embeddings are narrower.
+        """`own_bias`: BERT and RoBERTa give the output's bias a second name, idle when untied.
 
-        `own_bias`: BERT and RoBERTa give the output's bias a second name, idle when untied.
+        `hidden_width`: of the hidden states, where it is not that of the embedding.
         """
         super().__init__()
-        vocabulary, narrow = embedding.weight.shape
-        self.dense = nn.Linear(width or narrow, narrow)
+        vocabulary, width = embedding.weight.shape
+        self.dense = nn.Linear(hidden_width or width, width)
         self.activation = activation
-        self.norm = nn.LayerNorm(narrow, eps=eps)
-        self.decoder = nn.Linear(narrow, vocabulary)
+        self.norm = nn.LayerNorm(width, eps=eps)
+        self.decoder = nn.Linear(width, vocabulary)
         if own_bias:
             self.bias = self.decoder.bias if tied else nn.Parameter(torch.zeros(vocabulary))
         if tied:
@@ -69,15 +69,21 @@ class NextSentenceHead(nn.Module):
 
 
 class PretrainingHead(nn.Module):
-    """Both of BERT's pretraining heads."""
+    """A head for words and one for pairs of sentences, as BERT and ALBERT are pretrained with."""
 
-    def __init__(self, words: MaskedLMHead, sentences: NextSentenceHead) -> None:
+    def __init__(
+        self,
+        words: MaskedLMHead,
+        sentences: nn.Module,
+        outputs: type[PretrainingLogits | SentenceOrderLogits] = PretrainingLogits,
+    ) -> None:
         super().__init__()
         self.words = words
         self.sentences = sentences
+        self.outputs = outputs
 
-    def forward(self, hidden: Tensor, summary: Tensor) -> PretrainingLogits:
-        return PretrainingLogits(self.words(hidden).logits, self.sentences(hidden, summary).logits)
+    def forward(self, hidden: Tensor, summary: Tensor) -> PretrainingLogits | SentenceOrderLogits:
+        return self.outputs(self.words(hidden).logits, self.sentences(hidden, summary).logits)
 
 
 class ClassifierHead(nn.Module):
@@ -120,6 +126,19 @@ class TokenClassifierHead(nn.Module):
 
     def forward(self, hidden: Tensor, _summary: Tensor | None = None) -> Logits:
         return Logits(self.output(self.dropout(self.transform(hidden))))
+
+
+class ReplacedTokenHead(nn.Module):
+    """One score a token: how likely it is that another one stood there."""
+
+    def __init__(self, width: int, activation: Activation) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.activation = activation
+        self.output = nn.Linear(width, 1)
+
+    def forward(self, hidden: Tensor, _summary: Tensor | None = None) -> Logits:
+        return Logits(self.output(self.activation(self.dense(hidden))).squeeze(-1))
 
 
 class SpanHead(nn.Module):

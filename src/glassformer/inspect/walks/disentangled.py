@@ -1,4 +1,4 @@
-"""The walk of disentangled scores: positions projected as queries and keys are, and what they add to each head's scores.
+"""The walk of disentangled scores: positions projected as queries and keys are, and what they add to scores.
 
 B batch, T target length, S source length, R rows of the table of distances, K head width, D model width.
 """
@@ -21,35 +21,40 @@ POSITION_TO_CONTENT = Formula(
 
 @walks(RelativePositions)
 def walk_relative_positions(walk: Walk, name: str) -> str:
-    table = f"{name}.table.weight"
-    return table if f"{name}.norm" not in walk.parts else walk.block(f"{name}.norm", table)
+    """The table, normed where the model does so: one for all heads."""
+    table, norm = f"{name}.table.weight", f"{name}.norm"
+    if norm not in walk.parts:
+        return table
+    return norm if any(step.name == norm for step in walk.steps) else walk.block(norm, table)
 
 
 @walks(DisentangledScores)
 def walk_disentangled(walk: Walk, name: str, step: str, number: int, query: str, key: str) -> str:
     """What a head's positions add: the terms that the model has, summed and scaled."""
-    part, attention = walk.part(name, DisentangledScores), name.rpartition(".")[0]
-    head_width = walk.out(f"{attention}.context").shape[-1]
-    targets, sources = walk.out(f"{attention}.scores").shape[-2:]
-    row = part.positions.rows(distances(targets, sources, torch.device("cpu")))
-    rows = walk.give(f"{name}.rows", row)
-    table = f"{name}.positions.norm" if part.positions.norm is not None else f"{name}.positions.table.weight"
-    if number == 0:  # one table for all heads
-        table = walk.block(f"{name}.positions")
+    part, (targets, sources) = (
+        walk.part(name, DisentangledScores),
+        walk.out(f"{name.rpartition('.')[0]}.scores").shape[-2:],
+    )
+    rows = walk.give(f"{name}.rows", part.positions.rows(distances(targets, sources, torch.device("cpu"))))
     found = {}
-    for term in part.terms:
-        kind = "key" if term == "c2p" else "query"
-        weights = walk.weights(f"{attention if part.shares else name}.{kind}", W="weight", b="bias")
-        positions = walk.add(f"{step}.{kind}", one_head(number, head_width), {"x": table, **weights})
-        if term == "c2p":
-            seen = walk.out(f"{name}.content_to_position")[:, number]
-            operands = {"q": query, "k_r": positions, "δ": rows}
-            found[term] = walk.add(f"{step}.content_to_position", CONTENT_TO_POSITION, operands, seen)
-        else:
-            seen = walk.out(f"{name}.position_to_content")[:, number]
-            operands = {"k": key, "q_r": positions, "δ": rows}
-            found[term] = walk.add(f"{step}.position_to_content", POSITION_TO_CONTENT, operands, seen)
+    if part.key is not None:
+        operands = {"q": query, "k_r": _positions(walk, name, "key", number), "δ": rows}
+        seen = walk.out(f"{name}.content_to_position")[:, number]
+        found["c2p"] = walk.add(f"{step}.content_to_position", CONTENT_TO_POSITION, operands, seen)
+    if part.query is not None:
+        operands = {"k": key, "q_r": _positions(walk, name, "query", number), "δ": rows}
+        seen = walk.out(f"{name}.position_to_content")[:, number]
+        found["p2c"] = walk.add(f"{step}.position_to_content", POSITION_TO_CONTENT, operands, seen)
     return walk.add(step, scaled_sum(part.scale, list(found)), found)
+
+
+def _positions(walk: Walk, name: str, kind: str, number: int) -> str:
+    """(R, K): the table of distances as one head's queries or keys."""
+    part, seen = walk.part(name, DisentangledScores), walk.out(f"{name}.{kind}")
+    width = seen.shape[-1] // part.heads
+    operands = {"x": walk.block(f"{name}.positions"), **walk.weights(f"{name}.{kind}", W="weight", b="bias")}
+    rows = slice(number * width, (number + 1) * width)
+    return walk.add(f"{name}.head.{number}.{kind}", one_head(number, width), operands, seen[:, rows])
 
 
 def picked(content: Tensor, positions: Tensor, row: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from glassformer.models.heads import (
     Pooler,
     PredictionTransform,
     PretrainingHead,
+    ReplacedTokenHead,
     SpanHead,
     TokenClassifierHead,
 )
@@ -76,9 +77,18 @@ def walk_masked_lm(walk: Walk, name: str, hidden: str, _: Summary) -> Outputs:
 
 @walks(PretrainingHead)
 def walk_pretraining(walk: Walk, name: str, hidden: str, summary: Summary) -> Outputs:
-    for part, output in (("words", "prediction_logits"), ("sentences", "seq_relationship_logits")):
+    names = walk.part(name, PretrainingHead).outputs._fields
+    for part, output in zip(("words", "sentences"), names, strict=True):
         inner = walk.walk_of(f"{name}.{part}")
         yield from ((output, logits) for _, logits in inner(walk, f"{name}.{part}", hidden, summary))
+
+
+@walks(ReplacedTokenHead)
+def walk_replaced_token(walk: Walk, name: str, hidden: str, _: Summary) -> Outputs:
+    operands = {"x": walk.block(f"{name}.dense", hidden)}
+    formula = activation(walk.part(name, ReplacedTokenHead).activation)
+    x = walk.add(f"{name}.activated", formula, operands, walk.fed(f"{name}.output"))
+    yield "logits", walk.add(f"{name}.score", column_of(0), {"x": walk.block(f"{name}.output", x)})
 
 
 @walks(LMHead)
