@@ -14,7 +14,16 @@ from glassformer.hub.registry import ARCHITECTURES
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
-LEFT = ("bert", "roberta", "xlm-roberta", "albert", "electra", "deberta-v2", "modernbert", "gpt2")  # those that take position_ids there
+LEFT = (
+    "bert",
+    "roberta",
+    "xlm-roberta",
+    "albert",
+    "electra",
+    "deberta-v2",
+    "modernbert",
+    "gpt2",
+)  # those that take position_ids there
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
 
 

@@ -90,5 +90,7 @@ def skew(x: Tensor, width: int) -> Tensor:
     """
     rows, columns = x.shape[-2:]
     assert columns == rows + width - 1
+    if rows == 1:
+        return x
     flat = x.flatten(-2)[..., rows - 1 : rows - 1 + rows * (columns - 1)]
     return flat.unflatten(-1, (rows, columns - 1))[..., :width]  # type: ignore[no-any-return]
