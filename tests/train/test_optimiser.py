@@ -91,8 +91,10 @@ def test_the_head_learns_fastest_and_the_embeddings_slowest(model_type, head, da
             before, found, after = name.rpartition(mark)
             number = after.partition("_" if mark == "_l" else ".")[0]
             if found and number.isdigit() and name not in shared:
-                higher = before + mark + str(int(number) + 1) + after.removeprefix(number)
-                assert above.get(higher, 1.0) == 2 * rate, name
+                layer = before + mark + str(int(number) + 1)
+                higher = layer + after.removeprefix(number)
+                if higher in above or not any(one.startswith(f"{layer}.") for one in above):  # DeBERTa's first has more
+                    assert above.get(higher, 1.0) == 2 * rate, name
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,8 @@ class RelativePositions(nn.Module):
         self.max_distance, self.buckets = max_distance, buckets
         self.reach = buckets or max_distance  # rows to each side
         if buckets is not None and not 0 < buckets // 2 < max_distance - 1:
-            raise ValueError(f"{buckets} buckets cannot hold distances up to {max_distance}; give 2 to twice as many")
+            most = 2 * max_distance - 3
+            raise ValueError(f"{buckets} buckets cannot hold distances up to {max_distance}; give 2 to {most}")
         self.table = nn.Embedding(2 * self.reach, width)
         self.norm = norm
         self.dropout = nn.Dropout(dropout)
