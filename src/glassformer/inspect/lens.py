@@ -73,7 +73,7 @@ def logit_layers(model: nn.Module, inputs: Mapping[str, Tensor], *, mask_id: int
 def head_layers(model: nn.Module, inputs: Mapping[str, Tensor]) -> Layers:
     """The model's own head on what every layer gives: a classifier's classes, a tagger's tags, an answer's two ends."""
     head, encoder = modules_of(model).get("head"), as_model(model)
-    if not _layers(model, "layers") or not has_summary(encoder) or head is None:
+    if not _layers(model, "layers") or not has_summary(encoder) or head is None or can_generate(encoder):
         raise ValueError("a head lens needs an encoder with a head; use logit_lens for a model that writes")
     names, norm = ["embeddings", *_layers(model, "layers")], modules_of(model).get("final_norm", nn.Identity())
     with record(model, names) as seen:
