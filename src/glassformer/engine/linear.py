@@ -103,7 +103,7 @@ def is_linear(module: nn.Module) -> "TypeGuard[nn.Linear | Int8Linear]":
 def quantised(model: nn.Module) -> nn.Module:
     """The model with every linear layer in 8 bits, in place; embeddings and norms stay as they are."""
     made: dict[nn.Linear, Int8Linear] = {}
-    of_tensors: dict[tuple[nn.Parameter, nn.Parameter | None], Int8Linear] = {}
+    of_tensors: dict[tuple[Tensor, Tensor | None], Int8Linear] = {}
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if type(child) is nn.Linear:

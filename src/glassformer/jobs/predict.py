@@ -22,6 +22,7 @@ from glassformer.tasks.task import AnyTask, evaluate
 from glassformer.text.tokenizer import Tokenizer
 
 from .data import read_examples, reading
+from .generator import complete
 from .models import check_fit, check_model
 from .progress import shown
 from .recipe import RECIPE, read_made, task_options
@@ -34,8 +35,10 @@ TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "conll")
 class Pipeline:
     """A model and its task: call it with a text, or with a list of them. `made` is the recipe it was trained by."""
 
-    def __init__(self, model: nn.Module, task: AnyTask, made: Mapping[str, Any] | None = None) -> None:
-        self.model, self.task, self.made = model, task, dict(made or {})
+    def __init__(
+        self, model: nn.Module, task: AnyTask, made: Mapping[str, Any] | None = None, folder: Path | None = None
+    ) -> None:
+        self.model, self.task, self.made, self.folder = model, task, dict(made or {}), folder
 
     def __call__(self, inputs: Any = None, **options: Any) -> Any:
         """One result for one input, a list of results for a list of inputs; each as if it came alone."""
@@ -72,7 +75,7 @@ class Pipeline:
         with shown("scoring") as on_progress:
             items = self.task.encode(examples)
             return evaluate(
-                as_model(self.model),
+                as_model(complete(self.task, self.model, self.folder)),
                 self.task,
                 items,
                 budget=budget,
@@ -107,11 +110,12 @@ def pipeline(
     report: Any = getattr(found, "load_report", None)
     if report is not None and report.new:
         raise ValueError(f"{model} was not trained for {task}: it has no {report.new[0]}; train it first")
-    made = _made(config_folder(model), cls)
-    options = {**taken(cls, made), **cls.read_extras(config_folder(model)), **taken(cls, options)}
+    folder = config_folder(model)
+    made = _made(folder, cls)
+    options = {**taken(cls, made), **cls.read_extras(folder), **taken(cls, options)}
     tokenizer = tokenizer or load_tokenizer(model)
     check_fit(found, tokenizer)
-    return Pipeline(found, cls.for_model(tokenizer, as_model(found), **options), made)
+    return Pipeline(found, cls.for_model(tokenizer, as_model(found), **options), made, folder)
 
 
 def _made(folder: Path, cls: type[AnyTask]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 Discriminator and generator are the same architecture with another head; embeddings may be narrower than the layers.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch.nn.functional as F
 from torch import nn
@@ -57,6 +57,40 @@ def build(config: ElectraConfig, head: str | None = None) -> Encoder:
     model = Encoder(config, embeddings, layers, head=build_head(head, config, embeddings.token), head_name=head)
     initialise(model, config.initializer_range)
     return model
+
+
+def build_generator(discriminator: Encoder, share: float) -> Encoder:
+    """A new generator for a discriminator: as deep, of this share of its heads and width, over the same embeddings."""
+    config = discriminator.config
+    assert isinstance(config, ElectraConfig)
+    heads = max(1, round(share * config.num_attention_heads))
+    small = replace(
+        config,
+        num_attention_heads=heads,
+        hidden_size=heads * (config.hidden_size // config.num_attention_heads),
+        intermediate_size=max(1, round(share * config.intermediate_size)),
+    )
+    return share_embeddings(build(small, "fill-mask"), discriminator)
+
+
+def share_embeddings(generator: Encoder, discriminator: Encoder) -> Encoder:
+    """The generator, with the discriminator's tables and norm as its own; each keeps its projection."""
+    for name, parameter in discriminator.embeddings.named_parameters():
+        part, _, attribute = name.rpartition(".")
+        if part != "projection":
+            setattr(generator.embeddings.get_submodule(part), attribute, parameter)
+    if isinstance(generator.head, MaskedLMHead) and discriminator.config.to_hf()["tie_word_embeddings"]:
+        generator.head.decoder.weight = discriminator.embeddings.token.weight
+    return generator
+
+
+def with_generator(discriminator: Encoder, generator: Encoder | None) -> Encoder:
+    """The same discriminator, its modules shared, with this generator as a child beside them, or without any."""
+    parts = discriminator
+    found = Encoder(parts.config, parts.embeddings, parts.layers, head=parts.head, head_name=parts.head_name)
+    if generator is not None:
+        found.generator = generator
+    return found.train(parts.training)
 
 
 ARCHITECTURE = Architecture(

@@ -39,7 +39,7 @@ def add_lora(
     model.requires_grad_(False)
     for name in kept:
         parameters[name].requires_grad_(True)
-    adapters: dict[nn.Parameter, LoraLinear] = {}
+    adapters: dict[Tensor, LoraLinear] = {}
     for name, base in adaptable.items():
         if base.weight in named:
             new = LoraLinear(base, rank=rank, alpha=alpha, dropout=dropout)
