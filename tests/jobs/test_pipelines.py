@@ -24,6 +24,8 @@ CASES: dict[str, tuple[str, list[Any], dict[str, Any], Any]] = {  # inputs, opti
     "several answers": ("question-answering/bert", ASKED, {"top_k": 2}, [ANSWER]),
     "masks": ("fill-mask/bert", ["Paul is [MASK] .", "[MASK] is here ."], {}, [FILLED]),
     "pretrained masks": ("pretraining/bert", ["Paul is [MASK] ."], {}, [FILLED]),
+    "masks of an albert": ("sentence-order-prediction/albert", ["Paul is [MASK] ."], {}, [FILLED]),
+    "replaced tokens": ("replaced-token-detection/electra", TEXTS, {}, [ENTITY]),
     "texts": ("text-generation/gpt2", TEXTS, {"max_new_tokens": 3}, [{"generated_text": str}]),
     "translations": ("translation/gru", TEXTS, {"max_new_tokens": 3}, {"translation_text": str}),
     "likeness": ("sentence-similarity/bert/mean", PAIRS, {}, float),
