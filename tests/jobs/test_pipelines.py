@@ -10,6 +10,7 @@ from tasks.cases import case, recipe_of
 TEXTS = ["Paul is glad .", "Anna , who is sad , was in the old house ."]
 SCORED = {"label": str, "score": float}
 ENTITY = {"entity_group": str, "score": float, "word": str, "start": int, "end": int}
+TOKEN = {"entity": str, "score": float, "index": int, "word": str, "start": int, "end": int}
 ANSWER = {"score": float, "start": int, "end": int, "answer": str}
 FILLED = {"score": float, "token": int, "token_str": str, "sequence": str}
 ASKED = [{"question": "Who is glad?", "context": text} for text in TEXTS]
@@ -25,7 +26,7 @@ CASES: dict[str, tuple[str, list[Any], dict[str, Any], Any]] = {  # inputs, opti
     "masks": ("fill-mask/bert", ["Paul is [MASK] .", "[MASK] is here ."], {}, [FILLED]),
     "pretrained masks": ("pretraining/bert", ["Paul is [MASK] ."], {}, [FILLED]),
     "masks of an albert": ("sentence-order-prediction/albert", ["Paul is [MASK] ."], {}, [FILLED]),
-    "replaced tokens": ("replaced-token-detection/electra", TEXTS, {}, [ENTITY]),
+    "replaced tokens": ("replaced-token-detection/electra", TEXTS, {}, [TOKEN]),
     "texts": ("text-generation/gpt2", TEXTS, {"max_new_tokens": 3}, [{"generated_text": str}]),
     "translations": ("translation/gru", TEXTS, {"max_new_tokens": 3}, {"translation_text": str}),
     "likeness": ("sentence-similarity/bert/mean", PAIRS, {}, float),
