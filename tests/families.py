@@ -148,7 +148,7 @@ def llama_settings(draw: Any, model_type: str) -> dict[str, Any]:
     if model_type == "llama":
         settings["mlp_bias"] = draw(st.booleans())
     if model_type != "llama":
-        settings["sliding_window"] = draw(st.sampled_from([1, 2, 3, 5, 64]))
+        settings["sliding_window"] = draw(st.sampled_from([3, 5, 64]))
     if model_type.startswith("qwen"):
         settings |= {"use_sliding_window": draw(st.booleans()), "max_window_layers": draw(st.integers(0, 2))}
     if model_type == "qwen2":
@@ -200,8 +200,9 @@ def t5_settings(draw: Any, model_type: str) -> dict[str, Any]:
         "num_decoder_layers": draw(layers),
         "num_heads": draw(st.integers(1, 3)),
         "relative_attention_num_buckets": draw(st.sampled_from([8, 16, 32])),
-        "relative_attention_max_distance": draw(st.sampled_from([8, 20, 128])),
+        "relative_attention_max_distance": draw(st.sampled_from([20, 128])),
         "feed_forward_proj": gated,
+        "initializer_factor": 0.2,  # at 1 a random one is so sure of itself that many texts are equally likely
         "pad_token_id": 0,
         "eos_token_id": 3,
         "decoder_start_token_id": 0,

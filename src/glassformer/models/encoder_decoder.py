@@ -87,7 +87,7 @@ class DecoderSide(EncoderSide):
         return self.dropout(hidden)  # type: ignore[no-any-return]
 
 
-class AttentionEncoderDecoder(EncoderDecoder, StepsByParts):
+class Transformer(EncoderDecoder, StepsByParts):
     """Both sides of attention layers, built outside."""
 
     def __init__(

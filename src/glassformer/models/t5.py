@@ -20,7 +20,7 @@ from glassformer.files.schema import Count, Depth, NotNegative, Probability, Siz
 
 from . import config as hf
 from .architecture import Architecture, Head
-from .encoder_decoder import AttentionEncoderDecoder, DecoderSide, EncoderSide
+from .encoder_decoder import DecoderSide, EncoderSide, Transformer
 from .init import initialise
 
 DEFAULTS: dict[str, dict[str, Any]] = {  # what `transformers` takes where a config.json is silent
@@ -58,10 +58,11 @@ class T5Config(hf.BaseConfig):
     is_encoder_decoder = True
 
     def __post_init__(self) -> None:
-        if self.relative_attention_num_buckets < 4 or self.relative_attention_num_buckets % 4:
-            raise ValueError(
-                f"relative_attention_num_buckets is {self.relative_attention_num_buckets}; it must be a multiple of 4"
-            )
+        buckets, most = self.relative_attention_num_buckets, self.relative_attention_max_distance
+        if buckets < 4 or buckets % 4:
+            raise ValueError(f"relative_attention_num_buckets is {buckets}; it must be a multiple of 4")
+        if most <= buckets // 2:
+            raise ValueError(f"relative_attention_max_distance is {most}; with {buckets} buckets it must be more")
 
     @classmethod
     def from_hf(cls, raw: dict[str, Any]) -> Self:
@@ -84,14 +85,14 @@ class T5Config(hf.BaseConfig):
         return self.num_layers if self.num_decoder_layers is None else self.num_decoder_layers
 
 
-def build(config: T5Config, head: str | None = "text2text-generation") -> AttentionEncoderDecoder:
+def build(config: T5Config, head: str | None = "text2text-generation") -> Transformer:
     """One with random weights."""
     shared = nn.Embedding(config.vocab_size, config.d_model)
     tables = [nn.Embedding(config.vocab_size, config.d_model) for _ in range(2)]
     tables[0].weight = tables[1].weight = shared.weight
     sides = [Embeddings(table, None, dropout=config.dropout_rate) for table in tables]
     norms = [nn.RMSNorm(config.d_model, eps=config.layer_norm_epsilon) for _ in range(2)]
-    model = AttentionEncoderDecoder(
+    model = Transformer(
         config,
         EncoderSide(sides[0], build_stack(config, config.num_layers, cross=False), norms[0], config.dropout_rate),
         DecoderSide(sides[1], build_stack(config, config.decoder_layers, cross=True), norms[1], config.dropout_rate),

@@ -18,7 +18,7 @@ from glassformer.files.schema import Count, Depth, NotNegative, Positions, Proba
 
 from . import config as hf
 from .architecture import Architecture, Head
-from .encoder_decoder import AttentionEncoderDecoder, DecoderSide, EncoderSide
+from .encoder_decoder import DecoderSide, EncoderSide, Transformer
 from .init import initialise
 
 BART = {"positions": "learned", "position_offset": 2, "norm_embedding": True}
@@ -127,7 +127,7 @@ class TransformerConfig(hf.BaseConfig):
         return {**raw, "decoder_vocab_size": self.target_vocab_size, "is_encoder_decoder": True}
 
 
-def build(config: TransformerConfig, head: str | None = "text2text-generation") -> AttentionEncoderDecoder:
+def build(config: TransformerConfig, head: str | None = "text2text-generation") -> Transformer:
     """One with random weights."""
     source = nn.Embedding(config.vocab_size, config.d_model)
     target, shared = nn.Embedding(config.target_vocab_size, config.d_model), None
@@ -139,7 +139,7 @@ def build(config: TransformerConfig, head: str | None = "text2text-generation") 
     encoder = Stack(build_layer(config, *own) for _ in range(config.encoder_layers))
     decoder = Stack(build_layer(config, *across, cross=True) for _ in range(config.decoder_layers))
     norms = [nn.LayerNorm(config.d_model) if config.pre_norm else None for _ in range(2)]
-    model = AttentionEncoderDecoder(
+    model = Transformer(
         config,
         EncoderSide(build_embeddings(config, source), encoder, norms[0]),
         DecoderSide(build_embeddings(config, target), decoder, norms[1]),

@@ -182,8 +182,10 @@ def given(pipe: Pipeline, question: PredictionRequest) -> tuple[Any, dict[str, A
             return (text, _pair(pipe, pair, "a second text")), {}
         case FillMask():
             return text, {"top_k": FILLS, **question.options}
-        case TokenClassification() | ReplacedTokens():
+        case ReplacedTokens():
             return text, question.options
+        case TokenClassification():
+            return text, {"aggregation_strategy": "first", **question.options}
     return text, request(question.options)
 
 
