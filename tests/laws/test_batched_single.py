@@ -17,6 +17,11 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "fill-mask": [{"top_k": 3}],
     "text-generation": [{"max_new_tokens": 6}, {"max_new_tokens": 4, "num_beams": 3, "num_return_sequences": 2}],
     "translation": [{"max_new_tokens": 8}, {"max_new_tokens": 5, "num_beams": 3}],
+    "summarization": [{"max_new_tokens": 8}, {"max_new_tokens": 5, "num_beams": 3}],
+    "zero-shot-classification": [
+        {"candidate_labels": ["glad", "sad", "old"]},
+        {"candidate_labels": "glad,sad", "multi_label": True, "hypothesis_template": "Somebody was {} ."},
+    ],
     "feature-extraction": [{}, {"pooled": False}],
 }
 
@@ -26,7 +31,7 @@ def inputs_for(one: Case) -> list[Any]:
     examples, name = one.splits.dev, one.task.name
     if name == "token-classification":
         return [given for example in examples[:4] for given in (" ".join(example.words), example.words)]
-    if name in ("fill-mask", "pretraining"):
+    if name in ("fill-mask", "pretraining", "sentence-order-prediction"):
         sentences = [example.text.split(".")[0].split() for example in examples[:7]]
         return [" ".join([*words[:4], one.task.tokenizer.mask_token, *words[5:9]]) for words in sentences]
     if name == "text-generation":

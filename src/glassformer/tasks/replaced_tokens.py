@@ -135,10 +135,14 @@ class ReplacedTokens(MaskedTextTask):
         model: Model,
         inputs: Sequence[object],
         *,
+        threshold: Probability = 0.0,
         batch_size: Size | None = None,
         on_progress: OnProgress | None = None,
     ) -> list[Any]:
-        """For each text its tokens, as dicts of index, word, start, end and score: how likely each was replaced."""
+        """For each text its tokens, as dicts of entity ("replaced"), score (how likely it is), index, word, start, end.
+
+        `threshold`: only those with such a score or a higher one. A text longer than the model reads is cut.
+        """
         texts, limit = [as_text(one) for one in inputs], longest_input(model, self.tokenizer)
         cut: dict[str, Any] = {} if limit is None else {"truncation": True, "max_length": limit}
 
@@ -155,7 +159,8 @@ class ReplacedTokens(MaskedTextTask):
             )
             given = {name: encoded[name].to(device_of(model)) for name in INPUTS if name in encoded}
             chances = detect(model, given).sigmoid().tolist()
-            return [self._tokens(encoded, row, scores) for row, scores in enumerate(chances)]
+            found = (self._tokens(encoded, row, scores) for row, scores in enumerate(chances))
+            return [[token for token in tokens if token["score"] >= threshold] for tokens in found]
 
         characters = np.array([len(text) for text in texts], np.int64)
         return predict_in_batches(characters, Budget.of(batch_size, READ), predict, on_progress)
@@ -165,7 +170,14 @@ class ReplacedTokens(MaskedTextTask):
         words = self.tokenizer.convert_ids_to_tokens(encoded["input_ids"][row].tolist())
         spans, special = (encoded[name][row].tolist() for name in ("offset_mapping", "special_tokens_mask"))
         return [
-            {"index": index, "word": words[index], "start": start, "end": end, "score": chances[index]}
+            {
+                "entity": "replaced",
+                "score": chances[index],
+                "index": index,
+                "word": words[index],
+                "start": start,
+                "end": end,
+            }
             for index, (start, end) in enumerate(spans)
             if not special[index]
         ]

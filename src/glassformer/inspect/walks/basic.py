@@ -30,6 +30,7 @@ def walk_norm(walk: Walk, name: str, x: str) -> str:
 
 @walks(nn.Identity, nn.Dropout)
 def walk_identity(_walk: Walk, _name: str, x: str) -> str:
+    """Dropout is one in eval mode, and a model in training is refused."""
     return x
 
 
