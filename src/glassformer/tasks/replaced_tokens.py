@@ -4,8 +4,7 @@ B batch, T length, M masked places, D model width, V vocabulary.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -29,8 +28,7 @@ READ = 4096  # characters read at a time when nothing is learnt
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
-@dataclass(frozen=True)
-class Guesses:
+class Guesses(NamedTuple):
     """What a generator made of the masked places."""
 
     losses: Tensor  # (M,)
