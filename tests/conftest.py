@@ -59,18 +59,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _rank(path: Path) -> int:
     """What takes a worker longest comes first, so that none is left with it when the others have ended."""
-    return 0 if "page" in path.name else 1 if path.stem.removeprefix("test_") in LONGEST else 2
+    return 0 if _has_pages(path) else 1 if path.stem.removeprefix("test_") in LONGEST else 2
+
+
+def _has_pages(path: Path) -> bool:
+    return "page" in path.name or path.stem in ("test_ladder", "test_new_architecture")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A worker takes whole files, and one of them every file about pages, so that one browser shows them all."""
+    """A worker takes whole files, and one of them every file with a page, so that one browser shows them all."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            return "pages" if "page" in Path(file).name else file
+            return "pages" if _has_pages(Path(file)) else file
 
     return Scheduling(config, log)
 
