@@ -7,20 +7,24 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partialmethod
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+import typer
 from filelock import FileLock
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 import glassformer as gf
 from browser import MISSING, arguments, chromium
 from glassformer.cli.main import main
+from glassformer.tasks.metrics.metric import Metric
 from quick import few_examples, is_quick, takes_long
 
 torch.set_num_threads(1)
@@ -57,6 +61,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             few_examples(test)
 
 
+def pytest_collection_finish() -> None:
+    """What is there by now stays: without this, each collection of garbage goes through all that was imported."""
+    gc.freeze()
+
+
 def _rank(path: Path) -> int:
     """What takes a worker longest comes first, so that none is left with it when the others have ended."""
     return 0 if _has_pages(path) else 1 if path.stem.removeprefix("test_") in LONGEST else 2
@@ -82,6 +91,27 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
         pytest.skip("needs a GPU")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _once() -> Iterator[None]:
+    """What every run of a command or a recipe works out again, alike: the commands of Typer, the built-in examples."""
+    from glassformer.jobs import built_in
+
+    found = cache(built_in.microworld.examples)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
+        patch.setattr(built_in, "microworld", SimpleNamespace(examples=lambda *of, **given: list(found(*of, **given))))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _few_resamples() -> Iterator[None]:
+    """In the quick suite the interval of a score is drawn a hundred times, where a test does not say how often."""
+    with pytest.MonkeyPatch.context() as patch:
+        if is_quick():
+            patch.setattr(Metric, "intervals", partialmethod(Metric.intervals, resamples=100))
+        yield
 
 
 @pytest.fixture

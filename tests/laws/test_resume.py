@@ -136,7 +136,7 @@ def test_a_run_broken_off_anywhere_ends_as_the_unbroken_one(name, moments, numbe
     same_end(folder, unbroken(name))
 
 
-@pytest.mark.parametrize("step", [8, 12, 13])
+@pytest.mark.parametrize("step", [12, *(pytest.param(step, marks=pytest.mark.slow) for step in (8, 13))])
 def test_the_checkpoint_of_a_stop_is_none_of_those_that_are_averaged(step):
     folder = Path(mkdtemp(dir=WHERE.name))
     with ending("asked to stop", step):
