@@ -1,4 +1,7 @@
-"""Set-up for all tests: no network, one thread a worker, repeatable examples, the command line."""
+"""Set-up for all tests: no network, one thread a worker, repeatable examples, the command line.
+
+What imports torch is imported where it is needed: the process that only gives out tests does without.
+"""
 
 import os
 
@@ -16,18 +19,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
-import typer
 from filelock import FileLock
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 import glassformer as gf
 from browser import MISSING, arguments, chromium
-from glassformer.cli.main import main
-from glassformer.tasks.metrics.metric import Metric
 from quick import few_examples, is_quick, takes_long
 
-torch.set_num_threads(1)
 LONGEST = ("resume", "fuzz_corpus", "run_folder", "run_folder_claims", "loop", "commands", "teaching", "pipelines")
 LONGEST += (
     "grid",
@@ -85,19 +83,27 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             file = super()._split_scope(nodeid)
             return "pages" if _has_pages(Path(file)) else file
 
+    config.option.loadscopereorder = False  # they are in order already: by what they cost, not by how many they are
     return Scheduling(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
-        pytest.skip("needs a GPU")
+    if item.get_closest_marker("gpu"):
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip("needs a GPU")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _once() -> Iterator[None]:
-    """What every run of a command or a recipe works out again, alike: the commands of Typer, the built-in examples."""
+    """One thread; and what every run of a command or a recipe works out alike: Typer's commands, built-in examples."""
+    import torch
+    import typer
+
     from glassformer.jobs import built_in
 
+    torch.set_num_threads(1)
     found = cache(built_in.microworld.examples)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
@@ -108,6 +114,8 @@ def _once() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def _few_resamples() -> Iterator[None]:
     """In the quick suite the interval of a score is drawn a hundred times, where a test does not say how often."""
+    from glassformer.tasks.metrics.metric import Metric
+
     with pytest.MonkeyPatch.context() as patch:
         if is_quick():
             patch.setattr(Metric, "intervals", partialmethod(Metric.intervals, resamples=100))
@@ -117,6 +125,7 @@ def _few_resamples() -> Iterator[None]:
 @pytest.fixture
 def glassformer(monkeypatch, capsys):
     """Run the command line in this process: (exit code, stdout, stderr)."""
+    from glassformer.cli.main import main
 
     def run(*words):
         monkeypatch.setattr(sys, "argv", ["glassformer", *map(str, words)])

@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import settings
 
-from tasks.cases import NAMES
-
 MANY = 3
 Case = TypeVar("Case")
 WHOLE = ("tests/laws/test_laws.py",)  # every head of every family
@@ -29,6 +27,8 @@ def takes_long(items: list[pytest.Item]) -> Iterator[pytest.Item]:
 
 def _values(item: pytest.Item) -> set[tuple[object, ...]]:
     """Each with the name of its parameter; the name of a case of tests/tasks/cases.py is that of a task, a model…"""
+    from tasks.cases import NAMES
+
     found: set[tuple[object, ...]] = set()
     for parameter, value in item.callspec.params.items() if hasattr(item, "callspec") else ():
         plain = value is None or isinstance(value, (str, int, float))
