@@ -89,7 +89,7 @@ def test_resuming_adds_seeds_and_does_nothing_twice(found, files):
         compare("scratch-vs-finetune", **other, resume=True)
 
 
-@pytest.mark.parametrize(("width", "paper"), [(1280, "light"), (390, "dark")])
+@pytest.mark.parametrize(("width", "paper"), [pytest.param(1280, "light", marks=pytest.mark.slow), (390, "dark")])
 def test_a_browser_shows_the_numbers_of_the_results(browser, found, width, paper):
     complaints = []
     handlers = {
