@@ -26,17 +26,17 @@ import glassformer as gf
 from browser import MISSING, arguments, chromium
 from quick import few_examples, is_quick, takes_long
 
-LONGEST = ("resume", "fuzz_corpus", "run_folder", "run_folder_claims", "loop", "commands", "teaching", "pipelines")
+LONGEST = ("resume", "loop", "pipelines", "run_folder", "train_command", "predict_command", "accumulation", "commands")
 LONGEST += (
-    "grid",
-    "transformers",
-    "docs",
-    "translation",
-    "prepared",
-    "train_command",
     "endings",
-    "accumulation",
+    "translation",
+    "docs",
+    "translate",
     "decoder",
+    "laws",
+    "shards",
+    "run_folder_claims",
+    "bad_input",
 )
 settings.register_profile(
     "project",

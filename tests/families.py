@@ -125,7 +125,7 @@ def transformer_settings(draw: Any, model_type: str) -> dict[str, Any]:
 
 @st.composite
 def rnn_settings(draw: Any, _model_type: str) -> dict[str, Any]:
-    kind = draw(st.sampled_from(["rnn", "gru", "lstm"]))
+    kind = draw(st.sampled_from(["gru", "rnn", "lstm"]))
     return {
         "kind": kind,
         "nonlinearity": draw(st.sampled_from(["tanh", "relu"])) if kind == "rnn" else "tanh",
@@ -142,7 +142,7 @@ def rnn_settings(draw: Any, _model_type: str) -> dict[str, Any]:
 
 @st.composite
 def seq2seq_settings(draw: Any, _model_type: str) -> dict[str, Any]:
-    attention = draw(st.sampled_from([None, "additive", "dot", "general", "concat", "scaled_dot"]))
+    attention = draw(st.sampled_from(["dot", "additive", "general", "concat", "scaled_dot", None]))
     return {
         "kind": draw(st.sampled_from(["rnn", "gru", "lstm"])),
         "attention": attention,
