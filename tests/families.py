@@ -86,9 +86,59 @@ def gpt2_settings(draw: Any, model_type: str) -> dict[str, Any]:
         "scale_attn_weights": draw(st.booleans()),
         "scale_attn_by_inverse_layer_idx": draw(st.booleans()),
         "tie_word_embeddings": draw(st.booleans()),
+        "num_labels": draw(labels),
+        "pad_token_id": 0,
         "bos_token_id": 2,
         "eos_token_id": 3,
     }
+
+
+ROPES = [
+    {"rope_type": "default", "rope_theta": 10000.0},
+    {"rope_type": "default", "rope_theta": 500.0},
+    {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0},
+    {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0},
+    {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    | {"original_max_position_embeddings": 16},
+    {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 10},
+    {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 12}
+    | {"beta_fast": 4.0, "beta_slow": 2.0, "mscale": 0.7, "mscale_all_dim": 1.3, "truncate": False},
+]
+
+
+@st.composite
+def llama_settings(draw: Any, model_type: str) -> dict[str, Any]:
+    heads, width = draw(st.sampled_from([(2, 8), (4, 16), (3, 12), (4, 24)]))
+    groups = draw(st.sampled_from([number for number in (1, 2, 3, 4) if heads % number == 0]))
+    settings = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": width,
+        "num_attention_heads": heads,
+        "num_key_value_heads": groups,
+        "head_dim": draw(st.sampled_from([width // heads // 2 * 2, 6, 10])),
+        "num_hidden_layers": draw(layers),
+        "intermediate_size": draw(inner),
+        "hidden_act": draw(st.sampled_from(["silu", "gelu_pytorch_tanh", "relu"])),
+        "rms_norm_eps": draw(st.sampled_from([1e-6, 1e-5])),
+        "max_position_embeddings": POSITIONS,
+        "rope_parameters": draw(st.sampled_from(ROPES)),
+        "tie_word_embeddings": draw(st.booleans()),
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+        "num_labels": draw(labels),
+    }
+    if model_type in ("llama", "qwen3"):
+        settings["attention_bias"] = draw(st.booleans())
+    if model_type == "llama":
+        settings["mlp_bias"] = draw(st.booleans())
+    if model_type != "llama":
+        settings["sliding_window"] = draw(st.sampled_from([3, 5, 64]))
+    if model_type.startswith("qwen"):
+        settings |= {"use_sliding_window": draw(st.booleans()), "max_window_layers": draw(st.integers(0, 2))}
+    if model_type == "qwen2":
+        settings.pop("head_dim")  # it has none of its own there
+    return settings
 
 
 @st.composite
@@ -120,6 +170,30 @@ def transformer_settings(draw: Any, model_type: str) -> dict[str, Any]:
         settings |= {"pre_norm": draw(st.booleans()), "norm_embedding": draw(st.booleans())}
         settings |= {"positions": "learned" if not settings["pre_norm"] else draw(positions)}
         settings |= {"share_encoder_decoder_embeddings": draw(st.booleans())}
+    return settings
+
+
+@st.composite
+def t5_settings(draw: Any, model_type: str) -> dict[str, Any]:
+    gated = draw(st.sampled_from(["relu", "gated-gelu", "gated-silu"]))
+    settings = {
+        "vocab_size": VOCABULARY,
+        "d_model": draw(st.sampled_from([8, 12])),
+        "d_kv": draw(st.sampled_from([4, 5, 7])),
+        "d_ff": draw(inner),
+        "num_layers": draw(layers),
+        "num_decoder_layers": draw(layers),
+        "num_heads": draw(st.integers(1, 3)),
+        "relative_attention_num_buckets": draw(st.sampled_from([8, 16, 32])),
+        "relative_attention_max_distance": draw(st.sampled_from([20, 128])),
+        "feed_forward_proj": gated,
+        "initializer_factor": 0.2,  # at 1 a random one is so sure of itself that many texts are equally likely
+        "pad_token_id": 0,
+        "eos_token_id": 3,
+        "decoder_start_token_id": 0,
+    }
+    if model_type == "t5":
+        settings["tie_word_embeddings"] = draw(st.booleans())
     return settings
 
 
@@ -179,9 +253,15 @@ SETTINGS = {
     "distilbert": distilbert_settings,
     "gpt2": gpt2_settings,
     "glassformer-decoder": gpt2_settings,
+    "llama": llama_settings,
+    "mistral": llama_settings,
+    "qwen2": llama_settings,
+    "qwen3": llama_settings,
     "marian": transformer_settings,
     "bart": transformer_settings,
     "glassformer-transformer": transformer_settings,
+    "t5": t5_settings,
+    "mt5": t5_settings,
     "glassformer-rnn": rnn_settings,
     "glassformer-seq2seq": seq2seq_settings,
     "glassformer-cnn": cnn_settings,

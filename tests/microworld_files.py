@@ -14,6 +14,7 @@ HEADERS = {
     "labelled": ["text", "label"],
     "scored": ["sentence1", "sentence2", "score"],
     "multi-label": ["text", "labels"],
+    "nli": ["premise", "hypothesis", "label"],
 }
 
 
@@ -36,6 +37,9 @@ def file_texts(kind: str, examples: Sequence[Any], languages: Sequence[str]) -> 
             sides = zip(*((one.source, one.target) for one in examples), strict=True)
             files = zip(languages, sides, strict=True)
             return {f"{kind}.{language}": _lines(side) for language, side in files}
+        case "summaries":
+            rows = [{"article": one.source, "summary": one.target} for one in examples]
+            return {f"{kind}.jsonl": _lines(json.dumps(row, ensure_ascii=False) for row in rows)}
         case "tagged":
             return {f"{kind}.conll": _lines(_conll(one.words, one.tags) for one in examples)}
         case "asked":

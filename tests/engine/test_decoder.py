@@ -332,6 +332,8 @@ def small(model_type):
     chosen = {"vocab_size": 41, "max_position_embeddings": 40, "forced_eos_token_id": None}
     sizes = {f"{side}_{name}": 2 for side in ("encoder", "decoder") for name in ("layers", "attention_heads")}
     start = {"decoder_start_token_id": 1, "pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 2}
+    sizes |= {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}
+    sizes |= {"d_kv": 5, "d_ff": 8, "num_layers": 2, "num_heads": 2, "intermediate_size": 8, "head_dim": 8}
     return {"d_model": 12, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8, **chosen, **sizes, **start}
 
 
@@ -345,7 +347,7 @@ def test_a_graph_replays_what_the_model_does(model_type, head, way, monkeypatch)
 
     In float32: the kernels round bfloat16 in other places, and a random model has many words that are as good.
     """
-    wide = {"n_embd": 32, "n_head": 2} if model_type == "gpt2" else {"d_model": 32}
+    wide = {"n_embd": 32, "n_head": 2} if model_type == "gpt2" else {"d_model": 32, "hidden_size": 32, "head_dim": 16}
     model = random_model(model_type, head, small(model_type) | wide).to("cuda")
     batches = [padded_left(sequences(2, lengths=lengths)) for lengths in ((5, 3, 7, 2), (7, 1, 1, 6))]
     request = {"max_new_tokens": 33, "eos_token_id": [5, 9], "pad_token_id": 0, **way}

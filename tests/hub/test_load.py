@@ -257,7 +257,7 @@ def test_a_missing_head_that_nobody_asked_for_is_an_error(folder):
     ("changes", "message"),
     [
         ({"model_type": "REMOVE"}, 'has no "model_type"; add one of: bert'),
-        ({"model_type": "llama"}, "model_type 'llama' is not supported; supported: bert"),
+        ({"model_type": "mamba"}, "model_type 'mamba' is not supported; supported: bert"),
         ({"architectures": ["BertForMultipleChoice"]}, "BertForMultipleChoice, which is not supported"),
         ({"hidden_act": "golu"}, "unknown activation 'golu'"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key', which is not"),

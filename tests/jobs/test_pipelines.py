@@ -9,9 +9,11 @@ from tasks.cases import case, recipe_of
 
 TEXTS = ["Paul is glad .", "Anna , who is sad , was in the old house ."]
 SCORED = {"label": str, "score": float}
+TOKEN = {"entity": str, "score": float, "index": int, "word": str, "start": int, "end": int}
 ENTITY = {"entity_group": str, "score": float, "word": str, "start": int, "end": int}
 ANSWER = {"score": float, "start": int, "end": int, "answer": str}
 FILLED = {"score": float, "token": int, "token_str": str, "sequence": str}
+RANKED = {"sequence": str, "labels": [str], "scores": [float]}
 ASKED = [{"question": "Who is glad?", "context": text} for text in TEXTS]
 PAIRS = [(TEXTS[0], TEXTS[1]), (TEXTS[0], TEXTS[0])]
 CASES: dict[str, tuple[str, list[Any], dict[str, Any], Any]] = {  # inputs, options, and the shape of one result
@@ -19,13 +21,17 @@ CASES: dict[str, tuple[str, list[Any], dict[str, Any], Any]] = {  # inputs, opti
     "all classes": ("text-classification/bert", TEXTS, {"top_k": None}, [SCORED]),
     "pairs": ("text-classification/bert/regression", [{"text": a, "text_pair": b} for a, b in PAIRS], {}, SCORED),
     "several classes": ("text-classification/gru/multi-label", TEXTS, {"top_k": None}, [SCORED]),
-    "entities": ("token-classification/bert", TEXTS, {"ignore_labels": []}, [ENTITY]),
+    "tokens": ("token-classification/bert", TEXTS, {"ignore_labels": []}, [TOKEN]),
+    "entities": ("token-classification/bert", TEXTS, {"ignore_labels": [], "grouped_entities": True}, [ENTITY]),
     "answers": ("question-answering/bert", ASKED, {}, ANSWER),
     "several answers": ("question-answering/bert", ASKED, {"top_k": 2}, [ANSWER]),
     "masks": ("fill-mask/bert", ["Paul is [MASK] .", "[MASK] is here ."], {}, [FILLED]),
     "pretrained masks": ("pretraining/bert", ["Paul is [MASK] ."], {}, [FILLED]),
     "texts": ("text-generation/gpt2", TEXTS, {"max_new_tokens": 3}, [{"generated_text": str}]),
     "translations": ("translation/gru", TEXTS, {"max_new_tokens": 3}, {"translation_text": str}),
+    "summaries": ("summarization/gru", TEXTS, {"max_new_tokens": 3}, {"summary_text": str}),
+    "texts of texts": ("text2text-generation/transformer", TEXTS, {"max_new_tokens": 3}, {"generated_text": str}),
+    "labels": ("zero-shot-classification/bert", TEXTS, {"candidate_labels": "joy, grief"}, RANKED),
     "likeness": ("sentence-similarity/bert/mean", PAIRS, {}, float),
     "vectors": ("feature-extraction/distilbert", TEXTS, {"pooled": True}, [float]),
     "vectors of tokens": ("feature-extraction/distilbert", TEXTS, {}, [[[float]]]),
@@ -166,3 +172,142 @@ def test_a_tokenizer_that_is_given_stays_as_it_is(trained):
     assert "token_type_ids" not in pipe.task.tokenizer("a text")
     assert "token_type_ids" in tokenizer("a text")
     assert len(pipe(TEXTS)) == len(TEXTS)
+
+
+OPTIONS = {
+    "one class": ("text-classification/bert", {"top_k": 1}),
+    "logits": ("text-classification/bert", {"function_to_apply": "none", "top_k": None}),
+    "chances": ("text-classification/bert", {"function_to_apply": "sigmoid", "top_k": 2}),
+    "short": ("text-classification/bert", {"truncation": True, "max_length": 5, "padding": True}),
+    "tokens by default": ("token-classification/bert", {}),
+    **{
+        strategy: ("token-classification/bert", {"aggregation_strategy": strategy})
+        for strategy in ("simple", "first", "average", "max")
+    },
+}
+
+
+@pytest.mark.parametrize("what", OPTIONS)
+def test_options_mean_what_they_mean_in_transformers(trained, what):
+    """Given in the call or with the pipeline, for one text and for several."""
+    transformers = pytest.importorskip("transformers")
+    transformers.logging.set_verbosity_error()
+    name, options = OPTIONS[what]
+    task, folder = name.split("/")[0], trained(name)
+    theirs, ours = transformers.pipeline(task, model=str(folder), device=-1), gf.pipeline(task, folder, device=-1)
+    for given in (TEXTS, TEXTS[1]):
+        assert same(ours(given, **options), theirs(given, **options)), what
+    if "max_length" not in options:  # which transformers' own constructor takes for something else
+        ours, theirs = gf.pipeline(task, folder, **options), transformers.pipeline(task, model=str(folder), **options)
+        for given in (TEXTS, TEXTS[1]):
+            assert same(ours(given), theirs(given)), what
+
+
+def test_old_names_of_options_still_work(trained):
+    tagger = gf.pipeline("ner", trained("token-classification/bert"), ignore_labels=[])
+    for old, new in (
+        ({"grouped_entities": True}, "simple"),
+        ({"grouped_entities": True, "ignore_subwords": True}, "first"),
+        ({"grouped_entities": False}, "none"),
+    ):
+        assert tagger(TEXTS, **old) == tagger(TEXTS, aggregation_strategy=new)
+    classifier = gf.pipeline("sentiment-analysis", trained("text-classification/bert"))
+    (every,) = classifier(TEXTS[0], return_all_scores=True)
+    assert [one["label"] for one in every] == classifier.task.labels
+    asked = gf.pipeline("question-answering", trained("question-answering/bert"))
+    wanted = asked(**ASKED[1], max_answer_length=1)
+    assert asked(**ASKED[1], max_answer_len=1) == wanted == asked(*ASKED[1].values(), max_answer_len=1)
+    long = {"question": "Who is glad?", "context": " ".join(TEXTS * 5)}
+    narrow = gf.pipeline("question-answering", trained("question-answering/bert"), max_length=24, doc_stride=2)
+    assert asked(long, max_seq_len=24, doc_stride=2) == narrow(long) != asked(long)
+
+
+def test_questions_may_share_a_context(trained):
+    pipe = gf.pipeline("question-answering", trained("question-answering/bert"))
+    questions, context = ["Who is glad?", "Who was there?"], TEXTS[1]
+    wanted = pipe([{"question": one, "context": context} for one in questions])
+    assert same(pipe(question=questions, context=context), wanted)
+    assert same(pipe(question=questions, context=[context, context]), wanted)
+    with pytest.raises(ValueError, match="2 questions need one context or as many, not 3"):
+        pipe(question=questions, context=[context] * 3)
+
+
+def test_an_iterator_is_answered_as_it_comes(trained):
+    pipe, drawn = gf.pipeline("text-classification", trained("text-classification/gru")), []
+
+    def texts():
+        for number in range(70):
+            drawn.append(number)
+            yield TEXTS[number % 2]
+
+    found = pipe(texts())
+    assert drawn == []
+    first = next(found)
+    assert 0 < len(drawn) < 70
+    assert [first, *found] == [pipe(TEXTS)[number % 2] for number in range(70)]
+
+
+@pytest.mark.parametrize(
+    ("task", "name"),
+    [
+        ("ner", "token-classification/bert"),
+        ("sentiment-analysis", "text-classification/bert"),
+        ("translation_en_to_de", "translation/gru"),
+        ("translation_zh-cn_to_en", "translation/gru"),
+        (None, "summarization/gru"),
+        (None, "text2text-generation/transformer"),
+        (None, "question-answering/bert"),
+    ],
+)
+def test_every_name_of_hugging_face_leads_to_its_task(trained, task, name):
+    assert gf.pipeline(task, str(trained(name))).task.name == name.split("/")[0]
+
+
+def test_languages_may_be_given_apart(trained):
+    folder = trained("translation/gru")
+    assert has_shape(
+        gf.pipeline("translation", folder, src_lang="en", tgt_lang="de")(TEXTS[0]), [{"translation_text": str}]
+    )
+    with pytest.raises(ValueError, match="give src_lang and tgt_lang, not 'en'"):
+        gf.pipeline("translation", folder, src_lang="en")
+
+
+def test_several_texts_are_drawn_and_a_length_counts_the_prompt_of_each(trained):
+    pipe = gf.pipeline("text-generation", trained("text-generation/gpt2"))
+    assert len(pipe("Paul is", num_return_sequences=3, max_length=12)) == 3
+    prompts = ["Paul", "Anna , who is sad , was in the"]
+    assert pipe(prompts, max_length=20) == [pipe(prompt, max_length=20) for prompt in prompts]
+    (plain,), (led,) = pipe("is", max_new_tokens=4), pipe("is", prefix="Paul ", max_new_tokens=4)
+    assert plain["generated_text"].startswith("is")
+    assert led["generated_text"].startswith("is")
+    (whole,) = pipe("Paul is", max_new_tokens=4)
+    assert "Paul " + led["generated_text"] == whole["generated_text"]
+
+
+def test_ids_come_in_the_place_of_texts(trained):
+    pipe = gf.pipeline("summarization", trained("summarization/gru"))
+    (text,), (ids,) = pipe(TEXTS[0], max_new_tokens=4), pipe(TEXTS[0], max_new_tokens=4, return_tensors=True)
+    assert pipe.task.tokenizer.decode(ids["summary_token_ids"][1:], skip_special_tokens=True) == text["summary_text"]
+    vectors = gf.pipeline("feature-extraction", trained("feature-extraction/distilbert"))
+    assert vectors(TEXTS[0], return_tensors=True).tolist() == vectors(TEXTS[0])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: gf.pipeline(), "name a task, a model folder, or both"),
+        (lambda: gf.pipeline("summarisation"), "there is no task 'summarisation'; did you mean 'summarization'?"),
+        (lambda: gf.pipeline("translation_en_de"), "there is no task 'translation_en_de'"),
+        (lambda: gf.pipeline("summarization"), r'name a folder: pipeline\("summarization", "folder"\)'),
+        (lambda: gf.pipeline("ner", "x", grouped=True), "ner has no option 'grouped'; it has: .*grouped_entities"),
+    ],
+)
+def test_a_pipeline_that_cannot_be_is_refused_in_one_line(make, message):
+    with pytest.raises(ValueError, match=message) as error:
+        make()
+    assert "\n" not in str(error.value)
+
+
+def test_one_text_is_one_argument(trained):
+    with pytest.raises(ValueError, match="takes one input or a list of them, and 'another' stands beside it"):
+        gf.pipeline("text-classification", trained("text-classification/gru"))("a text", "another")

@@ -17,6 +17,11 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "fill-mask": [{"top_k": 3}],
     "text-generation": [{"max_new_tokens": 6}, {"max_new_tokens": 4, "num_beams": 3, "num_return_sequences": 2}],
     "translation": [{"max_new_tokens": 8}, {"max_new_tokens": 5, "num_beams": 3}],
+    "summarization": [{"max_new_tokens": 8}, {"max_new_tokens": 5, "num_beams": 3}],
+    "zero-shot-classification": [
+        {"candidate_labels": ["glad", "sad", "old"]},
+        {"candidate_labels": "glad,sad", "multi_label": True, "hypothesis_template": "Somebody was {} ."},
+    ],
     "feature-extraction": [{}, {"pooled": False}],
 }
 

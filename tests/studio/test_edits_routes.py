@@ -96,6 +96,8 @@ def test_the_words_are_those_of_the_edited_model(name, api, studio):
     given = {"question": TEXT, "context": TEXT} if name == "bert-qa" else trace.text
     if trace.loaded.task == "text-classification":
         options = {"top_k": None}
+    elif trace.loaded.task == "token-classification":
+        options = {"aggregation_strategy": "first"}
     elif trace.loaded.task in ("text-generation", "translation"):
         options = {"max_new_tokens": 40, "do_sample": False, "num_beams": 1}
         options |= {"return_full_text": False} if trace.loaded.task == "text-generation" else {}

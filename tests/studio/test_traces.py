@@ -327,8 +327,8 @@ def test_two_models_of_one_name_are_refused(studio_folders, tmp_path):
 
 
 def test_a_folder_that_cannot_be_read_is_named_at_the_start(studio_folders, tmp_path):
-    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    with pytest.raises(ValueError, match=f"{tmp_path}: .*llama"):
+    (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
+    with pytest.raises(ValueError, match=f"{tmp_path}: .*mamba"):
         ModelStore([str(studio_folders["bert"]), str(tmp_path)])
 
 

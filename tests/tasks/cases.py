@@ -74,6 +74,11 @@ for arch in ("rnn", "gru", "lstm", "transformer"):
     _case("translation", arch)
 for attention in ATTENTIONS:
     _case("translation", "gru", attention, config={"attention": attention, "bidirectional": "dot" not in attention})
+for arch in ("gru", "transformer"):
+    _case("summarization", arch)
+_case("text2text-generation", "transformer")
+for arch in ("gru", "bert"):
+    _case("zero-shot-classification", arch)
 _case("translation", "gru", "without attention", config={"attention": None, "bidirectional": False})
 _case("translation", "transformer", "smoothed", label_smoothing=0.1, max_length=8)
 _case("translation", "transformer", "r_drop", r_drop=5.0)

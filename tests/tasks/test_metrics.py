@@ -73,6 +73,9 @@ CASES = {
         tables,
         {"subset_accuracy", "f1", "f1_micro"},
     ),
+    "rouge": Case(
+        metrics.Rouge, lambda rng: (sentence(rng, 9), sentence(rng, 9)), columns, {"rouge1", "rouge2", "rougeL"}
+    ),
     "correlation": Case(
         metrics.Correlation, lambda rng: (rng.gauss(0, 1), rng.randrange(4)), columns, {"pearson", "spearman"}
     ),

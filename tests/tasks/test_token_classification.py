@@ -19,10 +19,11 @@ from glassformer.data.batches import Budget
 from glassformer.data.examples import Tagged
 from glassformer.hub.load import load, load_tokenizer
 from glassformer.hub.registry import build
+from glassformer.tasks.grouping import scored_tokens
 from glassformer.tasks.metrics import Entities
 from glassformer.tasks.task import evaluate
 from glassformer.tasks.token_classification import TokenClassification
-from glassformer.tasks.windows import shares, windows
+from glassformer.tasks.windows import shares, tokenised, windows
 
 KINDS = ("wordpiece", "roberta", "bpe", "unigram", "character")
 LABELS = ["O", "B-LOC", "B-PER", "I-LOC", "I-PER"]
@@ -178,15 +179,22 @@ def test_a_word_spelt_like_padding_is_learnt_all_the_same():
 # Predictions.
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A BERT with random weights and its tokenizer, written by transformers."""
+WORDS_BY_SPACES = [
+    "Anna Lindqvist met unbelievable Wolfgang in New York.",
+    "Mr. O'Neill's re-opened, near (the) harbour!",
+]
+TOKENIZERS = {"wordpiece": TEXTS, "roberta": WORDS_BY_SPACES, "unigram": WORDS_BY_SPACES}
+
+
+@pytest.fixture(scope="module", params=TOKENIZERS)
+def folder(tmp_path_factory, request):
+    """A BERT with random weights and a tokenizer that marks the inside of words, or does not; from transformers."""
     transformers = pytest.importorskip("transformers")
-    path = tmp_path_factory.mktemp("tagger")
-    small_tokenizer("wordpiece").save(path)
+    path = tmp_path_factory.mktemp(request.param)
+    small_tokenizer(request.param).save(path)
     torch.manual_seed(0)
     config = transformers.BertConfig(
-        vocab_size=len(small_tokenizer("wordpiece")),
+        vocab_size=len(small_tokenizer(request.param)),
         hidden_size=12,
         num_attention_heads=2,
         num_hidden_layers=2,
@@ -201,17 +209,53 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("strategy", ["none", "simple", "first", "average", "max"])
 @pytest.mark.parametrize("ignored", [("O",), ("PER", "B-PER"), ()])
+@pytest.mark.filterwarnings("ignore:Tokenizer does not support real words")
 def test_entities_are_those_of_transformers(folder, strategy, ignored):
     transformers = pytest.importorskip("transformers")
+    texts = TOKENIZERS[folder.name.rstrip("0123456789")]
     theirs = transformers.pipeline("token-classification", model=str(folder), device="cpu")
     model = load(folder)
     task = TokenClassification.for_model(load_tokenizer(folder), model)
-    found = task.predict(model, TEXTS, aggregation_strategy=strategy, ignore_labels=ignored)
-    for text, ours in zip(TEXTS, found, strict=True):
+    found = task.predict(model, texts, aggregation_strategy=strategy, ignore_labels=ignored)
+    for text, ours in zip(texts, found, strict=True):
         wanted = theirs(text, aggregation_strategy=strategy, ignore_labels=list(ignored))
         assert [{**one, "score": 0} for one in ours] == [{**one, "score": 0} for one in wanted]
         scores = [float(one["score"]) for one in wanted]
         assert_close([one["score"] for one in ours], scores, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "roberta", "unigram", "character"])
+def test_a_chinese_character_is_a_word_to_any_tokenizer(kind):
+    tokenizer = small_tokenizer(kind)
+    model = small_model(tokenizer=tokenizer, labels=["A"])  # so that each word can only be told by its own entity
+    task = TokenClassification.for_model(tokenizer, model)
+    text = "北京 和上海很大"
+    (pieces,) = tokenised(task.tokenizer, [text])
+    scores = np.ones((len(pieces.ids), 1), np.float32)
+    tokens = scored_tokens(text, pieces, scores, tokenizer=task.tokenizer, before=0)
+    starts = {one.start + text[one.start : one.end].count(" ") for one in tokens if not one.is_subword}
+    assert sorted(starts) == [place for place, char in enumerate(text) if char != " "]
+
+
+@pytest.mark.parametrize("strategy", ["simple", "first", "average", "max"])
+def test_letters_that_are_no_ascii_stay_whole(strategy):
+    """In transformers a word is decoded twice, and Zürich becomes Z�rich where bytes are tokens."""
+    tokenizer = small_tokenizer("roberta")
+    model = small_model(tokenizer=tokenizer, labels=["A"])
+    task = TokenClassification.for_model(tokenizer, model)
+    (found,) = task.predict(model, ["Zürich, café"], aggregation_strategy=strategy)
+    assert [one["word"] for one in found] == ["Zürich, café"]
+
+
+@pytest.mark.parametrize("stride", [0, 3, 9])
+def test_windows_share_as_many_tokens_as_are_asked_for(stride):
+    text, model = " ".join(TEXTS), small_model()
+    task = TokenClassification.for_model(small_tokenizer("wordpiece"), model, max_length=12)
+    (found,) = task.predict(model, [text], ignore_labels=(), stride=stride)
+    (usual,) = task.predict(model, [text], ignore_labels=())
+    assert [one["start"] for one in found] == [one["start"] for one in usual]
+    with pytest.raises(ValueError, match="stride=10: a window has 10 tokens; give fewer"):
+        task.predict(model, [text], stride=10)
 
 
 @pytest.mark.parametrize("kind", ["bert", "glassformer-rnn"])

@@ -1,16 +1,23 @@
 """Multi-head scaled dot-product attention: the textbook equation, and the fused kernel it is proved equal to.
 
-B batch, T target length, S source length, H heads, K head width, D model width.
+What differs between architectures is given: how many heads share keys and values, the width of a head, norms of
+queries and keys, positions that turn them or add to their scores, and a window.
+
+B batch, T target length, S source length, H heads, G heads of keys and values, K head width, D model width.
 Masks: True = keep. A row that may look nowhere gets weights of zero, and so an output of zero.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .masks import Window, both
 from .point import Point
+from .relative import PositionScores
+from .rotary import Rotary, Rotation, rotate
 
 
 class AttentionMask(Protocol):
@@ -21,8 +28,30 @@ class AttentionMask(Protocol):
         """True = keep; broadcasts to (B, H, T, S)."""
         ...
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, dropout: float) -> Tensor:
-        """The fused kernel on (…, T, H, K) queries and (…, S, H, K) keys and values; gives (…, T, H, K)."""
+    def order(self, targets: int, sources: int, device: torch.device, window: Window | None) -> Tensor | None:
+        """(T, S), True = keep: what a window leaves; None where it spans all."""
+        ...
+
+    def rotation(self, rotary: Rotary) -> Rotation:
+        """What the batch's tokens are turned by."""
+        ...
+
+    def added(self, bias: PositionScores | None, query: Tensor, key: Tensor) -> Tensor | None:
+        """What distances add to the scores of (B, H, T, K) and (B, H, S, K)."""
+        ...
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        scale: float,
+        dropout: float,
+        window: Window | None = None,
+        bias: PositionScores | None = None,
+    ) -> Tensor:
+        """The fused kernel on (…, T, H, K) queries and (…, S, G, K) keys and values; gives (…, T, H, K)."""
         ...
 
 
@@ -30,7 +59,7 @@ class LayerKV(Protocol):
     """One layer's keys and values of earlier tokens."""
 
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Store (B, T, H, K) new ones; return all so far, (B, S, H, K)."""
+        """Store (B, T, G, K) new ones; return all so far, (B, S, G, K)."""
         ...
 
 
@@ -38,16 +67,40 @@ class MultiHeadAttention(nn.Module):
     """Self-attention, or cross-attention when a source is given."""
 
     def __init__(
-        self, width: int, heads: int, *, dropout: float = 0.0, scale: float | None = None, bias: bool = True
+        self,
+        width: int,
+        heads: int,
+        *,
+        key_heads: int | None = None,
+        head_width: int | None = None,
+        dropout: float = 0.0,
+        scale: float | None = None,
+        bias: bool = True,
+        output_bias: bool | None = None,
+        head_norm: Callable[[], nn.Module] | None = None,
+        rotary: Rotary | None = None,
+        position_scores: PositionScores | None = None,
+        window: Window | None = None,
     ) -> None:
+        """`key_heads` of keys and values serve as many groups of heads (grouped queries); all have `head_width`.
+
+        `bias` is of queries, keys and values, and of the output unless `output_bias` says otherwise; `head_norm` makes
+        the norms of each head's queries and keys.
+        """
         super().__init__()
-        self.heads, self.head_width = heads, width // heads
+        self.heads, self.key_heads = heads, key_heads or heads
+        self.head_width = head_width or width // heads
+        if heads % self.key_heads:
+            raise ValueError(f"{heads} heads cannot share {self.key_heads} heads of keys; choose a divisor of {heads}")
         self.scale = self.head_width**-0.5 if scale is None else scale
         self.dropout = dropout
-        self.query = nn.Linear(width, width, bias=bias)
-        self.key = nn.Linear(width, width, bias=bias)
-        self.value = nn.Linear(width, width, bias=bias)
-        self.output = nn.Linear(width, width, bias=bias)
+        self.query = nn.Linear(width, heads * self.head_width, bias=bias)
+        self.key = nn.Linear(width, self.key_heads * self.head_width, bias=bias)
+        self.value = nn.Linear(width, self.key_heads * self.head_width, bias=bias)
+        self.output = nn.Linear(heads * self.head_width, width, bias=bias if output_bias is None else output_bias)
+        self.query_norm = None if head_norm is None else head_norm()
+        self.key_norm = None if head_norm is None else head_norm()
+        self.rotary, self.position_scores, self.window = rotary, position_scores, window
         self.scores = Point()  # (B, H, T, S), scaled, before the mask
         self.pattern = Point()  # (B, H, T, S), every row sums to 1
         self.context = Point()  # (…, T, H, K), what each head gathered
@@ -66,31 +119,49 @@ class MultiHeadAttention(nn.Module):
         """
         query = self.split(self.query(x))  # (…, T, H, K)
         key, value = self.keys_and_values(x) if source is None else source
+        if self.query_norm is not None:
+            query = self.query_norm(query)
+        if self.rotary is not None:
+            rotation = mask.rotation(self.rotary)
+            query, key = rotate(query, rotation), rotate(key, rotation)
         if cache is not None:
             key, value = cache.append(key, value)
         if self.scores.has_hooks or self.pattern.has_hooks:
-            context = self.readable(query, key, value, mask.dense)
+            context = self.readable(query, key, value, mask)
         else:
-            dropout = self.dropout if self.training else 0.0
-            context = mask.attend(query, key, value, scale=self.scale, dropout=dropout)
+            context = mask.attend(
+                query,
+                key,
+                value,
+                scale=self.scale,
+                dropout=self.dropout if self.training else 0.0,
+                window=self.window,
+                bias=self.position_scores,
+            )
         return self.output(self.context(context).flatten(-2))  # type: ignore[no-any-return]
 
     def keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What others see of these tokens."""
-        return self.split(self.key(x)), self.split(self.value(x))
+        """What others see of these tokens, before any turn: (…, T, G, K) each."""
+        key = self.split(self.key(x))
+        return key if self.key_norm is None else self.key_norm(key), self.split(self.value(x))
 
     def split(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.heads, -1))  # type: ignore[no-any-return]  # (…, D) -> (…, H, K)
+        return x.unflatten(-1, (-1, self.head_width))  # type: ignore[no-any-return]  # (…, H·K) -> (…, H, K)
 
-    def readable(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+    def readable(self, query: Tensor, key: Tensor, value: Tensor, mask: AttentionMask) -> Tensor:
         """softmax(Q Kᵀ / √K) V, step by step, through the Points."""
-        sharing = query.shape[0] // key.shape[0]
+        sharing, dense = query.shape[0] // key.shape[0], mask.dense
         if sharing > 1:
             key, value = key.repeat_interleave(sharing, 0), value.repeat_interleave(sharing, 0)
-            mask = None if mask is None else mask.repeat_interleave(sharing, 0)
+            dense = None if dense is None else dense.repeat_interleave(sharing, 0)
+        group = self.heads // self.key_heads
+        key, value = key.repeat_interleave(group, -2), value.repeat_interleave(group, -2)
         query, key, value = (x.transpose(-3, -2) for x in (query, key, value))  # (B, H, …, K)
-        scores = self.scores(query @ key.transpose(-2, -1) * self.scale)
-        pattern = self.pattern(masked_softmax(scores, mask))
+        scores = query @ key.transpose(-2, -1) * self.scale
+        added = mask.added(self.position_scores, query, key)
+        scores = self.scores(scores if added is None else scores + added)
+        keep = both(dense, mask.order(query.shape[-2], key.shape[-2], query.device, self.window))
+        pattern = self.pattern(masked_softmax(scores, keep))
         pattern = F.dropout(pattern, self.dropout, self.training)
         return (pattern @ value).transpose(-3, -2)
 

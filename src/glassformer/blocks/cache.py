@@ -23,8 +23,8 @@ class TokenCache(Protocol):
         """(B or 1, T): the position ids of the next `tokens` tokens, padding not counted."""
         ...
 
-    def mask(self, tokens: int) -> AttentionMask:
-        """What the next `tokens` tokens may look at."""
+    def mask(self, tokens: int, positions: Tensor) -> AttentionMask:
+        """What the next `tokens` tokens, at these positions, may look at."""
         ...
 
     def layers(self) -> Sequence[LayerKV]:
@@ -111,12 +111,13 @@ class KVCache:
         pairs = zip(self.keys.unbind(), self.values.unbind(), strict=True)
         return [LayerCache(keys, values, self.used) for keys, values in pairs]
 
-    def mask(self, tokens: int) -> DenseMask:
+    def mask(self, tokens: int, positions: Tensor | None = None) -> DenseMask:
         """What the next `tokens` tokens may look at: all before them, themselves, and no padding."""
         self.check_capacity(tokens)
         everything = self.used + tokens
         order = causal(tokens, everything, self.keys.device) if tokens > 1 else None
-        return DenseMask.from_keep(None if self.keep is None else self.keep[:, :everything], order)
+        keep = None if self.keep is None else self.keep[:, :everything]
+        return DenseMask.from_keep(keep, order, positions)
 
     def check_capacity(self, tokens: int) -> None:
         if self.used + tokens > self.capacity:

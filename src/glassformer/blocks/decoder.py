@@ -55,7 +55,8 @@ class DecoderParts(NamedTuple):
     def hidden(self, ids: Tensor, state: DecoderState, cache: TokenCache) -> Tensor:
         """The same with a cache in place of the state's own; the caller advances it."""
         tokens = ids.shape[1]
-        x, mask = self.embeddings(ids, cache.positions(tokens)), cache.mask(tokens)
+        positions = cache.positions(tokens)
+        x, mask = self.embeddings(ids, positions), cache.mask(tokens, positions)
         for layer, inputs in zip(self.layers, state.layer_inputs(cache), strict=True):
             x = layer(x, mask, cache=inputs.cache, source=inputs.source, source_mask=inputs.source_mask)
         return x if self.final_norm is None else self.final_norm(x)

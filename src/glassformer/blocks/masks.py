@@ -6,8 +6,21 @@ padding; a `mask` says what each token may look at, (T, S) or (B, H, T, S).
 B batch, T target length, S source length.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
+
+
+class Window(NamedTuple):
+    """How far a token may look: so many tokens back, and so many ahead (None: as far as the mask lets it)."""
+
+    before: int
+    after: int | None = None
+
+    def spans(self, targets: int, sources: int) -> bool:
+        """Whether nothing is out of reach when the last of the targets is aligned with the last of the sources."""
+        return sources - 1 <= self.before and (self.after is None or targets - 1 <= self.after)
 
 
 def send(x: Tensor, device: torch.device) -> Tensor:
@@ -52,9 +65,38 @@ def combine(keep: Tensor | None, order: Tensor | None) -> Tensor | None:
     return wide if order is None else wide & order
 
 
+def both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    """What two masks keep; None keeps all."""
+    if a is None or b is None:
+        return b if a is None else a
+    return a & b
+
+
+def distances(targets: int, sources: int, device: torch.device) -> Tensor:
+    """(T, S): key less query, in tokens; the last target is aligned with the last source."""
+    places = torch.arange(sources, device=device)
+    return places - places[sources - targets :, None]
+
+
+def within(distance: Tensor, window: Window) -> Tensor:
+    """Which distances a window spans."""
+    near = distance >= -window.before
+    return near if window.after is None else near & (distance <= window.after)
+
+
 def first_kept(keep: Tensor) -> Tensor:
     """(B,): where each row's first real token stands."""
     return keep.int().argmax(1)
+
+
+def last_kept(keep: Tensor) -> Tensor:
+    """(B,): where each row's last real token stands."""
+    return keep.shape[1] - 1 - keep.flip(1).int().argmax(1)
+
+
+def has_gaps(keep: Tensor) -> bool:
+    """Whether padding stands between real tokens of a row."""
+    return bool(((last_kept(keep) - first_kept(keep) + 1 > keep.sum(1)) & keep.any(1)).any())
 
 
 def kept_first(keep: Tensor) -> Tensor:

@@ -24,6 +24,17 @@ class LMHead(nn.Module):
         return self.output(hidden) + self.bias  # type: ignore[no-any-return]
 
 
+class ScaledHead(nn.Module):
+    """A score for every token of the vocabulary, (…, D) -> (…, V), of states that are scaled first."""
+
+    def __init__(self, output: nn.Linear, scale: float) -> None:
+        super().__init__()
+        self.output, self.scale = output, scale
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return self.output(hidden * self.scale)  # type: ignore[no-any-return]
+
+
 class Bias(nn.Module):
     """x + b: the output layer of a model whose embeddings are scores already."""
 

@@ -3,39 +3,125 @@
 B batch, S padded length, N real tokens in the whole batch, H heads, K head width, D model width.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .masks import causal, combine, send
+from .masks import Window, both, causal, combine, distances, send, within
+from .relative import PositionScores
+from .rotary import Rotary, Rotation
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchMask:
+    """What the masks of a batch share: where its tokens stand, and what follows from that once for all layers."""
+
+    positions: Tensor | None = None  # (B or 1, T), or (N,) of a packed batch: the position ids
+    found: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def once(self, key: Hashable, make: Callable[[], V]) -> V:
+        """What `make` gave when this key was first asked for in this batch."""
+        if key not in self.found:
+            self.found[key] = make()
+        value: V = self.found[key]
+        return value
+
+    def rotation(self, rotary: Rotary) -> Rotation:
+        """The rotation of the batch's tokens."""
+        assert self.positions is not None, "rotary positions need a mask that knows where its tokens stand"
+        found: Rotation = self.once(rotary, lambda: rotary(self.positions, self.text_lengths))
+        return found
+
+    @property
+    def text_lengths(self) -> Tensor:
+        """(B or 1, 1), or (N,): how many tokens each text has."""
+        assert self.positions is not None
+        return self.positions.amax(-1, keepdim=True) + 1
+
+    def distances(self, targets: int, sources: int, device: torch.device) -> Tensor:
+        """(T, S): key less query, in tokens."""
+        return distances(targets, sources, device)
+
+    def order(self, targets: int, sources: int, device: torch.device, window: Window | None) -> Tensor | None:
+        """(T, S), True = keep: what a window leaves; None where it spans all."""
+        if window is None or window.spans(targets, sources):
+            return None
+        return self.once((window, targets, sources), lambda: within(self.distances(targets, sources, device), window))
+
+    def added(self, bias: PositionScores | None, query: Tensor, key: Tensor) -> Tensor | None:
+        """What distances add to the scores of (B, H, T, K) and (B, H, S, K)."""
+        if bias is None:
+            return None
+        targets, sources = query.shape[-2], key.shape[-2]
+        prepared = self.once(
+            (bias, targets, sources), lambda: bias.prepare(self.distances(targets, sources, query.device))
+        )
+        return bias.scores(query, key, prepared)
+
+
+def fused(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    mask: Tensor | None,
+    added: Tensor | None = None,
+    scale: float,
+    dropout: float,
+    is_causal: bool = False,
+) -> Tensor:
+    """torch's kernel on (B, H, T, K) queries and (B, G, S, K) keys and values: every H / G heads share one of G."""
+    if added is not None:
+        mask = added if mask is None else added.masked_fill(~mask, -torch.inf)
+        mask = mask.to(query.dtype)
+    grouped = query.shape[1] != key.shape[1]
+    return F.scaled_dot_product_attention(
+        query, key, value, mask, dropout, is_causal=is_causal, scale=scale, enable_gqa=grouped
+    )
 
 
 @dataclass(frozen=True)
-class DenseMask:
+class DenseMask(BatchMask):
     """An ordinary padded batch."""
 
     dense: Tensor | None = None  # True = keep; broadcasts to (B, H, T, S)
 
     @staticmethod
-    def from_keep(keep: Tensor | None, order: Tensor | None = None) -> "DenseMask":
-        return DenseMask(combine(keep, order))
+    def from_keep(keep: Tensor | None, order: Tensor | None = None, positions: Tensor | None = None) -> "DenseMask":
+        return DenseMask(combine(keep, order), positions=positions)
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, dropout: float) -> Tensor:
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        scale: float,
+        dropout: float,
+        window: Window | None = None,
+        bias: PositionScores | None = None,
+    ) -> Tensor:
         """Several rows of queries, one after another, may share a source: they are then one longer row."""
         shape, sharing = query.shape, query.shape[0] // key.shape[0]
         if sharing > 1:
             query = query.unflatten(0, (-1, sharing)).flatten(1, 2)
         query, key, value = (x.transpose(1, 2) for x in (query, key, value))  # (B, H, …, K)
-        context = F.scaled_dot_product_attention(query, key, value, self.dense, dropout, scale=scale).transpose(1, 2)
+        mask = both(self.dense, self.order(query.shape[2], key.shape[2], query.device, window))
+        added = self.added(bias, query, key)
+        context = fused(query, key, value, mask=mask, added=added, scale=scale, dropout=dropout).transpose(1, 2)
         return context if sharing == 1 else context.reshape(shape)
 
 
 @dataclass(frozen=True)
-class CausalMask:
+class CausalMask(BatchMask):
     """A batch in which a token sees itself and what came before, and padding, if any, comes last."""
 
     length: int
@@ -45,14 +131,27 @@ class CausalMask:
     def dense(self) -> Tensor:
         return causal(self.length, self.length, self.device)  # (T, T)
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, dropout: float) -> Tensor:
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        scale: float,
+        dropout: float,
+        window: Window | None = None,
+        bias: PositionScores | None = None,
+    ) -> Tensor:
         query, key, value = (x.transpose(1, 2) for x in (query, key, value))
-        context = F.scaled_dot_product_attention(query, key, value, None, dropout, is_causal=True, scale=scale)
+        order, added = self.order(self.length, self.length, self.device, window), self.added(bias, query, key)
+        plain = order is None and added is None
+        mask = None if plain else both(self.dense, order)
+        context = fused(query, key, value, mask=mask, added=added, scale=scale, dropout=dropout, is_causal=plain)
         return context.transpose(1, 2)
 
 
 @dataclass(frozen=True)
-class PackedBatch:
+class PackedBatch(BatchMask):
     """A batch without its padding: the sequences one after another, the longest first unless an order was given."""
 
     index: Tensor  # (N,) where each real token stood in the flattened (B·S) batch
@@ -95,10 +194,25 @@ class PackedBatch:
         whole = x.new_zeros(self.shape[0] * self.shape[1], *x.shape[1:])
         return whole.index_copy_(0, self.index, x).unflatten(0, self.shape)  # type: ignore[no-any-return]
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, dropout: float) -> Tensor:
+    @property
+    def text_lengths(self) -> Tensor:
+        return self.boundaries.diff().repeat_interleave(self.boundaries.diff())
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        scale: float,
+        dropout: float,
+        window: Window | None = None,
+        bias: PositionScores | None = None,
+    ) -> Tensor:
         if not query.is_cuda:
-            return self.by_equal_lengths(query, key, value, scale, dropout)
-        return PackedCross(self, self, self.causal).attend(query, key, value, scale=scale, dropout=dropout)
+            return self.by_equal_lengths(query, key, value, scale, dropout, window=window, bias=bias)
+        across = PackedCross(self, self, self.causal, found=self.found)
+        return across.attend(query, key, value, scale=scale, dropout=dropout, window=window, bias=bias)
 
     def padded(self, x: Tensor) -> Tensor:
         """(N, …) -> (B, L, …) of the longest length L, in the order of the sequences, zero at padding."""
@@ -114,21 +228,35 @@ class PackedBatch:
         places = torch.arange(self.longest, device=self.index.device)
         return index, places < self.boundaries.diff()[:, None]
 
-    def by_equal_lengths(self, query: Tensor, key: Tensor, value: Tensor, scale: float, dropout: float) -> Tensor:
-        """One dense call for each run of sequences of the same length: no mask, no padding."""
+    def by_equal_lengths(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float,
+        dropout: float,
+        *,
+        window: Window | None = None,
+        bias: PositionScores | None = None,
+    ) -> Tensor:
+        """One dense call for each run of sequences of the same length: no padding."""
         runs = [(length, len(list(same))) for length, same in groupby(self.lengths) if length]
         sizes = [length * count for length, count in runs]
         context = []
         for (length, count), *parts in zip(runs, *(x.split(sizes) for x in (query, key, value)), strict=True):
             q, k, v = (part.unflatten(0, (count, length)).transpose(1, 2) for part in parts)
-            causal = self.causal and length > 1
-            found = F.scaled_dot_product_attention(q, k, v, None, dropout, is_causal=causal, scale=scale)
+            order, added = self.order(length, length, query.device, window), self.added(bias, q, k)
+            plain = order is None and added is None
+            if self.causal and not plain:
+                order = both(causal(length, length, query.device), order)
+            is_causal = self.causal and length > 1 and plain
+            found = fused(q, k, v, mask=order, added=added, scale=scale, dropout=dropout, is_causal=is_causal)
             context.append(found.transpose(1, 2).flatten(0, 1))
         return torch.cat(context) if context else torch.zeros_like(query)
 
 
 @dataclass(frozen=True)
-class PackedCross:
+class PackedCross(BatchMask):
     """Packed queries over packed keys: each sequence looks at the one of the same number."""
 
     queries: PackedBatch
@@ -139,28 +267,56 @@ class PackedCross:
     def dense(self) -> None:
         raise AssertionError("the readable path runs on padded batches: nothing is packed while a hook is there")
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, dropout: float) -> Tensor:
-        """(N, H, K) queries over (M, H, K) keys and values; gives (N, H, K)."""
-        if query.is_cuda and _varlen_kernel_takes(query) and not dropout:
-            return self._by_varlen_kernel(query, key, value, scale)
-        return self.by_mask(query, key, value, scale, dropout)
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        scale: float,
+        dropout: float,
+        window: Window | None = None,
+        bias: PositionScores | None = None,
+    ) -> Tensor:
+        """(N, H, K) queries over (M, G, K) keys and values; gives (N, H, K)."""
+        if query.is_cuda and _varlen_kernel_takes(query) and not dropout and bias is None:
+            return self._by_varlen_kernel(query, key, value, scale, window)
+        return self.by_mask(query, key, value, scale, dropout, window=window, bias=bias)
 
-    def _by_varlen_kernel(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+    def _by_varlen_kernel(
+        self, query: Tensor, key: Tensor, value: Tensor, scale: float, window: Window | None
+    ) -> Tensor:
         from torch.nn.attention.varlen import varlen_attn  # it takes a second to import, and only a GPU needs it
 
-        window = (-1, 0) if self.causal else (-1, -1)
+        before, after = (None, None) if window is None else window
+        spans = (-1 if before is None else before, 0 if self.causal else -1 if after is None else after)
         ends, sizes = (self.queries.boundaries, self.keys.boundaries), (self.queries.longest, self.keys.longest)
-        context = varlen_attn(query, key, value, *ends, *sizes, scale=scale, window_size=window)
+        grouped = query.shape[1] != key.shape[1]
+        context = varlen_attn(query, key, value, *ends, *sizes, scale=scale, window_size=spans, enable_gqa=grouped)
         assert isinstance(context, Tensor)
         return context
 
-    def by_mask(self, query: Tensor, key: Tensor, value: Tensor, scale: float, dropout: float) -> Tensor:
+    def by_mask(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float,
+        dropout: float,
+        *,
+        window: Window | None = None,
+        bias: PositionScores | None = None,
+    ) -> Tensor:
         """One dense call over padded batches: a call costs more than the padding it saves."""
-        order = causal(self.queries.longest, self.keys.longest, query.device) if self.causal else None
+        longest = self.queries.longest, self.keys.longest
+        order = both(
+            causal(*longest, query.device) if self.causal else None, self.order(*longest, query.device, window)
+        )
         mask = combine(self.keys.places[1], order)
         padded = (self.queries.padded(query), self.keys.padded(key), self.keys.padded(value))
         query, key, value = (x.transpose(1, 2) for x in padded)  # (B, H, L, K)
-        context = F.scaled_dot_product_attention(query, key, value, mask, dropout, scale=scale)
+        added = self.added(bias, query, key)
+        context = fused(query, key, value, mask=mask, added=added, scale=scale, dropout=dropout)
         return context.transpose(1, 2).flatten(0, 1)[self.queries.places[0]]
 
 

@@ -4,6 +4,7 @@ B batch, T target length, S source length, N real tokens, D model width.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple, TypedDict
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from .activations import Activation
 from .attention import AttentionMask, LayerKV, MultiHeadAttention
-from .masks import send
+from .masks import has_gaps, send
 from .packing import CausalMask, DenseMask, PackedBatch, PackedCross
 from .point import Point, any_hooked
 
@@ -33,13 +34,32 @@ class FeedForward(nn.Module):
         return self.down(self.dropout(self.neurons(self.activation(self.up(x)))))  # type: ignore[no-any-return]
 
 
+class GatedFeedForward(nn.Module):
+    """down(activation(gate(x)) · up(x)) (Shazeer 2020)"""
+
+    def __init__(
+        self, width: int, inner: int, activation: Activation, *, dropout: float = 0.0, bias: bool = False
+    ) -> None:
+        super().__init__()
+        self.gate = nn.Linear(width, inner, bias=bias)
+        self.up = nn.Linear(width, inner, bias=bias)
+        self.neurons = Point()  # (…, inner), after the gate
+        self.down = nn.Linear(inner, width, bias=bias)
+        self.activation = activation
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.neurons(self.activation(self.gate(x)) * self.up(x))
+        return self.down(self.dropout(inner))  # type: ignore[no-any-return]
+
+
 class Layer(nn.Module):
     """Attention, cross-attention in a decoder, and a feed-forward, each with its residual and norm."""
 
     def __init__(
         self,
         attention: MultiHeadAttention,
-        feed_forward: FeedForward,
+        feed_forward: nn.Module,
         norm: Callable[[], nn.Module],
         *,
         cross_attention: MultiHeadAttention | None = None,
@@ -104,6 +124,12 @@ class Stack(nn.ModuleList):
             x = layer(x, mask, source=pair, source_mask=source_mask)
         return x if keep is None else x.masked_fill(~keep[..., None], 0.0)
 
+    @property
+    def counts_distances(self) -> bool:
+        """Whether a layer asks how far apart two tokens stand, padding between them included."""
+        own = [part for part in self.modules() if isinstance(part, MultiHeadAttention)]
+        return any(part.window is not None or part.position_scores is not None for part in own)
+
     def keys_and_values(self, source: Tensor) -> list[tuple[Tensor, Tensor]]:
         """A source (…, S, D) as the cross-attention of each layer sees it."""
         return [layer.cross_attention.keys_and_values(source) for layer in self]  # type: ignore[operator, union-attr]
@@ -125,24 +151,30 @@ def embed_and_run(
 ) -> Tensor:
     """norm(layers(embeddings(*indices))), (B, T) -> (B, T, D), zero at padding; a decoder also reads a source.
 
+    `indices` are token ids, position ids and whatever else the embeddings take.
+
     Padding costs nothing: it is dropped before the first look-up and restored after the last layer. It stays only
     while a module inside has hooks, so that they see (B, T, …) everywhere.
     """
     norm = nn.Identity() if norm is None else norm
     length, device = next((index.shape[1], index.device) for index in indices if index is not None)
-    if keep is not None and not (any_hooked(layers) or any_hooked(embeddings) or any_hooked(norm)):
+    hooked = any_hooked(layers) or any_hooked(embeddings) or any_hooked(norm)
+    if keep is not None and not hooked and not (layers.counts_distances and has_gaps(keep)):
         packed = PackedBatch.from_keep(keep, causal=causal, device=device)
-        real = (None if index is None else packed.pack(index.expand_as(keep)) for index in indices)
+        real = [None if index is None else packed.pack(index.expand_as(keep)) for index in indices]
+        packed = replace(packed, positions=real[1])
         return packed.unpack(norm(layers(embeddings(*real), packed, **_packed_source(source, packed))))
     x, across = embeddings(*indices), _Across()
     if source is not None:
         source_keep = None if source.keep is None else send(source.keep, device)
         across = {"source": source.hidden, "source_mask": DenseMask.from_keep(source_keep)}
-    order = CausalMask(length, device) if causal else None
+    places = indices[1]
+    order = CausalMask(length, device, positions=places) if causal else None
     if keep is None:
-        return norm(layers(x, order or DenseMask(), **across))  # type: ignore[no-any-return]
+        return norm(layers(x, order or DenseMask(positions=places), **across))  # type: ignore[no-any-return]
     keep = send(keep, device)
-    x = norm(layers(x, DenseMask.from_keep(keep, None if order is None else order.dense), keep=keep, **across))
+    mask = DenseMask.from_keep(keep, None if order is None else order.dense, places)
+    x = norm(layers(x, mask, keep=keep, **across))
     return x.masked_fill(~keep[..., None], 0.0)  # type: ignore[no-any-return]
 
 

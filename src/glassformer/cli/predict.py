@@ -17,7 +17,10 @@ from .output import Columns, Device, Dtype, Name, Quant, TaskName, as_json, echo
 
 ANSWERS = ("label", "tags", "answers", "target")  # what is to be predicted is no input
 CHUNK = 1000  # inputs at a time: any file fits, and results come as they are made
-BESIDE = ("text-classification", "token-classification", "question-answering", "sentence-similarity")
+BESIDE = (
+    *("text-classification", "token-classification", "question-answering", "sentence-similarity"),
+    "zero-shot-classification",
+)
 SHOWN = 60  # columns of a text beside its result, for the tasks whose results do not hold it
 MANY = 10  # texts, of which one label for all is worth a remark
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet runs
@@ -66,6 +69,8 @@ def predict(
 
     pipe = pipeline(task or task_of(name), name, device=device, dtype=dtype, quant=quant)
     options: dict[str, Any] = dict(parsed(one) for one in settings or [])
+    if pipe.task.name == "token-classification":
+        options.setdefault("aggregation_strategy", "first")  # words, as people read them
     typed = (question or options.pop("question", None), context or options.pop("context", None))
     write = _Writer(Format.jsonl if json else form, beside=pipe.task.name in BESIDE, guard=guard)
     inputs = _typed(pipe, name, texts or [], *typed)
@@ -167,6 +172,8 @@ def _shown(found: Any) -> str:
         return "no entities"
     if isinstance(found, list) and isinstance(found[0], dict):
         return "; ".join(map(_shown, found))
+    if isinstance(found, dict) and "labels" in found:  # of zero-shot-classification
+        return "  ".join(f"{label} {score:.4f}" for label, score in zip(found["labels"], found["scores"], strict=True))
     if isinstance(found, dict):
         return "  ".join(f"{value:.4f}" if isinstance(value, float) else str(value) for value in found.values())
     return str(found)

@@ -18,6 +18,7 @@ SEPARATORS = ("|", ";", ",")  # between the labels of a text; the first that occ
 ITEM = re.compile(  # of a list in Python's spelling: in quotes of either kind, a number, or nothing before the end
     r"""\s*(?:'([^'\\]*+(?:\\.[^'\\]*+)*+)'|"([^"\\]*+(?:\\.[^"\\]*+)*+)"|(-?\d+)|(?=\]$))\s*(?:,|\]$)"""
 )
+UNDECIDED = "-"  # in the gold_label of SNLI and MultiNLI: those who were asked did not agree
 FLAGS = {"0": False, "0.0": False, "False": False, "false": False, "1": True, "1.0": True, "True": True, "true": True}
 
 
@@ -32,7 +33,8 @@ def label_reader(table: DataTable, columns: Sequence[str], kind: Kind) -> tuple[
             raise ValueError(f"{len(columns)} label columns ({'+'.join(columns)}): {kind} has one label for a text")
         return lambda cells: flagged(cells, columns), f"label: 0/1 columns {', '.join(map(repr, columns))}"
     if kind == "classes":
-        return lambda cells: as_class(cells.get(column)), f"label: column {column!r}"
+        undecided = UNDECIDED if column.casefold() == "gold_label" else None
+        return lambda cells: as_class(cells.get(column), undecided), f"label: column {column!r}"
     if kind == "regression":
         return lambda cells: as_score(cells.get(column)), f"label: column {column!r}, a score"
     written = [str(row.get(column)) for row in table.sample]
@@ -103,8 +105,10 @@ def fixed_label(label: str, kind: Kind) -> Label:
     return score
 
 
-def as_class(cell: Any) -> str | None:
+def as_class(cell: Any, undecided: str | None = None) -> str | None:
     """A class as text; a whole number has no point, since missing values make numbers out of integers."""
+    if cell == undecided:
+        return None
     if isinstance(cell, bool):
         return "true" if cell else "false"
     if isinstance(cell, float):

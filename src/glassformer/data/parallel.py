@@ -2,17 +2,19 @@
 
 Of two plain files the first is the source and the second the target, line for line.
 Of a table the columns are `source` and `target`, or those called by two languages, or the first two; a column of
-dictionaries, as {"en": …, "de": …}, is taken apart.
+dictionaries, as {"en": …, "de": …}, is taken apart. Summaries have names of their own (article, summary, …).
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 from glassformer.data.examples import Parallel
 from glassformer.data.report import Place, Read, ReadReport
 from glassformer.data.roles import (
+    ABSTRACTS,
+    ARTICLES,
     LANGUAGES,
     SOURCES,
     TARGETS,
@@ -27,7 +29,21 @@ from glassformer.data.roles import (
 from glassformer.data.rows import EXTENSIONS, DataTable, Format, TableOptions, json_format, open_table, sniff
 from glassformer.data.source import DataSource, Line, Sources, checked_lines, peeked, resolve
 
-KNOWN = frozenset([*SOURCES, *TARGETS])
+
+class SideNames(NamedTuple):
+    """What the columns of two sides may be called."""
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    guessed: bool  # whether the first two of many columns are taken where no name is known
+
+    @property
+    def known(self) -> frozenset[str]:
+        return frozenset([*self.sources, *self.targets])
+
+
+TRANSLATIONS = SideNames(SOURCES, TARGETS, guessed=True)
+SUMMARIES = SideNames((*ARTICLES, *SOURCES), (*ABSTRACTS, *TARGETS), guessed=False)
 Pair = tuple[Place, Any, Any]  # where it stands, and the two cells: texts, or None, or what is no text
 
 
@@ -35,23 +51,24 @@ def read_parallel(
     sources: Sources,
     columns: Columns | None = None,
     *,
+    names: SideNames = TRANSLATIONS,
     require_target: bool = True,
     file_format: Format | None = None,
     header: bool | None = None,
 ) -> Read[Parallel]:
-    """Pairs of a text and its translation; without `require_target` a translation may be missing."""
+    """Pairs of a text and its translation, or its summary; without `require_target` the second may be missing."""
     named = check_roles(columns, ("source", "target"))
     by_position = are_numbers(named)
     reading = TableOptions(
         file_format=file_format,
         header=header,
-        known=KNOWN | names_given(named),
+        known=names.known | names_given(named),
         known_together=LANGUAGES,
         by_position=by_position,
     )
     report = ReadReport()
     examples: list[Parallel] = []
-    for pair in pairs(resolve(sources), named, reading, report, required=require_target):
+    for pair in pairs(resolve(sources), named, names, reading, report, required=require_target):
         example = checked(pair, report, required=require_target)
         if example is not None:
             examples.append(example)
@@ -59,7 +76,13 @@ def read_parallel(
 
 
 def pairs(
-    sources: list[DataSource], named: Mapping[str, str], reading: TableOptions, report: ReadReport, *, required: bool
+    sources: list[DataSource],
+    named: Mapping[str, str],
+    names: SideNames,
+    reading: TableOptions,
+    report: ReadReport,
+    *,
+    required: bool,
 ) -> Iterator[Pair]:
     """Every pair of cells in the sources."""
     opened = [(source, lines_if_plain(source, reading, report)) for source in sources]
@@ -72,7 +95,7 @@ def pairs(
             f"{plain[0][0].name} is plain text: give two such files, source and target, or files with both sides"
         )
     for source, (lines, _) in opened:
-        yield from table_pairs(open_table(source, report, reading, lines), named, report, required=required)
+        yield from table_pairs(open_table(source, report, reading, lines), named, names, report, required=required)
 
 
 def lines_if_plain(source: DataSource, reading: TableOptions, report: ReadReport) -> tuple[Iterator[Line] | None, bool]:
@@ -81,7 +104,7 @@ def lines_if_plain(source: DataSource, reading: TableOptions, report: ReadReport
         return None, False
     sample, lines = peeked(source.lines(report))
     texts = [text.rstrip("\r\n") for _, text in sample]
-    return lines, reading.file_format == "text" or not (json_format(texts, "") or sniff(texts, KNOWN) != "text")
+    return lines, reading.file_format == "text" or not (json_format(texts, "") or sniff(texts, reading.known) != "text")
 
 
 def side_by_side(
@@ -105,16 +128,20 @@ def side_by_side(
         yield Place(name, one[0]), one[1].rstrip("\r\n"), other[1].rstrip("\r\n")
 
 
-def table_pairs(table: DataTable, named: Mapping[str, str], report: ReadReport, *, required: bool) -> Iterator[Pair]:
+def table_pairs(
+    table: DataTable, named: Mapping[str, str], names: SideNames, report: ReadReport, *, required: bool
+) -> Iterator[Pair]:
     """The two cells of each row of a table."""
     inner = find(table, ["translation"])
     if inner is not None and isinstance(table.sample[0].get(inner), dict):
         table = taken_apart(table, inner)
     source, target = named_column(table, named, "source"), named_column(table, named, "target")
-    source, target = source or find(table, SOURCES, but=[target or ""]), target or find(table, TARGETS)
+    target = target or find(table, names.targets, but=[source or ""])
+    source = source or find(table, names.sources, but=[target or ""])
     languages = [column for column in table.columns if column.casefold() in LANGUAGES]
     sides = languages if len(languages) > 1 else table.columns
     rest = [column for column in sides if column not in (source, target)]
+    rest = rest if names.guessed or len(table.columns) < 3 else []
     if source is None:
         source = rest.pop(0) if rest else None
     if target is None and required:

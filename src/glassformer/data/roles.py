@@ -34,6 +34,11 @@ LABELS = (
 SCORES = ("score", "scores", "similarity", "similarity_score", "relatedness_score")
 SOURCES = ("source", "src")
 TARGETS = ("target", "tgt", "trg")
+ARTICLES = (
+    *("article", "document", "dialogue", "dialog", "text", "content", "body", "story", "report", "maintext"),
+    *("passage", "transcript", "review", "news"),
+)
+ABSTRACTS = ("summary", "highlights", "abstract", "tldr", "tl;dr", "headline", "title")  # of an article
 LANGUAGES = (
     *("en", "de", "fr", "es", "it", "pt", "nl", "sv", "da", "no", "fi", "is", "pl", "cs", "sk", "hu", "ro", "bg"),
     *("ru", "uk", "el", "tr", "ar", "he", "fa", "hi", "ja", "ko", "zh", "vi", "th", "english", "german", "french"),

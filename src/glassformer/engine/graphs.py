@@ -18,8 +18,10 @@ from torch import Tensor
 
 from glassformer.blocks.attention import AttentionMask
 from glassformer.blocks.cache import DecoderState, KVCache
-from glassformer.blocks.masks import first_kept
-from glassformer.blocks.packing import DenseMask
+from glassformer.blocks.masks import Window, both, first_kept
+from glassformer.blocks.packing import BatchMask, fused
+from glassformer.blocks.relative import PositionScores
+from glassformer.blocks.rotary import Rotary, rotate
 
 from . import kernels
 from .decoder import PreparedDecoder
@@ -50,9 +52,9 @@ class StaticCache:
         assert tokens == 1
         return self.used - self.padding[:, None]  # (B, 1)
 
-    def mask(self, tokens: int) -> "StaticMask":
+    def mask(self, tokens: int, positions: Tensor) -> "StaticMask":
         assert tokens == 1
-        return StaticMask(self.padding, self.used, self.capacity)
+        return StaticMask(self.padding, self.used, self.capacity, positions=positions)
 
     def layers(self) -> "Sequence[StaticLayer]":
         pairs = zip(self.keys.unbind(), self.values.unbind(), strict=True)
@@ -84,16 +86,32 @@ class StaticLayer:
         self.values.index_copy_(1, self.used, value)
         return self.keys, self.values
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: AttentionMask, *, scale: float) -> Tensor:
-        """One new token of each row (B, 1, H, K) is appended, and attends to all so far."""
-        if query.is_cuda and isinstance(mask, StaticMask) and kernels.available():
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: AttentionMask,
+        *,
+        scale: float,
+        rotary: Rotary | None = None,
+        window: Window | None = None,
+        bias: PositionScores | None = None,
+    ) -> Tensor:
+        """One new token of each row (B, 1, H, K) is turned and appended, and attends to all so far."""
+        if rotary is not None:
+            rotation = mask.rotation(rotary)
+            query, key = rotate(query, rotation), rotate(key, rotation)
+        plain = window is None and bias is None and query.shape[2] == key.shape[2]
+        if plain and query.is_cuda and isinstance(mask, StaticMask) and kernels.available():
             past, places = (self.keys, self.values), {"used": self.used, "padding": mask.padding}
             return kernels.attend_next(query, key, value, *past, **places, scale=scale)
-        return mask.attend(query, *self.append(key, value), scale=scale, dropout=0.0)
+        seen = self.append(key, value)
+        return mask.attend(query, *seen, scale=scale, dropout=0.0, window=window, bias=bias)
 
 
 @dataclass(frozen=True)
-class StaticMask:
+class StaticMask(BatchMask):
     """What one new token of each row may look at: all so far but the padding before its prompt."""
 
     padding: Tensor  # (B,)
@@ -105,9 +123,27 @@ class StaticMask:
         places = torch.arange(self.capacity, device=self.used.device)
         return ((places >= self.padding[:, None]) & (places <= self.used))[:, None, None]  # (B, 1, 1, L)
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float, dropout: float) -> Tensor:
-        """(B, 1, H, K) queries over (B, L, H, K) keys and values."""
-        return DenseMask(self.dense).attend(query, key, value, scale=scale, dropout=dropout)
+    def distances(self, targets: int, sources: int, device: torch.device) -> Tensor:
+        """(1, L): the new token stands where the counter says."""
+        assert targets == 1
+        return torch.arange(sources, device=device) - self.used[:, None]
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        scale: float,
+        dropout: float,
+        window: Window | None = None,
+        bias: PositionScores | None = None,
+    ) -> Tensor:
+        """(B, 1, H, K) queries over (B, L, G, K) keys and values."""
+        query, key, value = (x.transpose(1, 2) for x in (query, key, value))
+        keep = both(self.dense, self.order(1, self.capacity, query.device, window))
+        added = self.added(bias, query, key)
+        return fused(query, key, value, mask=keep, added=added, scale=scale, dropout=dropout).transpose(1, 2)
 
 
 class Lease:

@@ -230,21 +230,24 @@ def can_prepack(weight: Tensor) -> bool:
 
 @dataclass(frozen=True)
 class PreparedNorm:
-    """A LayerNorm without its module."""
+    """A LayerNorm or an RMSNorm without its module."""
 
     weight: Tensor
-    bias: Tensor
+    bias: Tensor | None
     eps: float
+    centred: bool = True  # an RMSNorm does not take the mean off
 
     def __call__(self, x: Tensor) -> Tensor:
-        return torch.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+        if self.centred:
+            return torch.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+        return torch.rms_norm(x, self.weight.shape, self.weight, self.eps)
 
     @cached_property
     def struct(self) -> native.NormStruct | None:
         """For the kernels on a CPU, which read ordinary numbers."""
         if not native.ordinary(self.weight, self.bias):
             return None
-        return native.NormStruct(self.weight.data_ptr(), self.bias.data_ptr(), self.eps)
+        return native.NormStruct(self.weight.data_ptr(), native.address(self.bias), self.eps, self.centred)
 
 
 class FusedLinear:
@@ -279,7 +282,9 @@ class FusedLinear:
         return y if added is None else added + y
 
     def in_one_kernel(self, x: Tensor, plain: DenseProjection, norm: Norms | None, added: Tensor | None) -> Tensor:
-        parts = (norm.weight, norm.bias, norm.eps) if isinstance(norm, PreparedNorm) else None
+        parts = None
+        if isinstance(norm, PreparedNorm) and norm.centred and norm.bias is not None:
+            parts = (norm.weight, norm.bias, norm.eps)
         x = x if norm is None or parts else norm(x)
         return kernels.linear(x, plain.weight, plain.bias, norm=parts, activation=self.name, added=added)
 

@@ -7,7 +7,20 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from glassformer.models import bert, bow, cnn, decoder_only, distilbert, gpt2, rnn, roberta, seq2seq, transformer
+from glassformer.models import (
+    bert,
+    bow,
+    cnn,
+    decoder_only,
+    distilbert,
+    gpt2,
+    llama,
+    rnn,
+    roberta,
+    seq2seq,
+    t5,
+    transformer,
+)
 from glassformer.models.architecture import Architecture
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -19,9 +32,15 @@ ARCHITECTURES: dict[str, Architecture] = {
         distilbert.ARCHITECTURE,
         gpt2.ARCHITECTURE,
         decoder_only.ARCHITECTURE,
+        llama.LLAMA,
+        llama.MISTRAL,
+        llama.QWEN2,
+        llama.QWEN3,
         transformer.MARIAN,
         transformer.BART_ARCHITECTURE,
         transformer.OURS,
+        t5.T5,
+        t5.MT5,
         rnn.ARCHITECTURE,
         seq2seq.ARCHITECTURE,
         cnn.ARCHITECTURE,

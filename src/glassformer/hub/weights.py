@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.models.architecture import Architecture, Op, Row
+from glassformer.models.contract import as_model
 
 Shape = tuple[int, ...]
 
@@ -71,7 +72,7 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
     """Every tensor that a checkpoint holds; a tied one under each of its names."""
     transient = {
         f"{path}.{name}".removeprefix(".")
-        for path, module in model.named_modules()
+        for path, module in model.named_modules(remove_duplicate=False)
         for name in module._non_persistent_buffers_set
     }
     named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
@@ -108,7 +109,8 @@ def plan_load(
     ours = tensors_of(model)
     same = {name: id(tensor) for name, tensor in ours.items()}  # tied names have one identity
     canonical = {_canonical(name, architecture.prefix): name for name in file}
-    rows = None if architecture.weights is None else [*architecture.weights, *architecture.heads[head].weights]
+    body = architecture.rows(as_model(model).config)
+    rows = None if body is None else [*body, *architecture.heads[head].weights]
     reads, filled, used = [], set(), set()
     misshaped: dict[str, str] = {}
     for entry in entries(rows, ours):
@@ -128,10 +130,14 @@ def plan_load(
     new = [name for name in absent if fresh_head and _is_fresh(name)]
     missing = [name for name in absent if name not in new and name not in misshaped]
     left = [name for name in file if name not in used]
-    known = [name for name in left if _known_elsewhere(architecture, _canonical(name, architecture.prefix))]
+    dropped = [name for name in left if _dropped(body or (), _canonical(name, architecture.prefix))]
+    known = [
+        name
+        for name in left
+        if name in dropped or _known_elsewhere(architecture, _canonical(name, architecture.prefix))
+    ]
     unknown = [name for name in left if name not in known]
     _raise_all(missing=missing, unknown=unknown, misshaped=list(dict.fromkeys(misshaped.values())))
-    dropped = [name for name in known if _dropped(architecture, _canonical(name, architecture.prefix))]
     unused = [name for name in known if name not in dropped]
     return LoadPlan(reads, LoadReport([name for entry in reads for name in entry.ours], new, unused))
 
@@ -154,10 +160,10 @@ def check_same(model: nn.Module, built: nn.Module) -> None:
 def their_tensors(architecture: Architecture, model: nn.Module, head: str | None) -> dict[str, Tensor]:
     """A model's tensors under the names and in the shapes of its Hugging Face file, tied copies once."""
     ours = tensors_of(model)
-    rows: list[Row] | None = None
-    if architecture.weights is not None:
-        prefix = f"{architecture.prefix}." if head else ""
-        body: list[Row] = [(prefix + row[0], *row[1:]) for row in architecture.weights]
+    rows, table = None, architecture.rows(as_model(model).config)
+    if table is not None:
+        prefix = f"{architecture.prefix}." if head and architecture.prefix else ""
+        body: list[Row] = [(prefix + row[0], *row[1:]) for row in table]
         rows = [*body, *architecture.heads[head].weights]
     theirs: dict[str, Tensor] = {}
     written: set[int] = set()
@@ -185,14 +191,12 @@ def _is_fresh(name: str) -> bool:
 def _known_elsewhere(architecture: Architecture, name: str) -> bool:
     """Whether this tensor is known to belong to another head, or to be idle; a whole layer too many is neither."""
     rows = [row[0] for head in architecture.heads.values() for row in head.weights]
-    return _dropped(architecture, name) or any(
-        _pattern(theirs).fullmatch(name) for theirs in (*rows, *architecture.may_be_idle)
-    )
+    return any(_pattern(theirs).fullmatch(name) for theirs in (*rows, *architecture.may_be_idle))
 
 
-def _dropped(architecture: Architecture, name: str) -> bool:
+def _dropped(rows: Sequence[Row], name: str) -> bool:
     """Old buffers that mean nothing."""
-    return any(row[1] is None and _pattern(row[0]).fullmatch(name) for row in architecture.weights or ())
+    return any(row[1] is None and _pattern(row[0]).fullmatch(name) for row in rows)
 
 
 def _raise_all(**problems: list[str]) -> None:

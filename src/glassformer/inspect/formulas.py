@@ -26,6 +26,7 @@ class Formula:
 
 
 RESIDUAL = Formula("x + y", r"x + y", lambda x, y: x + y, alike("x", "y"))
+PRODUCT = Formula("x · y", r"x \odot y", lambda x, y: x * y, alike("x", "y"))
 IDENTITY = Formula("x", "x", lambda x: x, alike("x"))
 TANH = Formula("tanh(x)", r"\tanh(x)", lambda x: x.tanh(), alike("x"))
 CONCATENATION = Formula("[a; b; …]", r"[a; b; \dots]", lambda *parts: torch.cat(parts, dim=-1))

@@ -73,15 +73,16 @@ def logit_layers(model: nn.Module, inputs: Mapping[str, Tensor], *, mask_id: int
 def head_layers(model: nn.Module, inputs: Mapping[str, Tensor]) -> Layers:
     """The model's own head on what every layer gives: a classifier's classes, a tagger's tags, an answer's two ends."""
     head, encoder = modules_of(model).get("head"), as_model(model)
-    if not _layers(model, "layers") or not has_summary(encoder) or head is None:
+    if not _layers(model, "layers") or not has_summary(encoder) or head is None or can_generate(encoder):
         raise ValueError("a head lens needs an encoder with a head; use logit_lens for a model that writes")
-    names = ["embeddings", *_layers(model, "layers")]
+    names, norm = ["embeddings", *_layers(model, "layers")], modules_of(model).get("final_norm", nn.Identity())
     with record(model, names) as seen:
         last = scores(model(**inputs))
 
     @torch.no_grad()
     def logits_of(name: str) -> Tensor:
-        return scores(head(seen[name], encoder.summary(seen[name], inputs.get("attention_mask"))))
+        hidden = norm(seen[name])
+        return scores(head(hidden, encoder.summary(hidden, inputs.get("attention_mask"))))
 
     return Layers(names, torch.arange(last.shape[1]).expand(last.shape[:2]), logits_of)
 

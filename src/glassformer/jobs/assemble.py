@@ -57,14 +57,14 @@ def assemble(recipe: Recipe, device: torch.device, processes: Processes | None =
     tokenizer = vocabulary.adapted(segments=spec.segments, model_max_length=spec.max_length)
     task = cls.from_spec(tokenizer, spec)
     tokenise(splits, task, processes or Processes())
-    standard = defaults(recipe.task, model, pretrained=recipe.model is not None, device=str(device))
+    standard = defaults(cls.name, model, pretrained=recipe.model is not None, device=str(device))
     plan = plan_of(standard, recipe.plan)
     return Assembly(splits, task, _transformed(model, task, plan, recipe).to(device), plan)
 
 
 def _options(recipe: Recipe, cls: type[AnyTask]) -> dict[str, Any]:
     """The task's options: those that a folder holds beside its model, and over them those of the recipe."""
-    kept = cls.read_extras(config_folder(recipe.model)) if recipe.model else {}
+    kept = cls.read_extras(config_folder(recipe.model), recipe.task) if recipe.model else {}
     head = {"head": head_for(recipe.arch, cls)} if cls.built_in else {}
     return {**head, **kept, **taken(cls, recipe.options)}
 

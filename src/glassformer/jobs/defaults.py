@@ -7,6 +7,7 @@ from torch import nn
 from glassformer.blocks.attention import MultiHeadAttention
 
 MILLION = 1_000_000
+TEXT_TO_TEXT = ("translation", "summarization", "text2text-generation")
 
 
 def defaults(task: str, model: nn.Module, *, pretrained: bool, device: str) -> dict[str, Any]:
@@ -23,7 +24,7 @@ def defaults(task: str, model: nn.Module, *, pretrained: bool, device: str) -> d
 def _fine_tuning(task: str, size: int) -> dict[str, Any]:
     """Small models learn at higher rates than BERT's 2e-5."""
     rate = 2e-5 if size > 60 * MILLION else 5e-5 if size > 30 * MILLION else 1e-4
-    batch = {"batch_tokens": 4096} if task == "translation" else {"batch_size": 32}
+    batch = {"batch_tokens": 4096} if task in TEXT_TO_TEXT else {"batch_size": 32}
     epochs = {"token-classification": 4, "question-answering": 2, "sentence-similarity": 2}.get(task, 3)
     return {**batch, "lr": rate, "epochs": epochs, "schedule": "linear", "warmup": 0.1, "weight_decay": 0.01}
 
@@ -32,7 +33,7 @@ def _from_scratch(task: str, model: nn.Module) -> dict[str, Any]:
     """Transformers learn slowly and warm up; a model with no layer between its table and its scores learns fastest."""
     attends = any(isinstance(part, MultiHeadAttention) for part in model.modules())
     layered = any(isinstance(part, nn.Linear | nn.RNNBase) for part in model.modules())
-    if task == "translation":
+    if task in TEXT_TO_TEXT:
         rate = {"lr": 1e-3, "schedule": "linear", "warmup": 0.05}
         if attends:
             rate = {"lr": 2e-3, "schedule": "inverse_sqrt", "warmup": 0.1, "beta2": 0.98, "average": 5}

@@ -3,22 +3,28 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from difflib import get_close_matches
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from glassformer.data.batches import Budget
 from glassformer.data.report import Read, ReadReport
 from glassformer.data.rows import json_value
 from glassformer.data.source import check_length, checked_lines, resolve
+from glassformer.generate.settings import GenerationSettings
 from glassformer.hub.fetch import config_folder
 from glassformer.hub.folder import read_config
 from glassformer.hub.load import load, load_tokenizer
 from glassformer.hub.registry import architecture_for, head_for
 from glassformer.models.contract import as_model
 from glassformer.tasks.metrics import ScoreSheet
-from glassformer.tasks.task import AnyTask, evaluate
+from glassformer.tasks.summarization import Summarization
+from glassformer.tasks.task import AnyTask, call_options, evaluate, takes_settings
+from glassformer.tasks.task_params import task_params
 from glassformer.text.tokenizer import Tokenizer
 
 from .data import read_examples, reading
@@ -28,25 +34,45 @@ from .recipe import RECIPE, read_made, task_options
 from .tasks import TASKS, taken, task_class
 
 UNANSWERED: dict[str, Any] = {"label": None, "tags": None, "answers": (), "target": None}
+LANGUAGES = ("src_lang", "tgt_lang")
+CHUNK = 32  # inputs of an iterator at a time
 TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "conll")
 
 
 class Pipeline:
-    """A model and its task: call it with a text, or with a list of them. `made` is the recipe it was trained by."""
+    """A model and its task: call it with a text, or with a list of them.
 
-    def __init__(self, model: nn.Module, task: AnyTask, made: Mapping[str, Any] | None = None) -> None:
-        self.model, self.task, self.made = model, task, dict(made or {})
+    `made` is the recipe it was trained by, `defaults` the options of a call that does not give them.
+    """
 
-    def __call__(self, inputs: Any = None, **options: Any) -> Any:
-        """One result for one input, a list of results for a list of inputs; each as if it came alone."""
-        if inputs is None and {"question", "context"} <= set(options):
-            inputs = {name: options.pop(name) for name in ("question", "context")}
-        self.task.check_predict(options)
+    def __init__(
+        self,
+        model: nn.Module,
+        task: AnyTask,
+        made: Mapping[str, Any] | None = None,
+        defaults: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.model, self.task = model, task
+        self.made, self.defaults = dict(made or {}), dict(defaults or {})
+        task.check_predict(self.defaults)
+
+    def __call__(self, inputs: Any = None, *more: Any, **options: Any) -> Any:
+        """One result for one input, a list of results for a list of inputs; each as if it came alone.
+
+        Of an iterator, the results come one by one, as its inputs do.
+        """
+        inputs = self.task.call_inputs(inputs, more, options)
+        asked = {**self.defaults, **options}
+        self.task.check_predict(asked)
+        if isinstance(inputs, Iterator):
+            return chain.from_iterable(self._results(some, asked) for some in chunks(inputs))
         if isinstance(inputs, list):
-            return self.task.predict(as_model(self.model), inputs, **options)
-        (found,) = self.task.predict(as_model(self.model), [inputs], **options)
-        wrapped = self.task.one_in_a_list and isinstance(inputs, str) and isinstance(found, dict)
-        return [found] if wrapped else found
+            return self._results(inputs, asked)
+        (found,) = self._results([inputs], asked)
+        return [found] if isinstance(inputs, str) and self.task.wraps_one(found, options) else found
+
+    def _results(self, inputs: list[Any], options: Mapping[str, Any]) -> list[Any]:
+        return self.task.shaped(self.task.predict(as_model(self.model), inputs, **options), options)
 
     def read(
         self,
@@ -83,41 +109,85 @@ class Pipeline:
 
 
 def pipeline(
-    task: str,
+    task: str | None = None,
     model: str | Path | nn.Module | None = None,
-    tokenizer: Tokenizer | None = None,
+    tokenizer: Tokenizer | str | Path | None = None,
     *,
-    device: str | None = None,
-    dtype: str | None = None,
+    device: str | int | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
     quant: str | None = None,
     **options: Any,
 ) -> Pipeline:
-    """A pipeline for a task: pipeline("text-classification", "folder-or-hub-name")(["a text", "another"])."""
-    cls, known = task_class(task), task_options(task)
-    if wrong := [name for name in options if name not in known]:
-        raise ValueError(f"{task} has no option {wrong[0]!r}; it has: {', '.join(sorted(known))}")
+    """A pipeline for a task: pipeline("text-classification", "folder-or-hub-name")(["a text", "another"]).
+
+    Without a task, that of the folder. `device` may be a number, as Hugging Face has it: -1 is the CPU, 0 the first
+    GPU. Further options are the task's own, or of each call that does not give them itself.
+    """
+    if task is None:
+        if not isinstance(model, str | Path):
+            raise ValueError('name a task, a model folder, or both: pipeline("summarization", "folder")')
+        task = task_of(str(model))
+    task = _pair_name(task, options)
+    cls = task_class(task)
+    dtype = options.pop("torch_dtype", dtype)  # its name before version 5 of transformers
+    of_task, of_call = _told_apart(task, cls, options)
+    if isinstance(tokenizer, str | Path):
+        tokenizer = load_tokenizer(tokenizer)
     if isinstance(model, nn.Module):
         if tokenizer is None:
             raise ValueError("a pipeline over a model needs its tokenizer as well: pipeline(task, model, tokenizer)")
-        return Pipeline(model.eval(), cls.for_model(tokenizer, as_model(model), **taken(cls, options)))
+        made_task = cls.for_model(tokenizer, as_model(model), **of_task)
+        return Pipeline(model.eval(), made_task, defaults=of_call)
     if model is None:
         raise ValueError(f'there is no built-in model for {task} yet; name a folder: pipeline("{task}", "folder")')
     check_model(model, cls)
-    found = load(model, head=_head(cls, model), device=device, dtype=dtype, quant=quant)
+    found = load(model, head=_head(cls, model), device=_device(device), dtype=dtype, quant=quant)
     report: Any = getattr(found, "load_report", None)
     if report is not None and report.new:
         raise ValueError(f"{model} was not trained for {task}: it has no {report.new[0]}; train it first")
     made = _made(config_folder(model), cls)
-    options = {**taken(cls, made), **cls.read_extras(config_folder(model)), **taken(cls, options)}
+    of_task = {**taken(cls, made), **cls.read_extras(config_folder(model), task), **of_task}
     tokenizer = tokenizer or load_tokenizer(model)
     check_fit(found, tokenizer)
-    return Pipeline(found, cls.for_model(tokenizer, as_model(found), **options), made)
+    return Pipeline(found, cls.for_model(tokenizer, as_model(found), **of_task), made, of_call)
+
+
+def _pair_name(task: str, options: dict[str, Any]) -> str:
+    """The task; translation with src_lang and tgt_lang, which are taken out, is translation_en_to_de."""
+    pair = [options.pop(name) for name in LANGUAGES if task == "translation" and name in options]
+    if len(pair) == 1:
+        raise ValueError(f"translation goes from one language to another: give src_lang and tgt_lang, not {pair[0]!r}")
+    return "translation_{}_to_{}".format(*pair) if pair else task
+
+
+def _told_apart(task: str, cls: type[AnyTask], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of a task (or of its reader, which are left out), and those of every call."""
+    known, calls = task_options(task), call_options(cls.predict)
+    settings = GenerationSettings.__dataclass_fields__ if takes_settings(cls.predict) else {}
+    if wrong := [name for name in options if name not in {*known, *calls, *settings}]:
+        near = get_close_matches(wrong[0], settings, n=3)
+        written = f", and to write with: {', '.join(near)}" if near else ""
+        raise ValueError(f"{task} has no option {wrong[0]!r}; it has: {', '.join(sorted({*known, *calls}))}{written}")
+    return taken(cls, options), {name: value for name, value in options.items() if name not in known}
+
+
+def _device(device: str | int | torch.device | None) -> str | torch.device | None:
+    """A device as torch has it; a number is a GPU, and -1 none."""
+    if isinstance(device, int):
+        return "cpu" if device < 0 else f"cuda:{device}"
+    return device
 
 
 def _made(folder: Path, cls: type[AnyTask]) -> dict[str, Any]:
     """The recipe of a run folder, if it is for this task; what was said there holds until something else is said."""
     values = read_made(folder / RECIPE) if (folder / RECIPE).is_file() else {}
-    return values if values and task_class(values["task"]) is cls else {}
+    return values if values and issubclass(cls, task_class(values["task"])) else {}
+
+
+def chunks(inputs: Iterator[Any]) -> Iterator[list[Any]]:
+    """Some inputs at a time, enough for a batch."""
+    while some := list(islice(inputs, CHUNK)):
+        yield some
 
 
 def _head(cls: type[AnyTask], model: str | Path) -> str | None:
@@ -137,6 +207,8 @@ def task_of(model: str) -> str:
     if recipe.is_file():
         return str(read_made(recipe)["task"])
     head = head_of(model)
+    if head == Summarization.head and list(task_params(config_folder(model))) == [Summarization.name]:
+        return Summarization.name
     for name in TASKS:
         if head is not None and task_class(name).head == head:
             return name

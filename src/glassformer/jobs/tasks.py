@@ -1,6 +1,7 @@
 """Every task by its name; a task's file is imported when it is first asked for."""
 
 import inspect
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import import_module
@@ -16,6 +17,9 @@ TASKS = {
     "pretraining": ("pretraining", "Pretraining"),
     "text-generation": ("text_generation", "TextGeneration"),
     "translation": ("translation", "Translation"),
+    "summarization": ("summarization", "Summarization"),
+    "text2text-generation": ("translation", "Text2TextGeneration"),
+    "zero-shot-classification": ("zero_shot_classification", "ZeroShotClassification"),
     "sentence-similarity": ("sentence_similarity", "SentenceSimilarity"),
     "feature-extraction": ("sentence_similarity", "FeatureExtraction"),
     "copy": ("teaching", "Copy"),
@@ -26,17 +30,17 @@ TASKS = {
 ALIASES = {
     "ner": "token-classification",
     "sentiment-analysis": "text-classification",
-    "text2text-generation": "translation",
 }
+PAIR = re.compile(r"translation_.+_to_.+")  # Hugging Face's names of translations from one language to another
 
 
 def task_class(name: str) -> type[AnyTask]:
     """The task of a name, Hugging Face's where it has one."""
-    name = ALIASES.get(name, "translation" if name.startswith("translation_") else name)
+    name = ALIASES.get(name, "translation" if PAIR.fullmatch(name) else name)
     if name not in TASKS:
-        near = get_close_matches(name, TASKS, n=1)
+        near = get_close_matches(name, [*TASKS, *ALIASES], n=1)
         hint = f"did you mean {near[0]!r}? All: " if near else "there are: "
-        raise ValueError(f"there is no task {name!r}; {hint}{', '.join(TASKS)}")
+        raise ValueError(f"there is no task {name!r}; {hint}{', '.join(TASKS)}, translation_xx_to_yy")
     file, cls = TASKS[name]
     return getattr(import_module(f"glassformer.tasks.{file}"), cls)  # type: ignore[no-any-return]
 

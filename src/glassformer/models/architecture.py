@@ -36,9 +36,13 @@ class Architecture:
     config: Any  # a dataclass as contract.ModelConfig says, with from_hf
     build: Callable[[Any, str | None], nn.Module]
     heads: Mapping[str | None, Head]
-    weights: Sequence[Row] | None = None  # None: the file uses our own names
+    weights: Sequence[Row] | Callable[[Any], Sequence[Row]] | None = None  # None: the file uses our own names
     prefix: str = ""  # what `transformers` puts before the body's names once there is a head
     may_be_idle: tuple[str, ...] = ()  # tensors of theirs that some models have no use for
     zero_if_absent: tuple[str, ...] = ()  # tensors of ours that old files may lack
     small: Mapping[str, Any] = field(default_factory=dict)  # sizes that a laptop trains from nothing; empty: never so
     fit_config: Callable[[Any, str | None, set[str]], Any] = field(default=lambda config, _head, _names: config)
+
+    def rows(self, config: Any) -> Sequence[Row] | None:
+        """The weight table of a model's body: the same for every config, or one that follows from it."""
+        return self.weights(config) if callable(self.weights) else self.weights

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from glassformer.blocks.cache import DecoderState, KVCache
 from glassformer.blocks.decoder import DecoderParts
 from glassformer.blocks.embeddings import Embeddings, check_length
-from glassformer.blocks.masks import as_keep, real_positions
+from glassformer.blocks.masks import as_keep, last_kept, real_positions, send
 from glassformer.blocks.transformer import Stack, embed_and_run
 
 from .contract import ModelConfig, by_parts
@@ -17,7 +17,10 @@ from .stepping import StepsByParts
 
 
 class CausalDecoder(nn.Module, StepsByParts):
-    """Predicts the next token at every position; without a head it returns its hidden states."""
+    """Predicts the next token at every position, or labels texts by their last token as GPT-1 did, or each token.
+
+    Without a head it returns its hidden states.
+    """
 
     is_causal = True
 
@@ -50,7 +53,11 @@ class CausalDecoder(nn.Module, StepsByParts):
     ) -> Logits | Hidden:
         """Ids (B, T), a mask with 1 = keep; positions count real tokens."""
         hidden = self.hidden(input_ids, attention_mask, position_ids)
-        return Hidden(hidden) if self.head is None else Logits(self.head(hidden))
+        if self.head is None:
+            return Hidden(hidden)
+        if self.head_name == "text-generation":
+            return Logits(self.head(hidden))
+        return self.head(hidden, self.summary(hidden, attention_mask))  # type: ignore[no-any-return]
 
     def hidden(
         self,
@@ -66,10 +73,18 @@ class CausalDecoder(nn.Module, StepsByParts):
         indices = (input_ids, position_ids)
         return embed_and_run(self.embeddings, self.layers, keep, *indices, norm=self.final_norm, causal=True)
 
+    def summary(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """The last token's vector (B, D), which has seen all others."""
+        if attention_mask is None:
+            return hidden[:, -1]
+        last = send(last_kept(attention_mask.bool()), hidden.device)
+        return hidden.take_along_dim(last[:, None, None], dim=1)[:, 0]
+
     @by_parts
     def logits(self, hidden: Tensor) -> Tensor:
-        assert self.head is not None, "logits need the text-generation head"
-        return self.head(hidden)  # type: ignore[no-any-return]
+        assert self.head is not None, "logits need a head"
+        found: Tensor | Logits = self.head(hidden)
+        return found.logits if isinstance(found, Logits) else found
 
     def start(self, input_ids: Tensor, attention_mask: Tensor | None = None, *, length: int) -> DecoderState:
         """An empty cache with capacity for `length` tokens, prompt included."""

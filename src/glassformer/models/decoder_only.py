@@ -47,5 +47,10 @@ ARCHITECTURE = Architecture(
     config=DecoderConfig,
     build=build,
     small=gpt2.ARCHITECTURE.small,
-    heads={None: Head("DecoderModel"), "text-generation": Head("DecoderForCausalLM")},
+    heads={
+        None: Head("DecoderModel"),
+        "text-generation": Head("DecoderForCausalLM"),
+        "text-classification": Head("DecoderForSequenceClassification"),
+        "token-classification": Head("DecoderForTokenClassification"),
+    },
 )

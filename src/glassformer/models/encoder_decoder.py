@@ -7,8 +7,15 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
-from .contract import by_parts
+from glassformer.blocks.cache import DecoderState, KVCache
+from glassformer.blocks.decoder import DecoderParts
+from glassformer.blocks.embeddings import Embeddings, check_length
+from glassformer.blocks.masks import as_keep, positions
+from glassformer.blocks.transformer import Source, Stack, embed_and_run
+
+from .contract import ModelConfig, by_parts
 from .outputs import Seq2SeqHidden, Seq2SeqLogits
+from .stepping import StepsByParts
 
 
 class EncoderDecoder(nn.Module, ABC):
@@ -49,6 +56,96 @@ class EncoderDecoder(nn.Module, ABC):
         self, input_ids: Tensor, attention_mask: Tensor | None, target: Tensor, target_mask: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """The decoder's (B, T, D) and the encoder's (B, S, E) last hidden states."""
+
+
+class EncoderSide(nn.Module):
+    """Embeddings and self-attention layers."""
+
+    def __init__(
+        self, embeddings: Embeddings, layers: Stack, final_norm: nn.Module | None, dropout: float = 0.0
+    ) -> None:
+        """`dropout`: of what leaves the side, after its norm."""
+        super().__init__()
+        self.embeddings, self.layers, self.final_norm = embeddings, layers, final_norm
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, input_ids: Tensor, keep: Tensor | None) -> Tensor:
+        """Source ids (B, S), and which of them are real -> (B, S, D), zero at padding."""
+        places = positions(keep, input_ids.shape[1], input_ids.device)
+        hidden = embed_and_run(self.embeddings, self.layers, keep, input_ids, places, norm=self.final_norm)
+        return self.dropout(hidden)  # type: ignore[no-any-return]
+
+
+class DecoderSide(EncoderSide):
+    """Embeddings, and layers that look back at themselves and across at the source."""
+
+    def forward(self, input_ids: Tensor, keep: Tensor | None, source: Source | None = None) -> Tensor:
+        """Target ids (B, T), which of them are real, and the source -> (B, T, D), zero at padding."""
+        places, norm = positions(keep, input_ids.shape[1], input_ids.device), self.final_norm
+        indices = (input_ids, places)
+        hidden = embed_and_run(self.embeddings, self.layers, keep, *indices, norm=norm, causal=True, source=source)
+        return self.dropout(hidden)  # type: ignore[no-any-return]
+
+
+class Transformer(EncoderDecoder, StepsByParts):
+    """Both sides of attention layers, built outside."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        encoder: EncoderSide,
+        decoder: DecoderSide,
+        *,
+        cache: tuple[int, int],
+        head: nn.Module | None,
+        head_name: str | None,
+        shared: nn.Embedding | None = None,
+    ) -> None:
+        """`cache`: how many heads of which width each decoder layer keeps keys and values of.
+
+        `shared`: one table in two modules, the embeddings of both sides, so that what passes each has its own name.
+        """
+        super().__init__()
+        self.config, self.cache, self.head_name = config, cache, head_name
+        if shared is not None:
+            self.shared = shared
+        self.encoder, self.decoder, self.head = encoder, decoder, head
+
+    def read_both(
+        self, input_ids: Tensor, attention_mask: Tensor | None, target: Tensor, target_mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The decoder's (B, T, D) and the encoder's (B, S, D) last hidden states, zero at padding."""
+        keep = as_keep(attention_mask, input_ids, stay=True)
+        memory = self.read(input_ids, keep)
+        check_length(target.shape[1], self.config.max_positions)
+        target_keep = as_keep(target_mask, target, stay=True)
+        return self.decoder(target, target_keep, Source(memory, keep)), memory
+
+    def read(self, input_ids: Tensor, keep: Tensor | None) -> Tensor:
+        """The source as the encoder sees it, (B, S, D)."""
+        check_length(input_ids.shape[1], self.config.max_positions)
+        return self.encoder(input_ids, keep)  # type: ignore[no-any-return]
+
+    def start(self, input_ids: Tensor, attention_mask: Tensor | None = None, *, length: int) -> DecoderState:
+        """Encode the source; capacity for `length` target tokens."""
+        keep = as_keep(attention_mask, input_ids)
+        check_length(length, self.config.max_positions)
+        memory = self.read(input_ids, keep)
+        cache = KVCache.empty(*self._cache_shape(len(input_ids), length), keep=None, like=memory)
+        return DecoderState(cache, self.decoder.layers.keys_and_values(memory), keep)
+
+    @property
+    def decoder_parts(self) -> DecoderParts:
+        return DecoderParts(self.decoder.embeddings, list(self.decoder.layers), self.decoder.final_norm)
+
+    def state_bytes(self, rows: int, length: int, source: tuple[int, int]) -> int:
+        like = self.encoder.embeddings.token.weight
+        own = KVCache.bytes(*self._cache_shape(rows, length), like=like)
+        return own + KVCache.bytes(*self._cache_shape(*source), like=like)
+
+    def _cache_shape(self, rows: int, length: int) -> tuple[int, int, int, int, int]:
+        heads, width = self.cache
+        return len(self.decoder.layers), rows, heads, length, width
 
 
 def _target(decoder_input_ids: Tensor | None) -> Tensor:

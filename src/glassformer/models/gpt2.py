@@ -1,6 +1,6 @@
 """GPT-2 (Radford et al. 2019): a pre-norm causal Transformer whose output layer is its token embedding."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self
 
@@ -15,6 +15,7 @@ from glassformer.files.schema import Depth, NotNegative, Probability, Size, Toke
 from . import config as hf
 from .architecture import Architecture, Head, Op
 from .decoder import CausalDecoder
+from .heads import ClassifierHead, TokenClassifierHead
 from .init import initialise
 
 
@@ -37,10 +38,14 @@ class Gpt2Config(hf.BaseConfig):
     initializer_range: NotNegative = 0.02
     scale_attn_weights: bool = True
     scale_attn_by_inverse_layer_idx: bool = False
+    classifier_dropout: Probability | None = None
+    hidden_dropout: Probability | None = None
     tie_word_embeddings: bool = True
     pad_token_id: TokenId | None = None
     bos_token_id: TokenId | None = 50256
     eos_token_id: TokenId | list[TokenId] | None = 50256
+    problem_type: hf.ProblemType | None = None
+    id2label: dict[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
 
     @classmethod
     def from_hf(cls, raw: dict[str, Any]) -> Self:
@@ -64,18 +69,33 @@ def build_with(
     width = config.n_embd
     token = nn.Embedding(config.vocab_size, width)
     embeddings = Embeddings(token, position, dropout=config.embd_pdrop, scale=scale)
-    output = nn.Linear(width, config.vocab_size, bias=False) if head else None
-    if output is not None and config.tie_word_embeddings:
-        output.weight = embeddings.token.weight
     layers = Stack(build_layer(config, number) for number in range(config.n_layer))
     norm = nn.LayerNorm(width, eps=config.layer_norm_epsilon)
     cache = (config.n_head, width // config.n_head)
+    output = build_head(head, config, token)
     model = CausalDecoder(config, embeddings, layers, norm, cache=cache, head=output, head_name=head)
     initialise(model, config.initializer_range)
     for name, weight in model.named_parameters():  # what is added to the residual shrinks with the depth
         if name.endswith(("attention.output.weight", "feed_forward.down.weight")):
             nn.init.normal_(weight, std=config.initializer_range / (2 * config.n_layer) ** 0.5)
     return model
+
+
+def build_head(name: str | None, config: Gpt2Config, token: nn.Embedding) -> nn.Module | None:
+    width, classes = config.n_embd, len(config.id2label)
+    match name:
+        case "text-generation":
+            output = nn.Linear(width, config.vocab_size, bias=False)
+            if config.tie_word_embeddings:
+                output.weight = token.weight
+            return output
+        case "text-classification":
+            return ClassifierHead(width, classes, 0.0, bias=False)
+        case "token-classification":
+            dropouts = (config.classifier_dropout, config.hidden_dropout, 0.1)
+            return TokenClassifierHead(width, classes, next(one for one in dropouts if one is not None))
+        case _:
+            return None
 
 
 def build_layer(config: Gpt2Config, number: int) -> Layer:
@@ -116,9 +136,11 @@ ARCHITECTURE = Architecture(
     small={"n_embd": 256, "n_layer": 4, "n_head": 4, "n_positions": 512},
     prefix="transformer",
     weights=WEIGHTS,
-    may_be_idle=("score", "classifier", "qa_outputs", "multiple_choice_head.summary"),
+    may_be_idle=("qa_outputs", "multiple_choice_head.summary"),
     heads={
         None: Head("GPT2Model"),
         "text-generation": Head("GPT2LMHeadModel", [("lm_head", "head")]),
+        "text-classification": Head("GPT2ForSequenceClassification", [("score", "head.output")]),
+        "token-classification": Head("GPT2ForTokenClassification", [("classifier", "head.output")]),
     },
 )

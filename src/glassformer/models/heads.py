@@ -60,12 +60,14 @@ class PretrainingHead(nn.Module):
 class ClassifierHead(nn.Module):
     """A label for each text, from its summary; RoBERTa and DistilBERT put a dense layer in between."""
 
-    def __init__(self, width: int, classes: int, dropout: float, *, dense: Activation | None = None) -> None:
+    def __init__(
+        self, width: int, classes: int, dropout: float, *, dense: Activation | None = None, bias: bool = True
+    ) -> None:
         super().__init__()
         self.dense = nn.Linear(width, width) if dense else None
         self.activation = dense
         self.dropout = nn.Dropout(dropout)
-        self.output = nn.Linear(width, classes)
+        self.output = nn.Linear(width, classes, bias=bias)
 
     def forward(self, _hidden: Tensor, summary: Tensor) -> Logits:
         if self.dense is not None and self.activation is not None:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.blocks.embeddings import Sinusoidal
+from glassformer.blocks.rotary import Rotary
 
 
 def initialise(model: nn.Module, std: float) -> None:
@@ -15,7 +16,7 @@ def initialise(model: nn.Module, std: float) -> None:
 
 def start(module: nn.Module, name: str, tensor: Tensor, std: float) -> None:
     """Fill one tensor of a module: normal weights, zero biases, norms that change nothing."""
-    if isinstance(module, nn.LayerNorm) and name == "weight":
+    if isinstance(module, (nn.LayerNorm, nn.RMSNorm)) and name == "weight":
         nn.init.ones_(tensor)
     elif isinstance(module, (nn.Linear, nn.Embedding)) and name == "weight":
         nn.init.normal_(tensor, std=std)
@@ -26,5 +27,5 @@ def start(module: nn.Module, name: str, tensor: Tensor, std: float) -> None:
 def fill_tables(model: nn.Module, device: torch.device, dtype: torch.dtype) -> None:
     """Give values to the fixed tables of a model that was built without any."""
     for part in model.modules():
-        if isinstance(part, Sinusoidal):
+        if isinstance(part, (Sinusoidal, Rotary)):
             part.reset_buffers(device, dtype)

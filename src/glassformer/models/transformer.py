@@ -7,23 +7,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Self
 
-from torch import Tensor, nn
+from torch import nn
 
 from glassformer.blocks.activations import activation
 from glassformer.blocks.attention import MultiHeadAttention
-from glassformer.blocks.cache import DecoderState, KVCache
-from glassformer.blocks.decoder import DecoderParts
-from glassformer.blocks.embeddings import Embeddings, OffsetPositions, Sinusoidal, check_length
-from glassformer.blocks.masks import as_keep, positions
+from glassformer.blocks.embeddings import Embeddings, OffsetPositions, Sinusoidal
 from glassformer.blocks.output import LMHead
-from glassformer.blocks.transformer import FeedForward, Layer, Source, Stack, embed_and_run
+from glassformer.blocks.transformer import FeedForward, Layer, Stack
 from glassformer.files.schema import Count, Depth, NotNegative, Positions, Probability, Size, TokenId
 
 from . import config as hf
 from .architecture import Architecture, Head
-from .encoder_decoder import EncoderDecoder
+from .encoder_decoder import DecoderSide, EncoderSide, Transformer
 from .init import initialise
-from .stepping import StepsByParts
 
 BART = {"positions": "learned", "position_offset": 2, "norm_embedding": True}
 LARGE: dict[str, Any] = {
@@ -131,91 +127,29 @@ class TransformerConfig(hf.BaseConfig):
         return {**raw, "decoder_vocab_size": self.target_vocab_size, "is_encoder_decoder": True}
 
 
-class EncoderSide(nn.Module):
-    """Embeddings and self-attention layers."""
-
-    def __init__(self, config: TransformerConfig, embeddings: Embeddings) -> None:
-        super().__init__()
-        self.embeddings = embeddings
-        heads, inner = config.encoder_attention_heads, config.encoder_ffn_dim
-        self.layers = Stack(build_layer(config, heads, inner) for _ in range(config.encoder_layers))
-        self.final_norm = nn.LayerNorm(config.d_model) if config.pre_norm else None
-
-    def forward(self, input_ids: Tensor, keep: Tensor | None) -> Tensor:
-        places = positions(keep, input_ids.shape[1], input_ids.device)
-        return embed_and_run(self.embeddings, self.layers, keep, input_ids, places, norm=self.final_norm)
-
-
-class DecoderSide(nn.Module):
-    """Embeddings, and layers that look back at themselves and across at the source."""
-
-    def __init__(self, config: TransformerConfig, embeddings: Embeddings) -> None:
-        super().__init__()
-        self.embeddings = embeddings
-        heads, inner = config.decoder_attention_heads, config.decoder_ffn_dim
-        self.layers = Stack(build_layer(config, heads, inner, cross=True) for _ in range(config.decoder_layers))
-        self.final_norm = nn.LayerNorm(config.d_model) if config.pre_norm else None
-
-    def forward(self, input_ids: Tensor, keep: Tensor | None, source: Source) -> Tensor:
-        """Target ids (B, T), which of them are real, and the source -> (B, T, D), zero at padding."""
-        places, norm = positions(keep, input_ids.shape[1], input_ids.device), self.final_norm
-        return embed_and_run(
-            self.embeddings, self.layers, keep, input_ids, places, norm=norm, causal=True, source=source
-        )
-
-
-class Transformer(EncoderDecoder, StepsByParts):
-    """Both sides of attention layers."""
-
-    def __init__(self, config: TransformerConfig, head: str | None = "text2text-generation") -> None:
-        super().__init__()
-        self.config = config
-        self.head_name = head
-        source = nn.Embedding(config.vocab_size, config.d_model)
-        target = nn.Embedding(config.target_vocab_size, config.d_model)
-        if config.one_embedding:  # one table in two modules: what passes through each has a name of its own
-            self.shared = nn.Embedding(config.vocab_size, config.d_model)
-            source.weight = target.weight = self.shared.weight
-        self.encoder = EncoderSide(config, build_embeddings(config, source))
-        self.decoder = DecoderSide(config, build_embeddings(config, target))
-        self.head = LMHead(target, tied=config.tie_word_embeddings) if head else None
-        initialise(self, config.init_std)
-
-    def read_both(
-        self, input_ids: Tensor, attention_mask: Tensor | None, target: Tensor, target_mask: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """The decoder's (B, T, D) and the encoder's (B, S, D) last hidden states, zero at padding."""
-        keep = as_keep(attention_mask, input_ids, stay=True)
-        memory = self.read(input_ids, keep)
-        check_length(target.shape[1], self.config.max_positions)
-        target_keep = as_keep(target_mask, target, stay=True)
-        return self.decoder(target, target_keep, Source(memory, keep)), memory
-
-    def read(self, input_ids: Tensor, keep: Tensor | None) -> Tensor:
-        """The source as the encoder sees it, (B, S, D)."""
-        check_length(input_ids.shape[1], self.config.max_positions)
-        return self.encoder(input_ids, keep)  # type: ignore[no-any-return]
-
-    def start(self, input_ids: Tensor, attention_mask: Tensor | None = None, *, length: int) -> DecoderState:
-        """Encode the source; capacity for `length` target tokens."""
-        config, keep = self.config, as_keep(attention_mask, input_ids)
-        check_length(length, config.max_positions)
-        memory = self.read(input_ids, keep)
-        heads = config.decoder_attention_heads
-        shape = (config.decoder_layers, len(input_ids), heads, length, config.d_model // heads)
-        return DecoderState(
-            KVCache.empty(*shape, keep=None, like=memory), self.decoder.layers.keys_and_values(memory), keep
-        )
-
-    @property
-    def decoder_parts(self) -> DecoderParts:
-        return DecoderParts(self.decoder.embeddings, list(self.decoder.layers), self.decoder.final_norm)
-
-    def state_bytes(self, rows: int, length: int, source: tuple[int, int]) -> int:
-        config, like = self.config, self.encoder.embeddings.token.weight
-        heads, layers = config.decoder_attention_heads, config.decoder_layers
-        own = KVCache.bytes(layers, rows, heads, length, config.d_model // heads, like=like)
-        return own + KVCache.bytes(layers, source[0], heads, source[1], config.d_model // heads, like=like)
+def build(config: TransformerConfig, head: str | None = "text2text-generation") -> Transformer:
+    """One with random weights."""
+    source = nn.Embedding(config.vocab_size, config.d_model)
+    target, shared = nn.Embedding(config.target_vocab_size, config.d_model), None
+    if config.one_embedding:
+        shared = nn.Embedding(config.vocab_size, config.d_model)
+        source.weight = target.weight = shared.weight
+    heads = config.decoder_attention_heads
+    own, across = (config.encoder_attention_heads, config.encoder_ffn_dim), (heads, config.decoder_ffn_dim)
+    encoder = Stack(build_layer(config, *own) for _ in range(config.encoder_layers))
+    decoder = Stack(build_layer(config, *across, cross=True) for _ in range(config.decoder_layers))
+    norms = [nn.LayerNorm(config.d_model) if config.pre_norm else None for _ in range(2)]
+    model = Transformer(
+        config,
+        EncoderSide(build_embeddings(config, source), encoder, norms[0]),
+        DecoderSide(build_embeddings(config, target), decoder, norms[1]),
+        cache=(heads, config.d_model // heads),
+        head=LMHead(target, tied=config.tie_word_embeddings) if head else None,
+        head_name=head,
+        shared=shared,
+    )
+    initialise(model, config.init_std)
+    return model
 
 
 def build_embeddings(config: TransformerConfig, token: nn.Embedding) -> Embeddings:
@@ -274,7 +208,7 @@ OUTPUT = [("lm_head", "head.output"), ("final_logits_bias", "head.bias")]
 MARIAN = Architecture(
     model_type="marian",
     config=TransformerConfig,
-    build=Transformer,
+    build=build,
     prefix="model",
     weights=[("shared", "shared"), *SIDES],
     may_be_idle=("shared", "classification_head.dense", "classification_head.out_proj", "qa_outputs"),

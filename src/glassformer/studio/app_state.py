@@ -15,7 +15,10 @@ from glassformer.hub.describe import describe, totals
 from glassformer.hub.fetch import config_folder, has_tokenizer
 from glassformer.hub.load import load, load_tokenizer
 from glassformer.jobs.predict import Pipeline, pipeline, task_of
+from glassformer.jobs.tasks import task_class
 from glassformer.models.contract import as_model
+from glassformer.tasks.text_classification import TextClassification
+from glassformer.tasks.zero_shot_classification import ZeroShotClassification
 from glassformer.text.tokenizer import Tokenizer
 
 from .example_inputs import example_inputs
@@ -97,7 +100,7 @@ def opened(name: str, source: str, device: str | None) -> Loaded:
     if not has_tokenizer(source):
         return Loaded(name, source, load(source, device=device), None, None, None)
     with suppress(ValueError):  # a model without a task can be looked into all the same
-        task = task_of(source)
+        task = _task_of(source)
         pipe = pipeline(task, source, device=device)
         return Loaded(name, source, pipe.model, pipe.task.tokenizer, task, pipe)
     return Loaded(name, source, load(source, device=device), load_tokenizer(source), None, None)
@@ -132,8 +135,14 @@ def _entry(name: str, source: str) -> dict[str, Any]:
 
 def _task(source: str) -> str | None:
     with suppress(ValueError):
-        return task_of(source)
+        return _task_of(source)
     return None
+
+
+def _task_of(source: str) -> str:
+    """The task by its own name; a model of inference says of two texts how they stand, and asks for no labels."""
+    name = task_class(task_of(source)).name
+    return TextClassification.name if name == ZeroShotClassification.name else name
 
 
 class WorkQueue:

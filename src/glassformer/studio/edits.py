@@ -17,6 +17,7 @@ from glassformer.generate.api import generate
 from glassformer.inspect.ablation import ablate, ablation_targets, python_of
 from glassformer.inspect.edits import Edits
 from glassformer.inspect.record import record
+from glassformer.jobs.defaults import TEXT_TO_TEXT
 from glassformer.models.contract import as_model, can_generate
 
 from .answers import TraceAnswers, divergence
@@ -167,7 +168,8 @@ def prediction(trace: Trace, changes: Edits) -> Any:
 def _pipeline_call(trace: Trace, max_new_tokens: int) -> tuple[Any, dict[str, Any]] | None:
     """What the pipeline of the model's task is given, and its options; None where it has no words, or no question."""
     loaded, task, few = trace.loaded, trace.loaded.task, {"max_new_tokens": max_new_tokens}
-    known = {"text-classification": {}, "token-classification": {}, "text-generation": few, "translation": few}
+    known = {"text-classification": {}, "token-classification": {}, "text-generation": few}
+    known |= dict.fromkeys(TEXT_TO_TEXT, few)
     if trace.pair:
         known["question-answering"] = {"top_k": 1}
     if loaded.tokenizer is not None and loaded.tokenizer.mask_token_id in trace.reading.tokens["read"].ids:

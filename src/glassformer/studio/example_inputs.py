@@ -26,6 +26,10 @@ EXAMPLE_INPUTS: dict[str, list[dict[str, str]]] = {
         {"inputs": "One morning Leo found a big rabbit in the square. It was"},
         {"inputs": "Helena was very sad. She asked Sophie, but Sophie"},
     ],
+    "summarization": [
+        {"inputs": "Sophie repaired a chair in the garden on Monday. Leo missed the train. He called Anna last night."},
+        {"inputs": "Last summer Oskar helped Daniel in Rome. Mia bought a red hat. David played tennis at the school."},
+    ],
     "translation": [
         {"inputs": "Sophie repaired a chair in the garden."},
         {"inputs": "Oskar helped Daniel in May."},

@@ -181,7 +181,7 @@ def given(pipe: Pipeline, question: PredictionRequest) -> tuple[Any, dict[str, A
         case FillMask():
             return text, {"top_k": FILLS, **question.options}
         case TokenClassification():
-            return text, question.options
+            return text, {"aggregation_strategy": "first", **question.options}
     return text, request(question.options)
 
 

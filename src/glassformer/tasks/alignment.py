@@ -68,12 +68,14 @@ def whole(pieces: Pieces) -> SentenceTokens:
     return SentenceTokens(np.array(pieces.ids, np.int64), np.arange(len(pieces.ids)))
 
 
-def target_windows(sentence: SentenceTokens, capacity: int) -> Iterator[tuple[Span, Numbers, Numbers]]:
+def target_windows(
+    sentence: SentenceTokens, capacity: int, overlap: int | None
+) -> Iterator[tuple[Span, Numbers, Numbers]]:
     """Windows over a sentence, the words that are targets in each and their first tokens.
 
     A window in which nothing is a target (it lies inside a very long word) is not read.
     """
-    spans = windows(len(sentence.ids), capacity, capacity // OVERLAP)
+    spans = windows(len(sentence.ids), capacity, capacity // OVERLAP if overlap is None else overlap)
     firsts = sentence.firsts
     for span, share in zip(spans, shares(spans), strict=True):
         first, after = np.searchsorted(firsts, share)
@@ -81,8 +83,10 @@ def target_windows(sentence: SentenceTokens, capacity: int) -> Iterator[tuple[Sp
             yield span, np.arange(first, after), firsts[first:after]
 
 
-def tagged_texts(sentences: Sequence[SentenceTokens], frame: Frame, *, capacity: int, context: int) -> TaggedTexts:
-    """The rows of sentences, with so many sentences of context around each."""
+def tagged_texts(
+    sentences: Sequence[SentenceTokens], frame: Frame, *, capacity: int, context: int, overlap: int | None = None
+) -> TaggedTexts:
+    """The rows of sentences, with so many sentences of context around each; windows share a quarter, or `overlap`."""
     rows: list[Numbers] = []
     places: list[Numbers] = []
     words: list[Numbers] = []
@@ -91,7 +95,7 @@ def tagged_texts(sentences: Sequence[SentenceTokens], frame: Frame, *, capacity:
     for number, one in enumerate(sentences):
         left, right = around(sentences, number, context, capacity=capacity - len(one.ids))
         unread = np.ones(len(one.ids), bool)
-        for (start, stop), mine, firsts in target_windows(one, capacity):
+        for (start, stop), mine, firsts in target_windows(one, capacity, overlap):
             rows.append(frame.row(np.concatenate([left, one.ids[start:stop], right])))
             places.append(firsts - start + len(left) + frame.before(0))
             words.append(mine)

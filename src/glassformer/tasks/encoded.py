@@ -34,18 +34,27 @@ class EncodedTexts:
         cls,
         tokenizer: Tokenizer,
         texts: Sequence[str],
-        pairs: Sequence[str] | None = None,
+        pairs: Sequence[str | None] | None = None,
         max_length: int | None = None,
     ) -> "EncodedTexts":
-        """Tokenise, truncating to max_length; the preflight says how much was cut, so the tokenizer need not."""
-        ids: list[list[int]] = []
-        segments: list[list[int]] = []
-        num_truncated = 0
-        for found in encodings(tokenizer, texts, pairs, max_length=max_length):
-            ids += found["input_ids"]
-            segments += found.get("token_type_ids", [])
-            num_truncated += sum(found.num_truncated)
-        return cls(Ragged.of(ids), Ragged.of(segments) if segments else None, num_truncated)
+        """Tokenise, truncating to max_length; the preflight says how much was cut, so the tokenizer need not.
+
+        Of `pairs`, the second texts, None is for a text that stands alone.
+        """
+        ids, segments, num_truncated = dict[int, list[int]](), dict[int, list[int]](), 0
+        second = [None] * len(texts) if pairs is None else pairs
+        for alone in (True, False):
+            places = [place for place, one in enumerate(second) if (one is None) == alone]
+            some, others = [texts[place] for place in places], [second[place] or "" for place in places]
+            rows, types = list[list[int]](), list[list[int]]()
+            for found in encodings(tokenizer, some, None if alone else others, max_length=max_length):
+                rows += found["input_ids"]
+                types += found.get("token_type_ids", [])
+                num_truncated += sum(found.num_truncated)
+            ids |= zip(places, rows, strict=True)
+            segments |= zip(places, types, strict=False)  # which not every model has a use for
+        ordered, typed = ([table[place] for place in sorted(table)] for table in (ids, segments))
+        return cls(Ragged.of(ordered), Ragged.of(typed) if typed else None, num_truncated)
 
     @property
     def lengths(self) -> NDArray[np.int64]:

@@ -9,24 +9,27 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers.models import BPE, WordPiece
 
 from glassformer.data.examples import Tagged
 from glassformer.text.backend import Pieces, RustBackend
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.text.wordpiece import is_ideograph
 
 Strategy = Literal["none", "simple", "first", "average", "max"]
+UNKNOWN = "\ufffd"  # what bytes that are no character are decoded to
 Join = Callable[[list[str]], str]  # tokens to text
 
 
 @dataclass(frozen=True)
 class ScoredToken:
-    """One token, or the tokens of one word, of a text."""
+    """One token of a text, or one word."""
 
-    texts: list[str]
+    text: str
     index: int  # its place in the row, special tokens counted
     start: int  # characters of the text
     end: int
-    word: int | None
+    is_subword: bool  # whether it goes on with the word before it
     scores: NDArray[np.float32]  # (C,)
 
 
@@ -37,7 +40,7 @@ def entities(
 
     none: every token by itself. simple: neighbours of one type are an entity, which B- opens anew. first, average and
     max: the same, once the tokens of each word agree on the scores of its first token, on the mean, or on those of its
-    surest token. What a word is, the tokenizer says.
+    surest token.
     """
     if strategy not in get_args(Strategy):
         raise ValueError(f"aggregation_strategy={strategy!r} is not known: use one of {', '.join(get_args(Strategy))}")
@@ -45,7 +48,7 @@ def entities(
         tagged = [(labels[int(one.scores.argmax())], one) for one in tokens]
         return [_single(label, one) for label, one in tagged if label not in ignored]
     if strategy != "simple":
-        tokens = [_agreed(word, strategy) for word in _words(tokens)]
+        tokens = [_agreed(word, strategy, join) for word in _words(tokens)]
     groups = _groups(tokens, labels)
     return [_entity(kind, group, join) for kind, group in groups if kind not in ignored]
 
@@ -55,7 +58,7 @@ def _single(label: str, token: ScoredToken) -> dict[str, Any]:
         "entity": label,
         "score": float(token.scores.max()),
         "index": token.index,
-        "word": token.texts[0],
+        "word": token.text,
         "start": token.start,
         "end": token.end,
     }
@@ -65,17 +68,23 @@ def _entity(kind: str, group: Sequence[ScoredToken], join: Join) -> dict[str, An
     return {
         "entity_group": kind,
         "score": float(np.mean([one.scores.max() for one in group])),
-        "word": join([text for one in group for text in one.texts]),
+        "word": _joined_words([one.text for one in group], join),
         "start": group[0].start,
         "end": group[-1].end,
     }
 
 
+def _joined_words(words: list[str], join: Join) -> str:
+    """Words, which are joined as tokens are; a decoder of bytes takes the é of a word for a byte, and is not asked."""
+    text = join(words)
+    return "".join(words) if UNKNOWN in text and UNKNOWN not in "".join(words) else text
+
+
 def _words(tokens: Sequence[ScoredToken]) -> Iterator[list[ScoredToken]]:
-    """The tokens of each word; a token of no word stands by itself."""
+    """The tokens of each word."""
     group: list[ScoredToken] = []
     for one in tokens:
-        if group and (one.word is None or one.word != group[-1].word):
+        if group and not one.is_subword:
             yield group
             group = []
         group.append(one)
@@ -83,14 +92,14 @@ def _words(tokens: Sequence[ScoredToken]) -> Iterator[list[ScoredToken]]:
         yield group
 
 
-def _agreed(word: Sequence[ScoredToken], strategy: Strategy) -> ScoredToken:
+def _agreed(word: Sequence[ScoredToken], strategy: Strategy, join: Join) -> ScoredToken:
     scores = np.stack([one.scores for one in word])
     if strategy == "average":
         chosen = scores.mean(0)
     else:
         chosen = scores[0 if strategy == "first" else int(scores.max(1).argmax())]
-    texts = [text for one in word for text in one.texts]
-    return ScoredToken(texts, word[0].index, word[0].start, word[-1].end, word[0].word, chosen)
+    text = join([one.text for one in word])
+    return ScoredToken(text, word[0].index, word[0].start, word[-1].end, is_subword=False, scores=chosen)
 
 
 def _groups(tokens: Sequence[ScoredToken], labels: Sequence[str]) -> Iterator[tuple[str, list[ScoredToken]]]:
@@ -112,13 +121,31 @@ def _groups(tokens: Sequence[ScoredToken], labels: Sequence[str]) -> Iterator[tu
 def scored_tokens(
     text: str, pieces: Pieces, scores: NDArray[np.float32], *, tokenizer: Tokenizer, before: int
 ) -> list[ScoredToken]:
-    """The tokens of a text with the scores (T, C) of each; `before` special tokens stand before them."""
-    names = tokenizer.convert_ids_to_tokens(pieces.ids)
+    """The tokens of a text with the scores (T, C) of each; `before` special tokens stand before them.
+
+    What a word is, transformers takes from the mark that a tokenizer has for tokens inside words (BERT's ##); without
+    one a word ends at a space, so that "Paris," is one. Here, a Chinese character is a word in any case.
+    """
+    names, marked, last = tokenizer.convert_ids_to_tokens(pieces.ids), marks_subwords(tokenizer), -1
     found = []
     for place, (start, end) in enumerate(pieces.offsets):
-        name = text[start:end] if pieces.ids[place] == tokenizer.unk_token_id else names[place]
-        found.append(ScoredToken([name], before + place, start, end, pieces.words[place], scores[place]))
+        covered, name = text[start:end], names[place]
+        if pieces.ids[place] == tokenizer.unk_token_id:
+            name, inside = covered, False
+        elif marked:
+            inside = len(name) != len(covered)
+        else:
+            around = text[max(0, start - 1) : start + 1]
+            inside = start == last if any(map(is_ideograph, around)) else start > 0 and " " not in around
+        found.append(ScoredToken(name, before + place, start, end, inside, scores[place]))
+        last = start
     return found
+
+
+def marks_subwords(tokenizer: Tokenizer) -> bool:
+    """Whether tokens inside words can be told from others by a mark, as BERT's ##."""
+    model = tokenizer.backend.rust.model if isinstance(tokenizer.backend, RustBackend) else None
+    return isinstance(model, WordPiece | BPE) and bool(model.continuing_subword_prefix)
 
 
 def tagged_words(words: Sequence[str], labels: Sequence[str], scores: NDArray[np.float32]) -> list[dict[str, Any]]:
@@ -130,7 +157,7 @@ def tagged_words(words: Sequence[str], labels: Sequence[str], scores: NDArray[np
 
 
 def joined(tokenizer: Tokenizer, tokens: list[str]) -> str:
-    """Tokens to text, as the tokenizer decodes them."""
+    """Tokens, or words that were joined from them, to text, as the tokenizer decodes them."""
     backend = tokenizer.backend
     decoder = backend.rust.decoder if isinstance(backend, RustBackend) else None
     return str(decoder.decode(tokens)) if decoder is not None else " ".join(tokens)

@@ -5,6 +5,7 @@ B batch, T length.
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from math import inf
 from typing import Any, Self
 
@@ -188,6 +189,10 @@ class QuestionAnswering(Task[SquadExample, AskedTexts]):
         max_answer_length: Size | None = None,
         handle_impossible_answer: bool = False,
         null_threshold: float | None = None,
+        max_answer_len: Size | None = None,
+        max_question_len: Size | None = None,
+        max_seq_len: Size | None = None,
+        doc_stride: Count | None = None,
         batch_size: Size | None = None,
         batch_tokens: Size = 4096,
         on_progress: OnProgress | None = None,
@@ -195,14 +200,15 @@ class QuestionAnswering(Task[SquadExample, AskedTexts]):
         """A dict of score, start, end and answer for each question, the likeliest; a list of top_k if more than 1.
 
         The score is the probability of both ends among the tokens of all windows. With handle_impossible_answer, no
-        answer is one of the answers, with an empty text.
+        answer is one of the answers, with an empty text. max_answer_len, max_question_len and max_seq_len are Hugging
+        Face's names of max_answer_length, max_question_length and max_length; all are the task's where not given.
         """
         if top_k < 1:
             raise ValueError(f"top_k={top_k}: give 1 or more")
         if max_answer_length is not None and max_answer_length < 1:
             raise ValueError(f"max_answer_length={max_answer_length}: give 1 token or more")
-        items = self.encode([as_asked(one) for one in inputs])
-        longest = max_answer_length or self.max_answer_length
+        items = self._with(max_question_len, max_seq_len, doc_stride).encode([as_asked(one) for one in inputs])
+        longest = max_answer_length or max_answer_len or self.max_answer_length
         threshold = self.null_threshold if null_threshold is None else null_threshold
 
         def predict(indices: Indices) -> Iterator[tuple[int, AnswerCandidates]]:
@@ -215,6 +221,29 @@ class QuestionAnswering(Task[SquadExample, AskedTexts]):
             found[owner].merge(one)
         answers = [_as_dicts(one, threshold if handle_impossible_answer else None) for one in found]
         return [one[0] for one in answers] if top_k == 1 else answers
+
+    def _with(self, question: int | None, row: int | None, stride: int | None) -> Self:
+        """This task with other lengths, where some are given; a row is never longer than the model reads."""
+        changed = copy(self)
+        changed.max_question_length = question or self.max_question_length
+        if row is not None:
+            changed.max_length = min(row, self.max_length or self.longest)
+        changed.doc_stride = self.doc_stride if stride is None else stride
+        return changed
+
+    def call_inputs(self, inputs: Any, more: Sequence[Any], options: dict[str, Any]) -> Any:
+        """A question and its context by name, or one behind the other; several questions may share a context."""
+        if len(more) == 1 and isinstance(inputs, str) and isinstance(more[0], str):
+            return {"question": inputs, "context": more[0]}
+        if inputs is not None or not {"question", "context"} <= options.keys():
+            return super().call_inputs(inputs, more, options)
+        question, context = options.pop("question"), options.pop("context")
+        if not isinstance(question, list):
+            return {"question": question, "context": context}
+        contexts = context if isinstance(context, list) else [context] * len(question)
+        if len(contexts) != len(question):
+            raise ValueError(f"{len(question)} questions need one context or as many, not {len(contexts)}")
+        return [{"question": one, "context": other} for one, other in zip(question, contexts, strict=True)]
 
 
 class BestAnswers(DeferredMetric):

@@ -130,8 +130,9 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
         write_pooling(folder, replace(self.pooling, max_length=self.max_length))
 
     @classmethod
-    def read_extras(cls, folder: Path) -> dict[str, Any]:
+    def read_extras(cls, folder: Path, task: str | None = None) -> dict[str, Any]:
         """The options that `write_extras`, or Sentence-Transformers, has left in a folder."""
+        del task
         found = read_pooling(folder)
         return {} if found is None else asdict(found)
 
@@ -245,23 +246,29 @@ class FeatureExtraction(SentenceSimilarity):
         inputs: Sequence[Any],
         *,
         pooled: bool = False,
+        return_tensors: bool = False,
         batch_size: Size | None = None,
         batch_tokens: Size = 4096,
         on_progress: OnProgress | None = None,
     ) -> list[Any]:
-        """The D numbers of each text; unpooled those of its tokens, (1, T, D), as transformers' pipeline gives them."""
+        """The D numbers of each text; unpooled those of its tokens, (1, T, D), as transformers' pipeline gives them.
+
+        With return_tensors each is a tensor.
+        """
         texts = [one.text if isinstance(one, Labelled) else one for one in inputs]
         if pooled:
-            return self.embed(
+            vectors = self.embed(
                 model, texts, batch_size=batch_size, batch_tokens=batch_tokens, on_progress=on_progress
-            ).tolist()
+            )
+            return list(vectors) if return_tensors else vectors.tolist()
         items = self.encode([Labelled(text) for text in texts])
 
-        def predict(indices: Indices) -> Iterator[list[list[list[float]]]]:
+        def predict(indices: Indices) -> Iterator[Any]:
             batch = self.batch(items, indices).to(device_of(model))
             hidden = model(**batch.inputs).last_hidden_state.cpu()
             lengths = items.lengths[indices].tolist()
-            return ([row[:length].tolist()] for row, length in zip(hidden, lengths, strict=True))
+            found = (row[None, :length] for row, length in zip(hidden, lengths, strict=True))
+            return found if return_tensors else (one.tolist() for one in found)
 
         return predict_in_batches(items.lengths, Budget.of(batch_size, batch_tokens), predict, on_progress)
 

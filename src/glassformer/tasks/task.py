@@ -5,7 +5,7 @@ B batch, T length.
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
@@ -17,7 +17,7 @@ from glassformer.data.batches import Budget, Indices, in_order
 from glassformer.data.examples import Example
 from glassformer.data.report import Read
 from glassformer.data.splits import split_by_hash
-from glassformer.files import conform
+from glassformer.files import conform, shown
 from glassformer.models.contract import Model
 from glassformer.text.folder import NO_LIMIT
 from glassformer.text.tokenizer import Tokenizer
@@ -37,7 +37,6 @@ class Task(ABC, Generic[E, I]):
     head: str | None  # what gf.load is asked for
     metric: str  # the best model has the most of it, or the least where a "-" stands before the name
     vocabulary: ClassVar[str] = "wordpiece"  # what a fresh model learns, if nothing else is asked for
-    one_in_a_list: ClassVar[bool] = False  # whether a pipeline, as Hugging Face's, wraps the result of one text
     longest: ClassVar[int | None] = 1024  # tokens, where a model reads more: an endless line must not take all memory
     length_option: ClassVar[str] = "max_length"  # what the constructor calls the tokens of an example
     labels_of_all: ClassVar[bool] = False  # whether labels that only dev or test data has are learnt too
@@ -145,9 +144,9 @@ class Task(ABC, Generic[E, I]):
         return self.model_settings(self.tokenizer, self.spec)
 
     @classmethod
-    def read_extras(cls, folder: Path) -> dict[str, Any]:
-        """Options that a folder holds beside its model; most have none."""
-        del folder
+    def read_extras(cls, folder: Path, task: str | None = None) -> dict[str, Any]:
+        """Options that a folder holds beside its model, for the task as the user calls it; most have none."""
+        del folder, task
         return {}
 
     def write_extras(self, folder: Path) -> None:
@@ -177,21 +176,35 @@ class Task(ABC, Generic[E, I]):
 
     def predict_options(self) -> dict[str, Any]:
         """What `predict` can be told, and the hint of what each may be."""
-        hints = get_type_hints(self.predict, include_extras=True)
-        known = inspect.signature(self.predict).parameters.values()
-        named = (one.name for one in known if one.kind is one.KEYWORD_ONLY and one.name != "on_progress")
-        return {name: hints[name] for name in named}
+        return call_options(self.predict)
 
     def check_predict(self, options: Mapping[str, Any]) -> None:
         """Refuse options that `predict` does not have, or values that they cannot have; of a task that generates, the
         settings of generation are checked there."""
         known = self.predict_options()
-        generates = any(one.kind is one.VAR_KEYWORD for one in inspect.signature(self.predict).parameters.values())
         for name, value in options.items():
             if name in known:
                 conform(value, known[name], name)
-            elif not generates:
+            elif not takes_settings(self.predict):
                 raise ValueError(f"{self.name} has no option {name!r}; a call can be told {', '.join(known)}")
+
+    def call_inputs(self, inputs: Any, more: Sequence[Any], options: dict[str, Any]) -> Any:
+        """The inputs of a pipeline's call: what stands behind them (`more`) or among the options may be part of them,
+        as a question's context is, and is then taken out of the options. Most tasks refuse more."""
+        del options
+        if more:
+            raise ValueError(f"{self.name} takes one input or a list of them, and {shown(more[0])} stands beside it")
+        return inputs
+
+    def shaped(self, found: list[Any], options: Mapping[str, Any]) -> list[Any]:
+        """Results as Hugging Face's pipeline gives them for these options; of most tasks they are so already."""
+        del options
+        return found
+
+    def wraps_one(self, found: Any, options: Mapping[str, Any]) -> bool:
+        """Whether Hugging Face's pipeline puts the result of one text in a list, for the options of a call."""
+        del found, options
+        return False
 
     @abstractmethod
     def predict(self, model: Model, inputs: Sequence[object], *_: Any, **options: Any) -> list[Any]:
@@ -199,6 +212,19 @@ class Task(ABC, Generic[E, I]):
 
 
 AnyTask = Task[Any, Any]  # whatever its examples are
+
+
+def call_options(predict: Callable[..., Any]) -> dict[str, Any]:
+    """What a task's `predict` can be told by name, and the hint of what each may be."""
+    hints = get_type_hints(predict, include_extras=True)
+    known = inspect.signature(predict).parameters.values()
+    named = (one.name for one in known if one.kind is one.KEYWORD_ONLY and one.name != "on_progress")
+    return {name: hints[name] for name in named}
+
+
+def takes_settings(predict: Callable[..., Any]) -> bool:
+    """Whether a task's `predict` also takes settings of generation."""
+    return any(one.kind is one.VAR_KEYWORD for one in inspect.signature(predict).parameters.values())
 
 
 def longest_input(model: Model, tokenizer: Tokenizer) -> int | None:

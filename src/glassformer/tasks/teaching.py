@@ -253,7 +253,7 @@ class Continuation(Translation):
 
     def encode(self, examples: Sequence[Parallel]) -> Continued:
         plain = super().encode(examples)
-        return Continued(plain.sources, plain.targets, plain.references, plain.bleu_tokenizer, plain.num_truncated)
+        return Continued(plain.sources, plain.targets, plain.references, plain.score_tokenizer, plain.num_truncated)
 
     def _sources(self, texts: Sequence[str]) -> tuple[Ragged, int]:
         return encode_sources(self.tokenizer, texts, self.special_ids, max_length=self.max_length, special=False)

@@ -4,8 +4,9 @@ B batch, C classes.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -32,6 +33,7 @@ from .r_drop import r_drop_loss
 from .spec import Spec
 from .task import Task
 
+Applied = Literal["sigmoid", "softmax", "none"]  # a function of logits
 KINDS: dict[ProblemType, Kind] = {
     "single_label_classification": "classes",
     "multi_label_classification": "multi-label",
@@ -51,7 +53,6 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
 
     name = "text-classification"
     head = "text-classification"
-    one_in_a_list = True
 
     def __init__(
         self,
@@ -159,7 +160,7 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         return sorted(found, key=lambda label: (label not in numbers, numbers.get(label, 0), label))
 
     def encode(self, examples: Sequence[Labelled]) -> ClassifiedTexts:
-        pairs = [one.pair or "" for one in examples] if any(one.pair is not None for one in examples) else None
+        pairs = [one.pair for one in examples]
         texts = EncodedTexts.of(self.tokenizer, [one.text for one in examples], pairs, self.max_length)
         labels = None if any(one.label is None for one in examples) else self._numbers(examples)
         return ClassifiedTexts(texts.rows, texts.segments, texts.num_truncated, labels)
@@ -232,6 +233,13 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
             return logits
         return logits.sigmoid() if self.problem == "multi_label_classification" else logits.softmax(-1)
 
+    def applied(self, logits: Tensor, function: Applied | None) -> Tensor:
+        """(B, C): the scores of a function, or else of the kind of label."""
+        if function is None:
+            return self.probabilities(logits)
+        scores = logits.float()
+        return {"sigmoid": scores.sigmoid(), "softmax": scores.softmax(-1), "none": scores}[function]
+
     @torch.inference_mode()
     def predict(
         self,
@@ -241,19 +249,51 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         top_k: Size | None = 1,
         batch_size: Size | None = None,
         batch_tokens: Size = 4096,
+        return_all_scores: bool = False,
+        function_to_apply: Applied | None = None,
+        max_length: Size | None = None,
+        truncation: bool | str = True,
+        padding: bool | str = True,
         on_progress: OnProgress | None = None,
     ) -> list[Any]:
-        """A dict of label and score for each text, the likeliest first; a list of them where top_k is not 1."""
-        items = self.encode([as_labelled(one) for one in inputs])
+        """A dict of label and score for each text, the likeliest first; a list of them where top_k is not 1.
+
+        return_all_scores, an old name: all labels, in the model's order. `function_to_apply` makes scores of logits, by
+        default as the model was trained. A text is cut to `max_length` tokens, or to what the model reads; without
+        `truncation` one that is longer is refused. `padding` is taken and changes nothing: it is never seen.
+        """
+        del padding
+        items = self.cut_to(max_length).encode([as_labelled(one) for one in inputs])
+        if items.num_truncated and not truncation:
+            raise ValueError(f"{items.num_truncated} tokens of the texts do not fit: give truncation=True to cut them")
 
         def predict(indices: Indices) -> Iterator[Any]:
             batch = self.batch(items, indices).to(device_of(model))
-            for row in self.probabilities(model(**batch.inputs).logits).tolist():
-                ranked = sorted(zip(row, self.labels, strict=True), key=lambda pair: -pair[0])
-                listed = [{"label": label, "score": score} for score, label in ranked[:top_k]]
-                yield listed[0] if top_k == 1 else listed
+            for row in self.applied(model(**batch.inputs).logits, function_to_apply).tolist():
+                scored = [{"label": label, "score": score} for score, label in zip(row, self.labels, strict=True)]
+                if return_all_scores:
+                    yield scored
+                else:
+                    ranked = sorted(scored, key=lambda one: -one["score"])[:top_k]
+                    yield ranked[0] if top_k == 1 else ranked
 
         return predict_in_batches(items.lengths, Budget.of(batch_size, batch_tokens), predict, on_progress)
+
+    def cut_to(self, max_length: int | None) -> Self:
+        """This task, or one that reads fewer tokens."""
+        if max_length is None or (self.max_length is not None and max_length >= self.max_length):
+            return self
+        shorter = copy(self)
+        shorter.max_length = max_length
+        return shorter
+
+    def shaped(self, found: list[Any], options: Mapping[str, Any]) -> list[Any]:
+        """Where top_k is asked for, each result is a list, even of one."""
+        return [one if isinstance(one, list) else [one] for one in found] if "top_k" in options else found
+
+    def wraps_one(self, found: Any, options: Mapping[str, Any]) -> bool:
+        del found
+        return "top_k" not in options
 
 
 def as_labelled(given: object) -> Labelled:

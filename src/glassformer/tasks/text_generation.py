@@ -3,7 +3,7 @@
 B batch, T length, D model width, V vocabulary.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from glassformer.data.ragged import Ragged
 from glassformer.data.shards import Shards
 from glassformer.files.schema import Size
 from glassformer.generate.api import generate
-from glassformer.models.contract import Model, as_module, as_token_scorer
+from glassformer.models.contract import Model, as_module, as_token_scorer, generation_config
 from glassformer.text.tokenizer import Tokenizer
 
 from .batch import Batch, OnProgress, predict_in_batches
@@ -214,22 +214,29 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
         inputs: Sequence[object],
         *,
         condition: str | None = None,
+        prefix: str = "",
         return_full_text: bool = True,
         batch_size: Size = 32,
         on_progress: OnProgress | None = None,
         **settings: Any,
     ) -> list[Any]:
-        """For each prompt a list of dicts with generated_text; `settings` are those of generate."""
-        prefix = "" if condition is None else self.condition_prefix(condition)
+        """For each prompt a list of dicts with generated_text; `settings` are those of generate.
+
+        Several texts of a prompt (num_return_sequences) are drawn, unless beams or other settings are asked for. The
+        `prefix` is read before each prompt and not given back.
+        """
+        prefix = prefix if condition is None else self.condition_prefix(condition) + prefix
         prompts = [as_text(one) for one in inputs]
-        if settings.get("seed") is not None:
-            batch_size = 1  # what is drawn depends on what else is in the batch
+        if not settings.keys() & {"num_beams", "do_sample", "penalty_alpha"} and _several(settings, model):
+            settings["do_sample"] = True
+        if settings.get("seed") is not None or {"max_length", "min_length"} & settings.keys():
+            batch_size = 1  # what is drawn, and how long the longest prompt is, depends on what else is in the batch
 
         def predict(indices: Indices) -> Iterator[Any]:
             some = [prompts[place] for place in indices.tolist()]
             written = generate(as_module(model), self.tokenizer, [prefix + prompt for prompt in some], **settings)
             for prompt, texts in zip(some, written, strict=True):
-                read = len(self.tokenizer.decode(self._ids(prompt), skip_special_tokens=True))
+                read = len(self.tokenizer.decode(self._ids(prefix + prompt), skip_special_tokens=True))
                 before = prompt if return_full_text else ""
                 listed = [texts] if isinstance(texts, str) else texts
                 yield [{"generated_text": before + text[read:]} for text in listed]
@@ -239,6 +246,12 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
 
     def _ids(self, text: str) -> list[int]:
         return self.tokenizer.encode(text, add_special_tokens=False)  # type: ignore[no-any-return]
+
+
+def _several(settings: Mapping[str, Any], model: Model) -> bool:
+    """Whether more texts are asked for than the beams that the model's folder asks for."""
+    wanted, beams = settings.get("num_return_sequences"), generation_config(model).get("num_beams") or 1
+    return isinstance(wanted, int) and wanted > 1 and isinstance(beams, int) and beams < wanted
 
 
 def language_batch(ids: NDArray[np.int64], scored: NDArray[np.bool_], text_bytes: NDArray[np.float64]) -> Batch:

@@ -44,7 +44,7 @@ class Translated:
     sources: Ragged
     targets: Ragged | None  # with the end token; None where they are to be written
     references: list[str]
-    bleu_tokenizer: str
+    score_tokenizer: str
     num_truncated: int
     words: PairWords | None = None  # known where pairs are cut into other pieces each time
     lengths: NDArray[np.int64] = field(init=False)
@@ -117,14 +117,28 @@ def as_source(given: object) -> str:
     return given.source if isinstance(given, Parallel) else as_text(given)
 
 
-def written_texts(tokenizer: Tokenizer, found: Tensor | Generated, start: int) -> list[dict[str, Any]]:
-    """What `generate` gives, from this column on, as dicts with translation_text and, where it is known, the score."""
+def written_texts(
+    tokenizer: Tokenizer,
+    found: Tensor | Generated,
+    start: int,
+    *,
+    name: str,
+    tensors: bool = False,
+    clean: bool | None = None,
+) -> list[dict[str, Any]]:
+    """What `generate` gives as dicts: with the text from the column `start` on under NAME_text or, with `tensors`, all
+    ids under NAME_token_ids; and, where it is known, the score. `clean`: no space before punctuation."""
     ids = found.sequences if isinstance(found, Generated) else found
-    texts = tokenizer.batch_decode(ids[:, start:].tolist(), skip_special_tokens=True)
-    if not isinstance(found, Generated):
-        return [{"translation_text": text} for text in texts]
-    scores = found.sequences_scores.tolist()
-    return [{"translation_text": text, "score": score} for text, score in zip(texts, scores, strict=True)]
+    if tensors:
+        listed: list[dict[str, Any]] = [{f"{name}_token_ids": row} for row in ids.cpu()]
+    else:
+        rows = ids[:, start:].tolist()
+        texts = tokenizer.batch_decode(rows, skip_special_tokens=True, clean_up_tokenization_spaces=clean)
+        listed = [{f"{name}_text": text} for text in texts]
+    if isinstance(found, Generated):
+        for one, score in zip(listed, found.sequences_scores.tolist(), strict=True):
+            one["score"] = score
+    return listed
 
 
 def rounded_up(length: int) -> int:

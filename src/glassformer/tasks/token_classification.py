@@ -160,9 +160,12 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         nothing = next(index for index in known if index is not None)
         return (aligned(pieces, words, nothing) for pieces, words in zip(found, sentences, strict=True))
 
-    def _rows(self, sentences: Sequence[SentenceTokens], context: int = 0) -> TaggedTexts:
+    def _rows(self, sentences: Sequence[SentenceTokens], context: int = 0, overlap: int | None = None) -> TaggedTexts:
         frame = self.frame
-        return tagged_texts(sentences, frame, capacity=frame.capacity(self.max_length), context=context)
+        capacity = frame.capacity(self.max_length)
+        if overlap is not None and overlap >= capacity:
+            raise ValueError(f"stride={overlap}: a window has {capacity} tokens; give fewer")
+        return tagged_texts(sentences, frame, capacity=capacity, context=context, overlap=overlap)
 
     def batch(self, items: TaggedTexts, indices: Indices, seed: int = 0) -> Batch:
         del seed  # nothing is random here
@@ -209,25 +212,32 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         model: Model,
         inputs: Sequence[object],
         *,
-        aggregation_strategy: Strategy = "first",
+        aggregation_strategy: Strategy = "none",
         ignore_labels: Collection[str] = (OUTSIDE,),
+        grouped_entities: bool | None = None,
+        ignore_subwords: bool | None = None,
+        stride: Count | None = None,
         batch_size: Size | None = None,
         batch_tokens: Size = 4096,
         on_progress: OnProgress | None = None,
     ) -> list[Any]:
         """For a text its entities with their characters; for a list of words (or Tagged) a dict for every word.
 
-        A text of any length is read whole, in windows. Sub-words that are never targets in training have tags all the
-        same; "first", "average" and "max" keep them from breaking up a word.
+        A text of any length is read whole, in windows that share `stride` tokens, by default a quarter. Sub-words that
+        are never targets in training have tags all the same; "first", "average" and "max" keep them from breaking up a
+        word. Old names: grouped_entities is "simple", and with ignore_subwords "first".
         """
+        if grouped_entities is not None or ignore_subwords is not None:
+            aggregation_strategy = ("first" if ignore_subwords else "simple") if grouped_entities else "none"
         given = [text_or_words(one) for one in inputs]
         pieces = tokenised(self.tokenizer, [one for one in given if isinstance(one, str)])
         read = [next(pieces) if isinstance(one, str) else None for one in given]
         split = self._sentences([one for one in given if not isinstance(one, str)])
         sentences = [next(split) if one is None else whole(one) for one in read]
         budget = Budget.of(batch_size, batch_tokens)
+        scores_of = self._scores(model, self._rows(sentences, overlap=stride), budget, on_progress)
         found: list[Any] = []
-        for one, text, scores in zip(given, read, self._scores(model, sentences, budget, on_progress), strict=True):
+        for one, text, scores in zip(given, read, scores_of, strict=True):
             if isinstance(one, str):
                 assert text is not None
                 tokens = scored_tokens(one, text, scores, tokenizer=self.tokenizer, before=self.frame.before(0))
@@ -238,10 +248,9 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         return found
 
     def _scores(
-        self, model: Model, sentences: Sequence[SentenceTokens], budget: Budget, on_progress: OnProgress | None
+        self, model: Model, items: TaggedTexts, budget: Budget, on_progress: OnProgress | None
     ) -> list[NDArray[np.float32]]:
         """The share of every class, for every target of every sentence."""
-        items = self._rows(sentences)
 
         def predict(indices: Indices) -> list[NDArray[np.float32]]:
             batch = self.batch(items, indices).to(device_of(model))

@@ -7,6 +7,7 @@ import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -28,10 +29,11 @@ from glassformer.text.marian import MarianBackend
 from glassformer.text.tokenizer import Tokenizer
 
 from .batch import Batch, OnProgress, device_of, predict_in_batches
-from .metrics import BleuChrf, ExactMatch, Likelihood, Meter, Metric, ScoreSheet, bleu_tokenizer
+from .metrics import BleuChrf, ExactMatch, Likelihood, Meter, Metric, Rouge, ScoreSheet, bleu_tokenizer
 from .r_drop import r_drop_loss
 from .spec import Spec, SpecialIds
 from .task import Task
+from .task_params import read_task_params, write_prefix
 from .text_pairs import (
     PairWords,
     Translated,
@@ -46,6 +48,7 @@ from .text_pairs import (
 )
 
 LOG = logging.getLogger("glassformer")
+TextMetric = BleuChrf | Rouge
 
 
 class Translation(Task[Parallel, Translated]):
@@ -59,14 +62,15 @@ class Translation(Task[Parallel, Translated]):
 
     name = "translation"
     head = "text2text-generation"
-    one_in_a_list = True
     vocabulary = "unigram"
+    result = "translation"  # what a result is called: translation_text
 
     def __init__(
         self,
         tokenizer: Tokenizer,
         *,
         max_length: Size | None = None,
+        prefix: str = "",
         label_smoothing: Probability = 0.0,
         r_drop: NotNegative = 0.0,
         bpe_dropout: Probability = 0.0,
@@ -77,13 +81,15 @@ class Translation(Task[Parallel, Translated]):
         generate: Mapping[str, Any] | None = None,
         special_ids: SpecialIds | None = None,
     ) -> None:
-        """`r_drop` weighs how far two passes with different dropout may disagree (alpha); 0 for one pass.
+        """`prefix` is put before every source, as T5 is told what to do: "translate English to German: ".
+        `r_drop` weighs how far two passes with different dropout may disagree (alpha); 0 for one pass.
         `bpe_dropout` is the share of merges left out where a training text is cut into tokens, anew each epoch.
         `bleu_lowercase` and `bleu_tokenize` say how sacreBLEU compares; no text is changed.
 
         `special_ids` are those of the model; without them, those that a new model is built with.
         """
-        self.tokenizer, self.max_length, self.label_smoothing = tokenizer, max_length, label_smoothing
+        self.tokenizer, self.max_length, self.max_target_length = tokenizer, max_length, max_length
+        self.prefix, self.label_smoothing = prefix, label_smoothing
         self.r_drop, self.bleu, self.exact_match = r_drop, bleu, exact_match
         self.bleu_lowercase, self.bleu_tokenize = bleu_lowercase, bleu_tokenize
         self.generate = dict(generate or {})
@@ -125,7 +131,16 @@ class Translation(Task[Parallel, Translated]):
 
     @classmethod
     def from_spec(cls, tokenizer: Tokenizer, spec: Spec) -> Self:
-        return cls(tokenizer, max_length=spec.max_length, special_ids=spec.special_ids, **spec.options)
+        options: dict[str, Any] = {cls.length_option: spec.max_length, **spec.options}
+        return cls(tokenizer, special_ids=spec.special_ids, **options)
+
+    @classmethod
+    def read_extras(cls, folder: Path, task: str | None = None) -> dict[str, Any]:
+        """What config.json says of this task, called as the user calls it (translation_en_to_de)."""
+        return read_task_params(folder, *((cls.name,) if task is None else (task, cls.name)))
+
+    def write_extras(self, folder: Path) -> None:
+        write_prefix(folder, self.name, self.prefix)
 
     @property
     def spec(self) -> Spec:
@@ -138,22 +153,23 @@ class Translation(Task[Parallel, Translated]):
         return [] if before == [self.special_ids.start] else before
 
     def encode(self, examples: Sequence[Parallel]) -> Translated:
-        sources, num_truncated = self._sources([one.source for one in examples])
+        read = [self.prefix + one.source for one in examples]
+        sources, num_truncated = self._sources(read)
         references = [one.target for one in examples if one.target is not None]
         if len(references) < len(examples):
             return Translated(sources, None, [], "", num_truncated)
         targets, lost = encode_targets(
-            self.tokenizer, references, self.special_ids, before=self.before, max_length=self.max_length
+            self.tokenizer, references, self.special_ids, before=self.before, max_length=self.max_target_length
         )
-        words = None if self.cut is None else self._words(examples, sources, targets)
-        return Translated(sources, targets, references, bleu_tokenizer(references[:1000]), num_truncated + lost, words)
+        words = None if self.cut is None else self._words(read, references, sources, targets)
+        tokenizer = self.score_tokenizer(references[:1000])
+        return Translated(sources, targets, references, tokenizer, num_truncated + lost, words)
 
-    def _words(self, examples: Sequence[Parallel], sources: Ragged, targets: Ragged) -> PairWords:
-        read, written = [one.source for one in examples], [str(one.target) for one in examples]
-        limit, before = self.max_length, len(self.before)
+    def _words(self, read: Sequence[str], written: Sequence[str], sources: Ragged, targets: Ragged) -> PairWords:
+        longest, before = self.max_target_length, len(self.before)
         return PairWords(
-            words_of(self.tokenizer, read, sources, max_length=limit),
-            words_of(self.tokenizer, written, targets, max_length=limit, before=before),
+            words_of(self.tokenizer, read, sources, max_length=self.max_length),
+            words_of(self.tokenizer, written, targets, max_length=longest, before=before),
         )
 
     def _sources(self, texts: Sequence[str]) -> tuple[Ragged, int]:
@@ -178,19 +194,19 @@ class Translation(Task[Parallel, Translated]):
         places = real.flatten().nonzero()[:, 0]
         targets = {"labels": labels[real], "places": places, "rows": places // real.shape[1]}  # (R,)
         references = [items.references[place] for place in indices.tolist()]
-        extra = {"references": references, "bleu_tokenizer": items.bleu_tokenizer}
+        extra = {"references": references, "score_tokenizer": items.score_tokenizer}
         return Batch(inputs, targets, count=len(targets["labels"]), extra=extra)
 
     def _cut_anew(self, items: Translated, cut: BpeDropout, indices: Indices, seed: int) -> Translated:
         """Some pairs by themselves, with their words cut into other pieces."""
         assert items.words is not None
         assert items.targets is not None
-        limit = self.max_length
+        limit, longest = self.max_length, self.max_target_length
         return Translated(
             cut_anew(cut, items.sources, items.words.sources, indices, max_length=limit, seed=f"{seed} source"),
-            cut_anew(cut, items.targets, items.words.targets, indices, max_length=limit, seed=f"{seed} target"),
+            cut_anew(cut, items.targets, items.words.targets, indices, max_length=longest, seed=f"{seed} target"),
             [items.references[place] for place in indices.tolist()],
-            items.bleu_tokenizer,
+            items.score_tokenizer,
             num_truncated=0,
         )
 
@@ -210,34 +226,44 @@ class Translation(Task[Parallel, Translated]):
         return compare(self.logits(model, batch))
 
     def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
-        return self._sheet(bleu=self.bleu, keep_examples=keep_examples)
+        return self._sheet(self.text_metrics(final=False, keep_examples=keep_examples), keep_examples=keep_examples)
 
     def final_metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
-        return self._sheet(bleu=self.bleu or not self.exact_match, keep_examples=keep_examples)
+        return self._sheet(self.text_metrics(final=True, keep_examples=keep_examples), keep_examples=keep_examples)
 
-    def _sheet(self, *, bleu: bool, keep_examples: bool) -> ScoreSheet:
-        """Loss, perplexity and accuracy a token given the right ones before it; exact match, BLEU and chrF of texts.
+    def text_metrics(self, *, final: bool, keep_examples: bool) -> dict[str, TextMetric]:
+        """Metrics of what the model writes: BLEU and chrF, once it is trained or while it learns if asked for.
 
         With bleu_lowercase, bleu and chrf compare lowercased, and bleu_cased and chrf_cased do not.
         """
-        likelihood, bleus = Likelihood(keep_examples=keep_examples), list[BleuChrf]()
+        if not (self.bleu or (final and not self.exact_match)):
+            return {}
+        ways = {"bleu": True, "bleu_cased": False} if self.bleu_lowercase else {"bleu": False}
+        return {
+            name: BleuChrf(tokenize=self.bleu_tokenize, lowercase=way, keep_examples=keep_examples)
+            for name, way in ways.items()
+        }
+
+    def score_tokenizer(self, references: Sequence[str]) -> str:
+        """What a metric that was told of no tokenizer takes, by the language of the references."""
+        return bleu_tokenizer(references)
+
+    def _sheet(self, judges: Mapping[str, TextMetric], *, keep_examples: bool) -> ScoreSheet:
+        """Loss, perplexity and accuracy a token given the right ones before it; exact match and metrics of texts."""
+        likelihood, exact = Likelihood(keep_examples=keep_examples), ExactMatch(keep_examples=keep_examples)
         meters: dict[str, Metric | Meter] = {"likelihood": likelihood}
-        exact = ExactMatch(keep_examples=keep_examples)
         if self.exact_match:
             meters["exact_match"] = exact
-        if bleu:
-            ways = (True, False) if self.bleu_lowercase else (False,)
-            tokenize = self.bleu_tokenize
-            bleus += [BleuChrf(tokenize=tokenize, lowercase=way, keep_examples=keep_examples) for way in ways]
-            meters |= {f"bleu{end}": Meter(one, suffix=end) for one, end in zip(bleus, ("", "_cased"), strict=False)}
+        cased = {name: "_cased" if name.endswith("_cased") else "" for name in judges}
+        meters |= {name: Meter(one, suffix=cased[name]) for name, one in judges.items()}
 
         def update(model: Model, batch: Batch) -> None:
             score_targets(likelihood, self.logits(model, batch), batch)
             if len(meters) > 1:
-                texts = [found[0]["translation_text"] for found in self.write(model, *self.prompts(batch))]
+                texts = [found[0][f"{self.result}_text"] for found in self.write(model, *self.prompts(batch))]
                 exact.update(texts, batch.extra["references"])
-                for one in bleus:
-                    one.tokenize = one.tokenize or batch.extra["bleu_tokenizer"]
+                for one in judges.values():
+                    one.tokenize = one.tokenize or batch.extra["score_tokenizer"]
                     one.update(texts, batch.extra["references"])
 
         return ScoreSheet(update, **meters)
@@ -259,9 +285,19 @@ class Translation(Task[Parallel, Translated]):
         limited = stated.get("max_new_tokens") is not None or stated.get("max_length") is not None
         return given if limited else {**given, "max_new_tokens": self.max_new_tokens(length, model)}
 
-    def write(self, model: Model, ids: Tensor, mask: Tensor, **settings: Any) -> list[list[dict[str, Any]]]:
+    def write(
+        self,
+        model: Model,
+        ids: Tensor,
+        mask: Tensor,
+        *,
+        tensors: bool = False,
+        clean: bool | None = None,
+        **settings: Any,
+    ) -> list[list[dict[str, Any]]]:
         """What the model makes of each source, one text or num_return_sequences of them: dicts with translation_text
-        and, with return_dict_in_generate, the score."""
+        (or summary_text, as `result` says) or, with `tensors`, translation_token_ids; and, with
+        return_dict_in_generate, the score."""
         lengths = mask.sum(1).tolist()
         requests = [self.request(model, length, settings) for length in lengths]
         limits = [one.get("max_new_tokens") for one in requests]
@@ -272,7 +308,8 @@ class Translation(Task[Parallel, Translated]):
             found = generate(
                 as_module(model), None, ids[rows, :width], attention_mask=mask[rows, :width], **requests[rows[0]]
             )
-            listed = written_texts(self.tokenizer, found, 1 if model.config.is_encoder_decoder else width)
+            start = 1 if model.config.is_encoder_decoder else width
+            listed = written_texts(self.tokenizer, found, start, name=self.result, tensors=tensors, clean=clean)
             share = len(listed) // len(rows)
             for place, row in enumerate(rows):
                 written[row] = listed[place * share : (place + 1) * share]
@@ -284,6 +321,8 @@ class Translation(Task[Parallel, Translated]):
         model: Model,
         inputs: Sequence[object],
         *,
+        return_tensors: bool = False,
+        clean_up_tokenization_spaces: bool | None = None,
         batch_size: Size | None = None,
         batch_tokens: Size = 4096,
         on_progress: OnProgress | None = None,
@@ -291,6 +330,7 @@ class Translation(Task[Parallel, Translated]):
     ) -> list[Any]:
         """For each text a dict with translation_text, or a list of num_return_sequences; settings are generate's.
 
+        With return_tensors the ids (translation_token_ids) are in the place of the text.
         A batch has batch_size texts of like length, or else batch_tokens tokens; `on_progress` hears after each how
         many texts are done, and of how many.
         """
@@ -305,7 +345,19 @@ class Translation(Task[Parallel, Translated]):
 
         def predict(indices: Indices) -> Iterator[Any]:
             batch = self.batch(items, indices).to(device_of(model))
-            written = self.write(model, *self.prompts(batch), **settings)
+            prompts, clean = self.prompts(batch), clean_up_tokenization_spaces
+            written = self.write(model, *prompts, tensors=return_tensors, clean=clean, **settings)
             return (some if len(some) > 1 else some[0] for some in written)
 
         return predict_in_batches(items.lengths, Budget.of(batch_size, batch_tokens), predict, on_progress)
+
+    def wraps_one(self, found: Any, options: Mapping[str, Any]) -> bool:
+        del options
+        return isinstance(found, dict)
+
+
+class Text2TextGeneration(Translation):
+    """A text from a text, of whatever kind: as translation is learnt and scored."""
+
+    name = "text2text-generation"
+    result = "generated"

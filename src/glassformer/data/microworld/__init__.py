@@ -31,8 +31,14 @@ KINDS: dict[str, Callable[..., Example]] = {
     "asked": sample_question,
     "parallel": kinds.parallel,
     "documents": kinds.documents,
+    "nli": kinds.nli,
+    "summaries": kinds.summaries,
 }
-SHORT_KINDS = {"asked": sample_short_question, "documents": kinds.single_sentence}
+SHORT_KINDS = {
+    "asked": sample_short_question,
+    "documents": kinds.single_sentence,
+    "summaries": kinds.short_summary,
+}
 MAX_WORDS = 8  # of a short sentence
 GRAMMARS: dict[str, Grammar] = {"en": English(), "de": German(), "zh": Chinese()}
 SHARES = 3  # for training, development and test
@@ -53,8 +59,10 @@ def examples(
 
     labelled: tone of a sentence; scored: pairs and their likeness from 0 to 1; multi-label: topics; tagged: names in
     IOB2; asked: questions with spans, some with none; parallel: translations, from `source` to `target` or with a
-    language like "en-zh"; documents: little stories, whose paragraphs are lines. `short`: sentences of at most eight
-    words, two of them as the context of a question, one as a document; a small model learns these in seconds.
+    language like "en-zh"; documents: little stories, whose paragraphs are lines; nli: a premise, a hypothesis, and
+    whether it follows; summaries: what several people did, and what the first of them did, in few words. `short`:
+    sentences of at most eight words, two of them as the context of a question, one as a document; a small model
+    learns these in seconds.
     """
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r} is not of the micro-world: use one of {', '.join(KINDS)}")

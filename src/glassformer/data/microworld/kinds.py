@@ -1,6 +1,7 @@
 """The micro-world as examples of each kind: one random draw is one example, in any language."""
 
 import re
+from collections.abc import Collection
 
 from glassformer.data.examples import Document, Labelled, Parallel, Tagged
 
@@ -8,6 +9,7 @@ from .events import Event, sample_event, sample_two_events
 from .grammar import Grammar, statement
 from .lexicon import NounPhrase
 from .marked_text import spans, without_marks
+from .questions import sample_context
 from .sentences import Tone, sample_of_tone, sample_sentence, sample_state
 from .stable_random import StableRandom
 from .stories import sample_story
@@ -15,6 +17,8 @@ from .stories import sample_story
 TONES: tuple[Tone, ...] = ("positive", "positive", "negative", "negative", "neutral")
 WEIGHTS = {("action",): 2.0, ("who",): 1.0, ("what", "whom"): 1.5, ("where", "to"): 1.0, ("when",): 0.5}
 PARTS = ("who", "what", "whom", "where", "to", "when")
+CIRCUMSTANCES = ("where", "when", "how")  # what may be left out
+INFERENCES = ("entailment", "neutral", "contradiction")
 WORD = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
 CHARACTER = re.compile(r"\S")
 ENTITIES = ("PER", "LOC", "ORG")
@@ -51,9 +55,65 @@ def sample_variation(rng: StableRandom, event: Event) -> Event:
     again = sample_event(rng, action=event.action)
     share = rng.choice((0.0, 0.2, 0.5))
     other = event._replace(**{part: getattr(again, part) for part in PARTS if rng.happens(share)})
-    if other.whom and other.whom.given in [one.given for one in other.who.members]:
+    if _reflexive(other):
         other = other._replace(who=event.who, whom=event.whom)
     return other._replace(form=again.form, first=rng.choice(["", *other.firsts]))
+
+
+def _reflexive(event: Event) -> bool:
+    """Whether somebody does it to himself, which the grammars cannot say."""
+    return event.whom is not None and event.whom.given in [one.given for one in event.who.members]
+
+
+def nli(rng: StableRandom, grammar: Grammar) -> Labelled:
+    """A premise, a hypothesis, and whether that follows, may be so or not, or is wrong; as many of each."""
+    label = rng.choice(INFERENCES)
+    change = changed if label == "contradiction" else shortened
+    while (other := change(rng, event := sample_event(rng))) is None:
+        pass
+    other = other._replace(form=rng.below(len(event.action.wordings)), first=rng.choice(["", *other.firsts]))
+    long, other_text = (without_marks(statement(one)(grammar)) for one in (event, other))
+    return Labelled(other_text, long, label) if label == "neutral" else Labelled(long, other_text, label)
+
+
+def changed(rng: StableRandom, event: Event) -> Event | None:
+    """The event with another who, what or where; None where that cannot be said, or is the same."""
+    again = sample_event(rng, action=event.action)
+    part = rng.choice([part for part in PARTS if getattr(event, part) is not None])
+    other = event._replace(**{part: getattr(again, part)})
+    same = getattr(other, part) in (None, getattr(event, part))
+    return None if same or _reflexive(other) else other
+
+
+def shortened(rng: StableRandom, event: Event) -> Event | None:
+    """The event without some of its circumstances; None where it has none."""
+    told = [part for part in CIRCUMSTANCES if getattr(event, part) is not None]
+    return without(event, rng.sample(told, 1 + rng.below(len(told)))) if told else None
+
+
+def without(event: Event, parts: Collection[str]) -> Event:
+    """The event, some of whose circumstances are not told."""
+    where, when, how = (None if part in parts else getattr(event, part) for part in CIRCUMSTANCES)
+    return event._replace(where=where, when=when, how=how, first="")
+
+
+def summaries(rng: StableRandom, grammar: Grammar) -> Parallel:
+    """What several people did, and in a few words what the first of them did first."""
+    events = sample_context(rng)
+    text = grammar.gap.join(statement(event)(grammar) for event in events)
+    return Parallel(without_marks(text), headline(events[0], grammar))
+
+
+def short_summary(rng: StableRandom, grammar: Grammar) -> Parallel:
+    """What somebody did, with and without its circumstances."""
+    while without(event := sample_event(rng), CIRCUMSTANCES) == event._replace(first=""):
+        pass
+    return Parallel(without_marks(statement(event)(grammar)), headline(event, grammar))
+
+
+def headline(event: Event, grammar: Grammar) -> str:
+    """What was done, without where, when and how."""
+    return without_marks(statement(without(event, CIRCUMSTANCES)._replace(form=0))(grammar))
 
 
 def similarity(one: Event, other: Event) -> float:

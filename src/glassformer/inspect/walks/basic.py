@@ -1,5 +1,6 @@
 """The walks of torch's own modules: linear layers, layer norms, look-ups, and lists of modules."""
 
+import torch
 from torch import Tensor, nn
 
 from ..formulas import Formula
@@ -21,11 +22,15 @@ def walk_lookup(walk: Walk, name: str, ids: str, formula: Formula = LOOKUP) -> s
     return walk.add(name, formula, {"i": ids, "E": f"{name}.weight"}, seen)
 
 
-@walks(nn.LayerNorm)
-def walk_layer_norm(walk: Walk, name: str, x: str) -> str:
-    part = walk.part(name, nn.LayerNorm)
-    formula = layer_norm(part.eps, shifted=part.bias is not None)
-    return walk.add(name, formula, {"x": x, **walk.weights(name, γ="weight", β="bias")}, walk.out(name))
+@walks(nn.LayerNorm, nn.RMSNorm)
+def walk_norm(walk: Walk, name: str, x: str) -> str:
+    operands = {"x": x, **walk.weights(name, γ="weight", β="bias")}
+    return walk.add(name, norm_formula(walk.parts[name]), operands, walk.out(name))
+
+
+@walks(nn.Identity)
+def walk_identity(_walk: Walk, _name: str, x: str) -> str:
+    return x
 
 
 @walks(nn.ModuleList)
@@ -34,6 +39,28 @@ def walk_list(walk: Walk, name: str, x: str, *operands: object, **more: object) 
     for number in range(len(walk.part(name, nn.ModuleList))):
         x = walk.block(f"{name}.{number}", x, *operands, **more)
     return x
+
+
+def norm_formula(part: nn.Module) -> Formula:
+    """Of a LayerNorm or an RMSNorm."""
+    if isinstance(part, nn.RMSNorm):
+        return rms_norm(torch.finfo(torch.float32).eps if part.eps is None else part.eps)
+    assert isinstance(part, nn.LayerNorm), f"{type(part).__name__} is no norm that is known"
+    return layer_norm(part.eps, shifted=part.bias is not None)
+
+
+def rms_norm(epsilon: float) -> Formula:
+    return Formula(
+        "x / √(mean(x²) + ε) · γ",
+        r"\frac{x}{\sqrt{\overline{x^2} + \epsilon}} \odot \gamma",
+        lambda x, gain: x / ((x * x).mean(-1, keepdim=True) + epsilon).sqrt() * gain,
+        lambda place, x, gain: {
+            "x": row_of(x, place[0]),
+            f"x[{place[1]}]": row_of(x, place[0])[place[1]],
+            "mean of squares": (row_of(x, place[0]) ** 2).mean(),
+            f"γ[{place[1]}]": gain[place[1]],
+        },
+    )
 
 
 def layer_norm(epsilon: float, *, shifted: bool) -> Formula:

@@ -6,7 +6,7 @@ of each text, which adds its steps when it is first called.
 
 from collections.abc import Callable, Iterator
 
-from glassformer.blocks.output import Bias, LMHead
+from glassformer.blocks.output import Bias, LMHead, ScaledHead
 from glassformer.models.heads import (
     ClassifierHead,
     MaskedLMHead,
@@ -77,6 +77,13 @@ def walk_pretraining(walk: Walk, name: str, hidden: str, summary: Summary) -> Ou
 def walk_lm(walk: Walk, name: str, x: str) -> str:
     operands = {"x": walk.block(f"{name}.output", x), "y": f"{name}.bias"}
     return walk.add(f"{name}.biased", RESIDUAL, operands, walk.out(name))
+
+
+@walks(ScaledHead)
+def walk_scaled_head(walk: Walk, name: str, x: str) -> str:
+    scale = walk.part(name, ScaledHead).scale
+    formula = Formula(f"{scale:.4g} · x", rf"{scale:.4g} \, x", lambda x: x * scale)
+    return walk.block(f"{name}.output", walk.add(f"{name}.scaled", formula, {"x": x}, walk.fed(f"{name}.output")))
 
 
 @walks(Bias)

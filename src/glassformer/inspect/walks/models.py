@@ -29,6 +29,13 @@ FIRST = Formula(
 )
 
 
+LAST = Formula(
+    "the last real token of x",
+    r"x_{\max\{t \mid m_t = 1\}}",
+    lambda x, keep: x[torch.arange(len(x)), keep.shape[1] - 1 - keep.flip(1).int().argmax(1)],
+)
+
+
 def walk_model(model: nn.Module, inputs: Mapping[str, Tensor], calls: Calls, outputs: Mapping[str, Tensor]) -> Walk:
     """Every step from the ids to the outputs, and to the loss where labels are given."""
     walk = Walk(model, calls)
@@ -125,5 +132,6 @@ def _summary(walk: Walk, hidden: str, state: list[PastOperands], keep: str) -> s
         return walk.block("pooling", hidden, state, keep)
     operands = {"x": hidden, "keep": keep}
     if "pooler" not in walk.parts:
-        return walk.add("summary", FIRST, operands, walk.fed("head", argument=1))
+        formula = LAST if as_model(walk.model).is_causal else FIRST
+        return walk.add("summary", formula, operands, walk.fed("head", argument=1))
     return walk.block("pooler", walk.add("summary", FIRST, operands, walk.fed("pooler")))

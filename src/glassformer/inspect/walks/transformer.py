@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from glassformer.blocks.transformer import FeedForward, Layer, Stack
+from glassformer.blocks.transformer import FeedForward, GatedFeedForward, Layer, Stack
 
-from ..formulas import AT_PADDING, RESIDUAL, activation
+from ..formulas import AT_PADDING, PRODUCT, RESIDUAL, activation
 from ..walk import Walk, walks
 from .attention import MaskOperands
 from .basic import walk_list
@@ -15,6 +15,15 @@ def walk_feed_forward(walk: Walk, name: str, x: str) -> str:
     part = walk.part(name, FeedForward)
     operands = {"x": walk.block(f"{name}.up", x)}
     inner = walk.add(f"{name}.neurons", activation(part.activation), operands, walk.out(f"{name}.neurons"))
+    return walk.block(f"{name}.down", inner)
+
+
+@walks(GatedFeedForward)
+def walk_gated_feed_forward(walk: Walk, name: str, x: str) -> str:
+    part, gated = walk.part(name, GatedFeedForward), {"x": walk.block(f"{name}.gate", x)}
+    gate = walk.add(f"{name}.gate_open", activation(part.activation), gated)
+    operands = {"x": gate, "y": walk.block(f"{name}.up", x)}
+    inner = walk.add(f"{name}.neurons", PRODUCT, operands, walk.out(f"{name}.neurons"))
     return walk.block(f"{name}.down", inner)
 
 

@@ -6,7 +6,7 @@ const TAIL = 60; // characters of the prompt that are shown again
 // {before, after} as nodes, or null where the task has no words for it.
 export function answersOf({ task, said: { before, after } }, t, prompt) {
   if (before === null || after === null) return null;
-  const show = { "text-classification": classes, "token-classification": entities, "question-answering": answer, "fill-mask": fills, "text-generation": text, translation: text }[task];
+  const show = { "text-classification": classes, "token-classification": entities, "question-answering": answer, "fill-mask": fills, "text-generation": text, translation: text, summarization: text, "text2text-generation": text }[task];
   const read = task === "text-generation" ? prompt : "";
   return show ? { before: show(before, after, t, read), after: show(after, before, t, read) } : null;
 }
@@ -37,7 +37,7 @@ const fills = (one) => build("div", "", (Array.isArray(one[0]) ? one : [one]).ma
 
 // What differs from the other text is marked, from the first difference on.
 function text(one, other, _, prompt) {
-  const [mine, theirs] = [one, other].map((found) => [found].flat()[0]).map((found) => found.generated_text ?? found.translation_text);
+  const [mine, theirs] = [one, other].map((found) => [found].flat()[0]).map((found) => found.generated_text ?? found.translation_text ?? found.summary_text);
   let same = 0;
   while (same < mine.length && mine[same] === theirs[same]) same++;
   const before = prompt.length > TAIL ? `…${prompt.slice(-TAIL)}` : prompt;

@@ -14,6 +14,7 @@ from glassformer.tasks.metrics.regression import Correlation, Regression
 from glassformer.tasks.metrics.retrieval import Retrieval, VectorRetrieval
 from glassformer.tasks.metrics.sequences import ExactMatch
 from glassformer.tasks.metrics.sheet import MeanLoss, Meter, ScoreSheet
+from glassformer.tasks.metrics.summaries import Rouge, rouge_tokenizer
 from glassformer.tasks.metrics.translation import BleuChrf, bleu_tokenizer
 
 __all__ = [
@@ -32,9 +33,11 @@ __all__ = [
     "MultiLabel",
     "Regression",
     "Retrieval",
+    "Rouge",
     "ScoreSheet",
     "VectorRetrieval",
     "bleu_tokenizer",
     "bootstrap",
+    "rouge_tokenizer",
     "wilson",
 ]
