@@ -59,7 +59,8 @@ def test_an_albert_names_its_special_tokens_by_its_vocabulary_alone(tmp_path):
     from transformers import AlbertTokenizer
 
     special = [(token, 0.0) for token in ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")]
-    pieces = [(piece, -float(place)) for place, piece in enumerate("▁the ▁cat ▁s at ▁on s t a e h c o n".split())]
+    words = ("▁the", "▁cat", "▁s", "at", "▁on", *"staehcon")
+    pieces = [(piece, -float(place)) for place, piece in enumerate(words)]
     theirs = AlbertTokenizer(vocab=[*special, *pieces])
     theirs.save_pretrained(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 64}')
