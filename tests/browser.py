@@ -3,6 +3,8 @@
 import os
 import shutil
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,42 @@ def arguments() -> list[str]:
 def context(browser: Any, width: int = 1440, height: int = 900, paper: str = "light", url: str | None = None) -> Any:
     """The browser's context of these settings, kept: a fresh one starts a process and compiles every script anew."""
     return browser.new_context(base_url=url, color_scheme=paper, viewport={"width": width, "height": height})
+
+
+@cache
+def _spare(browser: Any, **settings: Any) -> list[Any]:
+    return []
+
+
+@contextmanager
+def borrowed(browser: Any, **settings: Any) -> Iterator[Any]:
+    """A tab of such a context that others had before: it costs half of what a new one does. After a fault none gets it.
+
+    Its page is whatever they left in it; the mouse is in the corner.
+    """
+    spare = _spare(browser, **settings)
+    tab = spare.pop() if spare else context(browser, **settings).new_page()
+    tab.bring_to_front()  # one that lies behind another paints but once a second
+    try:
+        yield tab
+    except BaseException:
+        tab.close()
+        raise
+    tab.unroute_all()
+    tab.mouse.move(0, 0)
+    spare.append(tab)
+
+
+@contextmanager
+def heard(tab: Any, **handlers: Callable[[Any], object]) -> Iterator[None]:
+    """Call these at the events of a tab: heard(tab, console=..., request=...)."""
+    for event, handler in handlers.items():
+        tab.on(event, handler)
+    try:
+        yield
+    finally:
+        for event, handler in handlers.items():
+            tab.remove_listener(event, handler)
 
 
 def unknown_styles(tab: Any) -> list[str]:

@@ -1,4 +1,7 @@
-"""Set-up for all tests: no network, one thread a worker, repeatable examples, the command line."""
+"""Set-up for all tests: no network, one thread a worker, repeatable examples, the command line.
+
+What imports torch is imported where it is needed: the process that only gives out tests does without.
+"""
 
 import os
 
@@ -7,34 +10,33 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partialmethod
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 from filelock import FileLock
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 import glassformer as gf
 from browser import MISSING, arguments, chromium
-from glassformer.cli.main import main
 from quick import few_examples, is_quick, takes_long
 
-torch.set_num_threads(1)
-LONGEST = ("resume", "fuzz_corpus", "run_folder", "run_folder_claims", "loop", "commands", "teaching", "pipelines")
+LONGEST = ("resume", "loop", "pipelines", "run_folder", "train_command", "predict_command", "accumulation", "commands")
 LONGEST += (
-    "grid",
-    "transformers",
-    "docs",
-    "translation",
-    "prepared",
-    "train_command",
     "endings",
-    "accumulation",
+    "translation",
+    "docs",
+    "translate",
     "decoder",
+    "laws",
+    "shards",
+    "run_folder_claims",
+    "bad_input",
 )
 settings.register_profile(
     "project",
@@ -57,32 +59,73 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             few_examples(test)
 
 
+def pytest_collection_finish() -> None:
+    """What is there by now stays: without this, each collection of garbage goes through all that was imported."""
+    gc.freeze()
+
+
 def _rank(path: Path) -> int:
     """What takes a worker longest comes first, so that none is left with it when the others have ended."""
-    return 0 if "page" in path.name else 1 if path.stem.removeprefix("test_") in LONGEST else 2
+    return 0 if _has_pages(path) else 1 if path.stem.removeprefix("test_") in LONGEST else 2
+
+
+def _has_pages(path: Path) -> bool:
+    return "page" in path.name or path.stem in ("test_ladder", "test_new_architecture")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A worker takes whole files, and one of them every file about pages, so that one browser shows them all."""
+    """A worker takes whole files, and one of them every file with a page, so that one browser shows them all."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            return "pages" if "page" in Path(file).name else file
+            return "pages" if _has_pages(Path(file)) else file
 
+    config.option.loadscopereorder = False  # they are in order already: by what they cost, not by how many they are
     return Scheduling(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
-        pytest.skip("needs a GPU")
+    if item.get_closest_marker("gpu"):
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip("needs a GPU")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _once() -> Iterator[None]:
+    """One thread; and what every run of a command or a recipe works out alike: Typer's commands, built-in examples."""
+    import torch
+    import typer
+
+    from glassformer.jobs import built_in
+
+    torch.set_num_threads(1)
+    found = cache(built_in.microworld.examples)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
+        patch.setattr(built_in, "microworld", SimpleNamespace(examples=lambda *of, **given: list(found(*of, **given))))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _few_resamples() -> Iterator[None]:
+    """In the quick suite the interval of a score is drawn a hundred times, where a test does not say how often."""
+    from glassformer.tasks.metrics.metric import Metric
+
+    with pytest.MonkeyPatch.context() as patch:
+        if is_quick():
+            patch.setattr(Metric, "intervals", partialmethod(Metric.intervals, resamples=100))
+        yield
 
 
 @pytest.fixture
 def glassformer(monkeypatch, capsys):
     """Run the command line in this process: (exit code, stdout, stderr)."""
+    from glassformer.cli.main import main
 
     def run(*words):
         monkeypatch.setattr(sys, "argv", ["glassformer", *map(str, words)])

@@ -6,7 +6,7 @@ import json
 import pytest
 
 import glassformer as gf
-from browser import context, unknown_styles
+from browser import borrowed, heard, unknown_styles
 from glassformer.compare.cell import CellResult
 from glassformer.compare.experiment import compare, experiment_of, sorted_settings
 from glassformer.compare.experiments.scratch_vs_finetune import same_shape
@@ -89,20 +89,22 @@ def test_resuming_adds_seeds_and_does_nothing_twice(found, files):
         compare("scratch-vs-finetune", **other, resume=True)
 
 
-@pytest.mark.parametrize(("width", "paper"), [(1280, "light"), (390, "dark")])
+@pytest.mark.parametrize(("width", "paper"), [pytest.param(1280, "light", marks=pytest.mark.slow), (390, "dark")])
 def test_a_browser_shows_the_numbers_of_the_results(browser, found, width, paper):
-    tab, complaints = context(browser, width, 800, paper).new_page(), []
-    tab.on("console", lambda message: complaints.append(message.text))
-    tab.on("pageerror", lambda error: complaints.append(str(error)))
-    tab.goto((found.folder / "report.html").as_uri())
-    text = tab.evaluate("document.body.textContent")
-    assert complaints == []
-    assert unknown_styles(tab) == []
-    assert tab.evaluate("document.documentElement.scrollWidth") <= width
-    for line in map(json.loads, (found.folder / "results.jsonl").read_text().splitlines()):
-        assert shown_score("accuracy", line["scores"]["dev"]["accuracy"]) in text
-        assert tab.locator(f'a[href="{line["folder"]}/run/"]').count() == 1
-    tab.close()
+    complaints = []
+    handlers = {
+        "console": lambda message: complaints.append(message.text),
+        "pageerror": lambda error: complaints.append(str(error)),
+    }
+    with borrowed(browser, width=width, height=800, paper=paper) as tab, heard(tab, **handlers):
+        tab.goto((found.folder / "report.html").as_uri())
+        text = tab.evaluate("document.body.textContent")
+        assert complaints == []
+        assert unknown_styles(tab) == []
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        for line in map(json.loads, (found.folder / "results.jsonl").read_text().splitlines()):
+            assert shown_score("accuracy", line["scores"]["dev"]["accuracy"]) in text
+            assert tab.locator(f'a[href="{line["folder"]}/run/"]').count() == 1
 
 
 def test_scratch_has_the_shape_of_the_model_and_all_are_told_apart(files, tmp_path):

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from scipy.stats import pearsonr, spearmanr
-from transformers import AutoModel
 
 import glassformer as gf
 from glassformer.compare import results
@@ -46,6 +44,8 @@ def found(files, tmp_path_factory):
 
 def cosines(folder, pairs):
     """By contestant, each pair read by transformers alone, without padding."""
+    from transformers import AutoModel
+
     tokenizer, model = gf.load_tokenizer(folder), AutoModel.from_pretrained(folder).eval()
 
     def vectors(text):
@@ -68,6 +68,8 @@ def cosines(folder, pairs):
 
 
 def test_every_way_is_scored_as_by_hand(found, files, pairs):
+    from scipy.stats import pearsonr, spearmanr
+
     gold = [one.label for one in pairs]
     expected = cosines(files[0], pairs)
     assert found.results.contestants == list(expected)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from scipy import stats
 
 from glassformer.compare.statistics import (
     Difference,
@@ -16,6 +15,7 @@ from glassformer.compare.statistics import (
     student_p,
     student_quantile,
 )
+from quick import is_quick
 
 CHANCE = np.random.default_rng(5)
 
@@ -26,6 +26,8 @@ def mean(rows):
 
 @pytest.mark.parametrize("gap", [0.0, 0.05, 0.2, -0.3])
 def test_the_permutation_test_is_scipys(gap):
+    from scipy import stats
+
     one, other = CHANCE.normal(gap, 1, 200), CHANCE.normal(0, 1, 200)
     found = paired([one], [other], mean, resamples=4000)
     theirs = stats.permutation_test(
@@ -37,6 +39,8 @@ def test_the_permutation_test_is_scipys(gap):
 
 
 def test_the_interval_is_scipys_bootstrap():
+    from scipy import stats
+
     one, other = CHANCE.normal(0.3, 1, 300), CHANCE.normal(0, 1, 300)
     found = paired([one], [other], mean, resamples=4000).interval
     theirs = stats.bootstrap(
@@ -51,6 +55,8 @@ def test_the_interval_is_scipys_bootstrap():
 
 
 def test_where_there_is_no_difference_p_is_spread_evenly():
+    from scipy import stats
+
     values = []
     for seed in range(200):
         chance = np.random.default_rng(seed)
@@ -68,6 +74,8 @@ def test_seeds_of_one_contestant_widen_its_interval():
 
 @given(st.lists(st.floats(-5, 5), min_size=2, max_size=6), st.lists(st.floats(-5, 5), min_size=2, max_size=6))
 def test_seeds_alone_are_tested_as_scipy_does_it(one, other):
+    from scipy import stats
+
     assume(np.var(one) > 1e-6 and np.var(other) > 1e-6)
     found, theirs = over_seeds(one, other), stats.ttest_ind(one, other, equal_var=False)
     assert found.p == pytest.approx(theirs.pvalue, abs=1e-5)
@@ -77,6 +85,8 @@ def test_seeds_alone_are_tested_as_scipy_does_it(one, other):
 
 @given(st.floats(-50, 50), st.floats(1, 60))
 def test_students_distribution_is_scipys(t, freedom):
+    from scipy import stats
+
     assert student_p(t, freedom) == pytest.approx(2 * stats.t.sf(abs(t), freedom), abs=1e-5)
     assert student_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-3)
 
@@ -89,13 +99,13 @@ def test_one_seed_each_shows_nothing():
 
 def test_seeds_that_differ_by_chance_are_seldom_called_ahead():
     """As many examples as hide all their own doubt: what is left is that of the seeds."""
-    wrong = 0
-    for trial in range(300):
+    wrong, trials = 0, 100 if is_quick() else 300
+    for trial in range(trials):
         chance = np.random.default_rng(trial)
         sides = [[np.full(4, value) for value in chance.normal(size=3)] for _ in range(2)]
         ends = paired(*sides, mean, resamples=3).interval
         wrong += not ends.low <= 0 <= ends.high
-    assert wrong / 300 < 0.08
+    assert wrong / trials < 0.08
 
 
 def test_holm_by_hand():

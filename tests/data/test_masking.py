@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import chisquare
 
 from glassformer.data import microworld
 from glassformer.data.masking import (
@@ -52,6 +51,8 @@ def test_philox_gives_the_known_answers(counter, key, numbers):
 
 @pytest.mark.parametrize("seed", [0, 1, 2**70, -1])
 def test_the_shares_are_those_asked_for(seed):
+    from scipy.stats import chisquare
+
     ids, maskable = sample(3000)
     plain = Masking(mask_id=MASK, replacements=ORDINARY, at_least_one=False)
     spoilt, chosen = mask_tokens(ids, maskable, np.arange(3000), masking=plain, seed=seed)
@@ -67,6 +68,8 @@ def test_the_shares_are_those_asked_for(seed):
 
 
 def test_epochs_and_examples_are_masked_independently():
+    from scipy.stats import chisquare
+
     ids, maskable = sample(2000)
     plain = Masking(mask_id=MASK, replacements=ORDINARY, at_least_one=False, rate=0.3)
     inside = [
@@ -131,6 +134,8 @@ def test_a_word_is_chosen_as_a_whole(chance, rate, at_least_one):
 
 
 def test_whole_words_keep_their_share_and_know_nothing_of_each_other():
+    from scipy.stats import chisquare
+
     ids, maskable = sample(4000)
     words = np.cumsum(ids % 2, axis=1)
     plain = Masking(mask_id=MASK, replacements=ORDINARY, at_least_one=False)
@@ -244,6 +249,8 @@ def test_every_sentence_is_read_where_nothing_need_be_cut():
 
 
 def test_half_of_the_pairs_follow_and_partners_come_from_everywhere():
+    from scipy.stats import chisquare
+
     documents = numbered_documents([[4] * 60 for _ in range(40)])
     pairs = list(next_sentence_pairs(documents, limit=24, short=0.1))
     follow = sum(pair.follows for pair in pairs)

@@ -327,7 +327,7 @@ def test_eight_bits_generate_alone_what_they_generate_in_a_batch(model_type, hea
 
 
 def small(model_type):
-    if model_type == "gpt2":
+    if model_type in ("gpt2", "glassformer-decoder"):
         return SMALL_GPT
     chosen = {"vocab_size": 41, "max_position_embeddings": 40, "forced_eos_token_id": None}
     sizes = {f"{side}_{name}": 2 for side in ("encoder", "decoder") for name in ("layers", "attention_heads")}

@@ -12,7 +12,9 @@ from torch.testing import assert_close
 
 import glassformer as gf
 from families import SMALL_GPT, random_model
+from glassformer.blocks.masks import Window
 from glassformer.blocks.packing import DenseMask
+from glassformer.blocks.rotary import Rotary, rotate
 from glassformer.engine import native
 from glassformer.engine.linear import (
     DenseProjection,
@@ -58,9 +60,12 @@ def test_a_linear_layer_and_what_stands_around_it(build, data, rows, sizes, part
     weight, shift, added = torch.randn(inputs), torch.randn(inputs), torch.randn(rows, 1, outputs)
     project = Int8Projection(Int8Linear.of(layer)) if eight else DenseProjection(layer.weight, layer.bias)
     few = small_batch_of(project if eight else OneDnnProjection(project, weight))
-    norm = native.NormStruct(weight.data_ptr(), shift.data_ptr(), 1e-5) if normed else None
+    centred = data.draw(st.booleans())  # or an RMS norm, which has no bias
+    struct = native.NormStruct(weight.data_ptr(), shift.data_ptr() if centred else None, 1e-5, centred)
+    norm = struct if normed else None
     found = few(x, norm=norm, added=added if adding else None)
-    seen = F.layer_norm(x, (inputs,), weight, shift, 1e-5) if normed else x
+    usual = F.layer_norm(x, (inputs,), weight, shift, 1e-5) if centred else F.rms_norm(x, (inputs,), weight, 1e-5)
+    seen = usual if normed else x
     expected = project(seen) + (added if adding else 0)
     # what is half way between two steps may be rounded the other way after a norm of another order
     near = {"atol": 0.1, "rtol": 0.1} if eight and normed else {"atol": 2e-5, "rtol": 2e-5}
@@ -73,22 +78,29 @@ def test_a_linear_layer_and_what_stands_around_it(build, data, rows, sizes, part
     shape=st.tuples(
         st.integers(1, native.SMALL_BATCH), st.integers(1, 40), st.integers(1, 5), st.sampled_from([3, 8, 24, 64])
     ),
+    group=st.integers(1, 4),
 )
 @torch.inference_mode()
-def test_the_next_token_looks_back(build, data, shape):
+def test_the_next_token_looks_back(build, data, shape, group):
+    """As far as a window reaches, turned by its place, each head of keys for a group of queries."""
     batch, length, heads, width = shape
     torch.manual_seed(data.draw(st.integers(0, 99)))
     room = torch.randn(2, batch, length + 2, heads, width)
-    query, key, value = torch.randn(batch, 1, 3, heads, width).unbind(2)
+    query, key, value = torch.randn(batch, 1, heads * (group + 2), width).split([heads * group, heads, heads], 2)
+    reach = data.draw(st.sampled_from([None, 0, 3, 50]))
+    rotation = None if width % 2 else Rotary(width)(torch.randint(0, 99, (data.draw(st.sampled_from([1, batch])), 1)))
     keep = torch.rand(batch, length + 3) < data.draw(st.sampled_from([0.0, 0.5]))  # a row may keep nothing
     keep = data.draw(st.sampled_from([None, keep[:, :length]]))
     keys, values = room[:, :, :length].clone()
-    keys[:, -1:], values[:, -1:] = key, value
-    expected = DenseMask.from_keep(keep).attend(query, keys, values, scale=0.3, dropout=0.0)
+    turned = (query, key) if rotation is None else (rotate(query, rotation), rotate(key, rotation))
+    keys[:, -1:], values[:, -1:] = turned[1], value
+    window = None if reach is None else Window(reach)
+    expected = DenseMask.from_keep(keep).attend(turned[0], keys, values, scale=0.3, dropout=0.0, window=window)
     mine = room[:, :, :length]
-    found = native.attend_next(query, key, value, *mine, keep=keep, scale=0.3)
+    first = 0 if reach is None else max(0, length - 1 - reach)
+    found = native.attend_next(query, key, value, *mine, keep=keep, scale=0.3, rotation=rotation, first=first)
     assert_close(found, expected, atol=1e-5, rtol=1e-5)
-    assert_close(mine, torch.stack([keys, values]), atol=0, rtol=0)
+    assert_close(mine, torch.stack([keys, values]), atol=1e-6, rtol=1e-6)
 
 
 @settings(max_examples=30, deadline=None)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 import glassformer as gf
-from families import random_model, settings_of
+from families import SMALL_GPT, random_model, settings_of
 from generators import GENERATING, unforced
 from glassformer.generate.choices import choices
 from glassformer.generate.job import Job
@@ -41,7 +41,7 @@ def test_choices_are_those_of_generate(model_type, head, data, seed, drawn):
 
 def test_shares_are_what_is_drawn_by():
     """Temperature and top_k written out: of the two likeliest tokens, each by the exponential of its half logit."""
-    model = unforced(random_model(*GENERATING[0], {"vocab_size": 41}))
+    model = unforced(random_model(*GENERATING[0], SMALL_GPT))
     (first, *_) = choices(model, job(model, temperature=2.0, top_k=2, seed=1), 41)
     logs = torch.tensor([other.logprob for other in first.top])
     expected = torch.cat([(logs[:2] / 2).softmax(0), torch.zeros(39)])
@@ -49,6 +49,6 @@ def test_shares_are_what_is_drawn_by():
 
 
 def test_beams_are_no_choices():
-    model = unforced(random_model(*GENERATING[0], {"vocab_size": 41}))
+    model = unforced(random_model(*GENERATING[0], SMALL_GPT))
     with pytest.raises(ValueError, match="'beam' does not take token by token; take greedy or sample"):
         next(choices(model, job(model, num_beams=2), 3))

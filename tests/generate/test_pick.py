@@ -7,9 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import chisquare
 from torch.testing import assert_close
-from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel
 
 from glassformer.generate import pick
 
@@ -59,10 +57,14 @@ def texts(seed, *, rows=4, length=7, few=4):
 
 @pytest.fixture(scope="module")
 def model():
+    from transformers import GPT2Config, GPT2LMHeadModel
+
     return GPT2LMHeadModel(GPT2Config(n_layer=1, n_head=1, n_embd=4, vocab_size=V))
 
 
 def transformers_list(model, chosen, *, prompt_length, max_length, source, beams=1):
+    from transformers import GenerationConfig
+
     config = GenerationConfig(do_sample=True, max_length=max_length, num_beams=beams)
     config._eos_token_tensor = torch.tensor(EOS)
     for name in VALUES:  # set afterwards: it refuses to suppress what it forces
@@ -124,6 +126,8 @@ def test_all_together_are_those_of_transformers_in_its_order(model, options, see
 
 
 def test_off_is_off():
+    from transformers import GenerationConfig
+
     neutral = {name: off for name, (off, _, _) in pick.SETTINGS.items()} | {"bad_words_ids": [], "sequence_bias": {}}
     for settings_ in ({}, neutral, SimpleNamespace(), SimpleNamespace(**neutral), GenerationConfig()):
         assert pick.processors(settings_, prompt_length=1) + pick.warpers(settings_) == []
@@ -206,6 +210,8 @@ SAMPLERS = [
 
 @pytest.mark.parametrize("chosen", SAMPLERS, ids=str)
 def test_draws_follow_the_filtered_distribution(model, chosen):
+    from scipy.stats import chisquare
+
     ids, scores = torch.zeros(1, 1, dtype=torch.long), texts(5, rows=1)[1] / 2
     known = {"prompt_length": 1, "max_length": 9, "source": None}
     exact = transformers_list(model, chosen, **known)(ids, scores.clone()).double().softmax(-1)[0].numpy()

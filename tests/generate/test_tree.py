@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import glassformer as gf
-from families import random_model, settings_of
+from families import SMALL_GPT, random_model, settings_of
 from generators import GENERATING, begun, next_logs, sharp, unforced
 from glassformer.generate.tree import beam_tree
 
@@ -55,6 +55,6 @@ def test_a_tree_is_the_textbook(model_type, head, data, seed, width):
 
 
 def test_one_beam_is_no_tree():
-    model = random_model(*GENERATING[0], {"vocab_size": 41})
+    model = random_model(*GENERATING[0], SMALL_GPT)
     with pytest.raises(ValueError, match="give num_beams=4"):
         beam_tree(model, Ids(), "5 6", max_new_tokens=3)

@@ -8,16 +8,20 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import httpx
+import pytest
 import torch
 
 import glassformer as gf
-from browser import context
+from browser import borrowed, context, heard
 from glassformer.data import microworld
 from glassformer.studio.server import server_of
 from glassformer.text.train import train
 
 SIZE = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 20}
 ENCODER = {**SIZE, "max_position_embeddings": 64}
+DEBERTA = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_buckets": 8, "conv_kernel_size": 3}
+MODERNBERT = {"local_attention": 4, "classifier_pooling": "mean"}
 TRANSFORMER = {"d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2}
 TRANSFORMER |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 20, "decoder_ffn_dim": 20}
 RNN = {"embedding_size": 12, "hidden_size": 10}
@@ -33,9 +37,16 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bert-ner": ("bert", "token-classification", {**ENCODER, "num_labels": 5}),
     "bert-qa": ("bert", "question-answering", ENCODER),
     "bert-mlm": ("bert", "fill-mask", ENCODER),
+    "albert": ("albert", "text-classification", {**ENCODER, "embedding_size": 12, "num_labels": 3}),
+    "electra": ("electra", "replaced-token-detection", {**ENCODER, "embedding_size": 12}),
     "gpt2": ("gpt2", "text-generation", {"n_embd": 16, "n_head": 2, "n_layer": 2, "n_positions": 64}),
+    "deberta": ("deberta-v2", "token-classification", {**ENCODER, **DEBERTA, "num_labels": 5}),
+    "modernbert": ("modernbert", "text-classification", {**ENCODER, **MODERNBERT, "num_labels": 3}),
 }
+AGAIN = ("rnn", "bert-ner", "bert-qa", "bert-mlm")  # other heads and cells of families that are there without them
+FAMILIES = [pytest.param(name, marks=[pytest.mark.slow] * (name in AGAIN)) for name in MODELS]
 TEXT = "Anna gave the red book to Tom ."
+http = httpx.Client(verify=False)  # no certificates: to read them costs more than an answer
 
 
 def made(where: Path) -> dict[str, Path]:
@@ -83,25 +94,49 @@ def serving(app: Any) -> Iterator[str]:
 
 @contextmanager
 def watched(browser: Any, url: str, **size: int) -> Iterator[Any]:
-    """A new tab; at the end there must have been no error, and nobody else may have been asked."""
+    """A new tab, which is closed at the end; `watching` it."""
     one = context(browser, url=url, **size).new_page()
-    one.set_default_timeout(20_000)
-    faults: list[str] = []
-    one.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    one.on("pageerror", lambda error: faults.append(str(error)))
-    one.on("request", lambda asked: None if asked.url.startswith((url, "data:", "blob:")) else faults.append(asked.url))
-    one.faults = faults  # a test that provokes an error clears it
     try:
-        yield one
-        assert not faults, faults
+        with watching(one, url):
+            yield one
     finally:
         one.close()
 
 
+@contextmanager
+def watched_again(browser: Any, url: str, **size: int) -> Iterator[Any]:
+    """As watched, in a tab that is used again: for a server that stays."""
+    with borrowed(browser, url=url, **size) as one, watching(one, url):
+        yield one
+
+
+@contextmanager
+def watching(one: Any, url: str) -> Iterator[None]:
+    """At the end there must have been no error and no dialog, and nobody else may have been asked."""
+    one.set_default_timeout(20_000)
+    one.faults = faults = []  # a test that provokes an error clears it
+    one.loaded = False
+
+    def dismiss(dialog: Any) -> None:
+        faults.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    with heard(
+        one,
+        console=lambda message: faults.append(message.text) if message.type == "error" else None,
+        pageerror=lambda error: faults.append(str(error)),
+        request=lambda asked: None if asked.url.startswith((url, "data:", "blob:")) else faults.append(asked.url),
+        dialog=dismiss,
+    ):
+        yield
+        assert not faults, faults
+
+
 def turn(page: Any, address: str) -> None:
-    """Go on to another address of the studio as its own links do, without loading the page anew."""
-    if page.url == "about:blank":
+    """Go on to another address of the studio as its own links do: the page is loaded the first time alone."""
+    if not page.loaded:
         page.goto(address)
+        page.loaded = True
         return
     page.evaluate(
         "(address) => { document.querySelector('#screen').replaceChildren(); history.pushState(null, '', address);"

@@ -10,7 +10,7 @@ import pytest
 from glassformer.studio.app import create_app
 from glassformer.studio.app_state import ModelStore, Studio
 from glassformer.studio.traces import Traces
-from studio.cases import made, serving, visited, watched
+from studio.cases import made, serving, visited, watched_again
 
 
 @pytest.fixture(scope="session")
@@ -32,8 +32,8 @@ def studio_url(studio: Studio) -> Iterator[str]:
 
 @pytest.fixture
 def page(browser: Any, studio_url: str) -> Iterator[Any]:
-    """A new tab of the studio."""
-    with watched(browser, studio_url) as one:
+    """A tab of the studio, to be loaded anew."""
+    with watched_again(browser, studio_url) as one:
         yield one
 
 
@@ -45,13 +45,14 @@ def visit(page: Any) -> Callable[..., Any]:
 
 @pytest.fixture(scope="module")
 def old_tab(browser: Any, studio_url: str) -> Iterator[Any]:
-    with watched(browser, studio_url) as one:
+    with watched_again(browser, studio_url) as one:
         yield one
 
 
 @pytest.fixture
 def tab(old_tab: Any) -> Iterator[Any]:
     """The tab of the tests before in this file, for those that only look: it loads nothing anew."""
+    old_tab.bring_to_front()
     yield old_tab
     faults = [old_tab.faults.pop() for _ in old_tab.faults[:]]
     assert not faults

@@ -4,7 +4,6 @@ import json
 import shutil
 from urllib.parse import urlencode
 
-import httpx
 import numpy as np
 import pytest
 import torch
@@ -14,7 +13,7 @@ from glassformer.studio.app import create_app
 from glassformer.studio.app_state import ModelStore, Studio
 from glassformer.studio.traces import Traces
 from glassformer.view.colours import ColourScale, ramp
-from studio.cases import MODELS, TEXT, serving, watched
+from studio.cases import FAMILIES, TEXT, http, serving, watched
 
 OTHER = "Anna gave the book red to Tom ."
 SHORT = "Anna gave it ."
@@ -30,20 +29,20 @@ def state_of(model, text=TEXT, other=OTHER):
 
 
 def numbers(url, trace, name, **query):
-    answer = httpx.get(f"{url}/api/v1/traces/{trace}/tensors/{name}", params=query)
+    answer = http.get(f"{url}/api/v1/traces/{trace}/tensors/{name}", params=query)
     return np.frombuffer(answer.content, "<f4").reshape([int(size) for size in answer.headers["X-Shape"].split(",")])
 
 
 def traced(url, **asked):
-    return httpx.post(f"{url}/api/v1/traces", json=asked).json()
+    return http.post(f"{url}/api/v1/traces", json=asked).json()
 
 
-def test_every_family_has_a_difference(tour):
-    for model in MODELS:
-        page = tour("compare", **state_of(model))
-        found = {name: page.locator(name).count() for name in (".problem", ".mosaic", ".heatmap")}
-        assert found == {".problem": 0, ".mosaic": 1, ".heatmap": 1}, model
-        assert page.locator(".said .headline").count() > 0, model
+@pytest.mark.parametrize("model", FAMILIES)
+def test_every_family_has_a_difference(model, tour):
+    page = tour("compare", **state_of(model))
+    found = {name: page.locator(name).count() for name in (".problem", ".mosaic", ".heatmap")}
+    assert found == {".problem": 0, ".mosaic": 1, ".heatmap": 1}
+    assert page.locator(".said .headline").count() > 0
 
 
 def test_a_cell_shows_the_exact_numbers_and_their_colour(tour, studio_url):
@@ -64,7 +63,7 @@ def test_the_class_that_changes_is_named_with_its_logits(tour, studio_url):
     page = tour("compare", **state_of("lstm", other="Tom was sad ."))
     labels = []
     for text in (TEXT, "Tom was sad ."):
-        answer = httpx.post(f"{studio_url}/api/v1/results", json={"model": "lstm", "inputs": text})
+        answer = http.post(f"{studio_url}/api/v1/results", json={"model": "lstm", "inputs": text})
         labels.append(next(line for line in map(json.loads, answer.text.splitlines()) if "classes" in line))
     first, second = (line["classes"][0]["label"] for line in labels)
     wanted = f"Both say the same: {first}." if first == second else f"The answer changes: {first} → {second}."

@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from browser import heard
 from glassformer.view.colours import SHARE
 from studio.cases import TEXT
 from studio.looks import EVERY, PAIR, inspected, pixels
@@ -105,13 +106,13 @@ def test_only_the_row_that_is_rested_on_is_asked_for(tour, studio_folders):
     page = tour("head", model="bert", text=TEXT, cell="0,0")
     page.wait_for_selector('[data-exact="0,0"]')
     asked = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.evaluate(
-        "() => { const m = document.querySelector('#matrix'); for (let n = 0; n < 9; n++)"
-        "m.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowDown', bubbles: true })); }"
-    )
     values = inspected(studio_folders["bert"])["attention"].values[0, 0]
-    assert shown(page, 9, 0) == values[9, 0]
+    with heard(page, request=lambda request: asked.append(request.url)):
+        page.evaluate(
+            "() => { const m = document.querySelector('#matrix'); for (let n = 0; n < 9; n++)"
+            "m.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowDown', bubbles: true })); }"
+        )
+        assert shown(page, 9, 0) == values[9, 0]
     assert len(asked) == 1
 
 

@@ -13,7 +13,7 @@ from glassformer.studio.app import create_app
 from glassformer.studio.app_state import ModelStore, Studio
 from glassformer.studio.traces import Traces
 from glassformer.view.colours import SHARE
-from studio.cases import MODELS, TEXT, serving, watched
+from studio.cases import FAMILIES, TEXT, serving, watched
 
 HEAD, HIGH = 26, 24  # of a grid: pixels of its names, and of a row
 
@@ -26,7 +26,7 @@ def logits_of(folder, name):
         if name in ("rnn", "lstm", "cnn", "bow"):
             return prefix_lens(model, asked.inputs)[None]
         if name in ("gru-lm", "seq2seq"):
-            return scores(model(**asked.inputs))
+            return scores(model, model(**asked.inputs))
         if name in ("gpt2", "transformer"):
             return gf.logit_lens(model, asked.inputs).logits[:, 0]
         return head_layers(model, asked.inputs).together().logits[:, 0]
@@ -43,7 +43,7 @@ def pixel(page, row, column):
     )
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_cells_are_the_lens(name, tour, studio_folders):
     logits = logits_of(studio_folders[name], name)
     rows, places, _ = logits.shape

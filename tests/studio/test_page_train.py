@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from glassformer.studio.app import create_app
 from glassformer.studio.app_state import ModelStore, Studio
 from glassformer.studio.traces import Traces
-from studio.cases import serving, watched
+from studio.cases import serving, watched_again
 
 RECIPE = 'task = "text-classification"\narch = "lstm"\nout = "x"\nsteps = 100\n'
 
@@ -133,10 +133,30 @@ def test_a_model_that_is_a_run_is_in_the_table(studio_folders, runs, tmp_path):
 # --- the page -------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def served():
+    """One address for the studios of all tests: the last of these is served."""
+    apps = [create_app(Studio(ModelStore([]), Traces()))]
+
+    async def last(scope, receive, send):
+        await apps[-1](scope, receive, send)
+
+    with serving(last) as url:
+        yield apps, url
+
+
 @pytest.fixture
-def visit(browser, runs):
+def url(served, runs):
+    """The address of a studio over this test's runs."""
+    apps, url = served
+    apps.append(create_app(Studio(ModelStore([]), Traces(), runs=runs)))
+    return url
+
+
+@pytest.fixture
+def visit(browser, url):
     """Open the Train screen of a studio over this test's runs."""
-    with serving(create_app(Studio(ModelStore([]), Traces(), runs=runs))) as url, watched(browser, url) as page:
+    with watched_again(browser, url) as page:
 
         def go(**state):
             page.goto("/?" + urlencode({"screen": "train", "lang": "en", **state}))
@@ -268,17 +288,16 @@ def test_a_stopped_run_says_how_to_go_on_and_a_lost_one_is_missed(visit, runs):
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
-def test_a_phone_is_wide_enough(browser, runs, lang):
+def test_a_phone_is_wide_enough(browser, runs, url, lang):
     write_run(runs / "a-run-with-quite-a-long-name")
-    app = create_app(Studio(ModelStore([]), Traces(), runs=runs))
-    with serving(app) as url, watched(browser, url, width=390, height=844) as page:
+    with watched_again(browser, url, width=390, height=844) as page:
         page.goto(f"/?screen=train&lang={lang}")
         page.wait_for_selector(".screen-train[data-painted=yes]")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         assert not re.search(r"train\.\w+", page.locator("#screen").inner_text())  # a key that nobody translated
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
 def test_axe_finds_nothing_serious(visit, runs, theme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe
     write_run(runs / "a")

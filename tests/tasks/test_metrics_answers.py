@@ -5,7 +5,6 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from torchmetrics.functional.text import squad
 
 from glassformer.tasks.metrics import Answers
 from glassformer.tasks.metrics.answers import normalised
@@ -20,6 +19,8 @@ questions = st.lists(st.tuples(phrases, st.lists(some_answer, min_size=1, max_si
 
 def official(pairs):
     """SQuAD 1.1 by torchmetrics."""
+    from torchmetrics.functional.text import squad
+
     predicted = [{"id": str(n), "prediction_text": guess} for n, (guess, _) in enumerate(pairs)]
     gold = [
         {"id": str(n), "answers": {"text": answers, "answer_start": [0] * len(answers)}}

@@ -7,8 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn import metrics as sklearn
-from torchmetrics.functional.classification import multilabel_exact_match, multilabel_f1_score
 
 from glassformer.tasks.metrics import Classification, MultiLabel
 
@@ -26,6 +24,8 @@ def names(size):
 
 @given(pairs)
 def test_classes_equal_scikit_learn(given_):
+    from sklearn import metrics as sklearn
+
     size, chosen = given_
     predicted, gold = (list(side) for side in zip(*chosen, strict=True))
     metric = Classification(names(size))
@@ -76,6 +76,9 @@ tables = st.tuples(st.integers(1, 12), st.integers(2, 5), st.integers(0, 10**6))
 @settings(max_examples=60)
 @given(tables, st.sampled_from([0.5, 0.3]))
 def test_many_labels_equal_torchmetrics_and_scikit_learn(given_, threshold):
+    from sklearn import metrics as sklearn
+    from torchmetrics.functional.classification import multilabel_exact_match, multilabel_f1_score
+
     rows, size, seed = given_
     random = np.random.default_rng(seed)
     chances = random.random((rows, size)).round(1)  # so that some are the threshold itself

@@ -5,9 +5,6 @@ import warnings
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from seqeval.metrics import f1_score, precision_score, recall_score
-from seqeval.metrics.v1 import precision_recall_fscore_support
-from seqeval.scheme import IOB2
 
 from glassformer.tasks.metrics import Entities
 from glassformer.tasks.metrics.entities import conlleval_entities, strict_entities
@@ -73,6 +70,9 @@ def scored(sentences):
 @given(paired(any_tags))
 def test_both_readings_equal_seqeval(sentences):
     """seqeval's default mode reads tags as conlleval does."""
+    from seqeval.metrics import f1_score, precision_score, recall_score
+    from seqeval.scheme import IOB2
+
     predicted, gold = ([list(tags) for tags in side] for side in zip(*sentences, strict=True))
     scores = scored(sentences).compute()
     strict = {"mode": "strict", "scheme": IOB2, "zero_division": 0}
@@ -90,6 +90,9 @@ def test_both_readings_equal_seqeval(sentences):
     paired(any_tags).filter(lambda sentences: any(map(strict_entities, (tags for pair in sentences for tags in pair))))
 )
 def test_each_type_equals_seqeval(sentences):
+    from seqeval.metrics.v1 import precision_recall_fscore_support
+    from seqeval.scheme import IOB2
+
     predicted, gold = ([list(tags) for tags in side] for side in zip(*sentences, strict=True))
     report = scored(sentences).report()
     present = sorted({kind for tags in gold + predicted for kind, _, _ in strict_entities(tags)})

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom, binomtest
 
 from glassformer.tasks.metrics import BleuChrf, Classification, Interval, bootstrap, wilson
 
@@ -14,6 +13,8 @@ from glassformer.tasks.metrics import BleuChrf, Classification, Interval, bootst
     st.sampled_from([0.8, 0.95]),
 )
 def test_wilson_equals_scipy(given_, level):
+    from scipy.stats import binomtest
+
     hits, count = given_
     theirs = binomtest(hits, count).proportion_ci(level, method="wilson")
     assert wilson(hits, count, level=level) == pytest.approx((theirs.low, theirs.high), abs=1e-9)
@@ -21,6 +22,8 @@ def test_wilson_equals_scipy(given_, level):
 
 @pytest.mark.parametrize("truth", [0.05, 0.5, 0.9])
 def test_wilson_covers_the_truth_as_often_as_it_says(truth):
+    from scipy.stats import binom
+
     hits = np.arange(201)
     held = [low <= truth <= high for low, high in (wilson(int(n), 200) for n in hits)]
     assert binom.pmf(hits, 200, truth)[held].sum() == pytest.approx(0.95, abs=0.02)

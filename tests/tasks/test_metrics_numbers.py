@@ -7,10 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import pearsonr, rankdata, spearmanr
-from sklearn.metrics import mean_squared_error
-from torchmetrics.functional.retrieval import retrieval_hit_rate, retrieval_reciprocal_rank
-from torchmetrics.functional.text import perplexity
 
 from glassformer.tasks.metrics import Correlation, ExactMatch, Likelihood, Regression, Retrieval
 
@@ -19,6 +15,9 @@ seeds = st.integers(0, 10**6)
 
 @given(seed=seeds, count=st.integers(3, 40), ties=st.booleans())
 def test_correlations_and_error_equal_scipy_and_scikit_learn(seed, count, ties):
+    from scipy.stats import pearsonr, spearmanr
+    from sklearn.metrics import mean_squared_error
+
     random = np.random.default_rng(seed)
     predicted = random.normal(size=count).astype(np.float32)
     gold = (predicted + random.normal(size=count)).astype(np.float32)
@@ -40,6 +39,8 @@ def test_correlations_and_error_equal_scipy_and_scikit_learn(seed, count, ties):
 @given(seed=seeds, centre=st.sampled_from([0, 1e3, -1e6, 1e8]), chunk=st.integers(1, 50))
 def test_pearson_streams_without_loss_far_from_zero(seed, centre, chunk):
     """At 1e8 a sum of squares of float64 keeps one digit of a spread of 1; the moments keep them all."""
+    from scipy.stats import pearsonr
+
     random = np.random.default_rng(seed)
     spread = random.normal(size=(50, 2)) @ np.array([[1, 0.5], [0, 1]])
     values = centre + spread.round(3)
@@ -68,6 +69,8 @@ def test_a_line_correlates_fully():
 
 @given(seed=seeds, rows=st.integers(1, 5), length=st.integers(1, 7))
 def test_likelihood_equals_torchmetrics_and_its_definitions(seed, rows, length):
+    from torchmetrics.functional.text import perplexity
+
     random = torch.Generator().manual_seed(seed)
     logits = torch.randn(rows, length, 9, generator=random, dtype=torch.float64)
     gold = torch.randint(9, (rows, length), generator=random)
@@ -113,6 +116,8 @@ def test_likelihood_gives_only_what_it_is_told():
 
 @given(seed=seeds, queries=st.integers(1, 6), candidates=st.integers(1, 9))
 def test_search_without_ties_equals_torchmetrics(seed, queries, candidates):
+    from torchmetrics.functional.retrieval import retrieval_hit_rate, retrieval_reciprocal_rank
+
     random = torch.Generator().manual_seed(seed)
     scores = torch.stack([torch.randperm(candidates, generator=random) for _ in range(queries)]).float() + 1
     right = torch.randint(candidates, (queries,), generator=random)
@@ -130,6 +135,8 @@ def test_search_without_ties_equals_torchmetrics(seed, queries, candidates):
 
 @given(seed=seeds)
 def test_search_with_ties_takes_the_worst_rank(seed):
+    from scipy.stats import rankdata
+
     random = torch.Generator().manual_seed(seed)
     scores = torch.randint(3, (5, 7), generator=random).float()
     scores[0, 0] = -math.inf  # no candidate

@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoTokenizer
 
 from glassformer.hub.load import load_tokenizer
 
@@ -35,6 +34,8 @@ texts = st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join)
 @pytest.fixture(scope="module")
 def both(folders):
     """Ours and theirs for each kind, with a pad token."""
+    from transformers import AutoTokenizer
+
     found = {}
     for kind in KINDS:
         ours, theirs = load_tokenizer(folders[kind]), AutoTokenizer.from_pretrained(str(folders[kind]))

@@ -8,7 +8,6 @@ import shutil
 
 import pytest
 from text_folders import CORPUS, write
-from transformers import AutoTokenizer
 
 import glassformer as gf
 from glassformer.hub.load import load_tokenizer
@@ -39,6 +38,8 @@ def assert_same_ids(ours, theirs):
 
 @pytest.mark.parametrize("kind", ["bert", "cased", "distilbert", "gpt2", "roberta"])
 def test_old_folders_read_and_save_as_transformers_reads_them(folders, tmp_path, kind):
+    from transformers import AutoTokenizer
+
     ours = load_tokenizer(folders[kind])
     assert_same_ids(ours, AutoTokenizer.from_pretrained(str(folders[kind])))
     ours = load_tokenizer(folders[kind])
@@ -53,8 +54,29 @@ def test_old_folders_read_and_save_as_transformers_reads_them(folders, tmp_path,
     assert not list((tmp_path / "new").glob(".*"))
 
 
+def test_an_albert_names_its_special_tokens_by_its_vocabulary_alone(tmp_path):
+    """As its folders on the hub do, whose tokenizer_config.json says no more than a length."""
+    from transformers import AlbertTokenizer
+
+    special = [(token, 0.0) for token in ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")]
+    words = ("▁the", "▁cat", "▁s", "at", "▁on", *"staehcon")
+    pieces = [(piece, -float(place)) for place, piece in enumerate(words)]
+    theirs = AlbertTokenizer(vocab=[*special, *pieces])
+    theirs.save_pretrained(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 64}')
+    (tmp_path / "config.json").write_text('{"model_type": "albert"}')
+    ours = load_tokenizer(tmp_path)
+    names = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+    assert [getattr(ours, f"{name}_token") for name in names] == [getattr(theirs, f"{name}_token") for name in names]
+    texts = ["The cat sat on the [MASK].", "on the hat"]
+    assert ours(texts, padding=True)["input_ids"] == theirs(texts, padding=True)["input_ids"]
+    assert ours(*texts, return_token_type_ids=True)["token_type_ids"][-1] == 1  # the model has segments
+
+
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "roberta"])
 def test_folders_that_transformers_wrote(folders, tmp_path, kind):
+    from transformers import AutoTokenizer
+
     theirs = AutoTokenizer.from_pretrained(str(folders[kind]))
     theirs.add_tokens(["newtoken"])
     theirs.add_special_tokens({"additional_special_tokens": ["<ent>"]})
@@ -71,6 +93,8 @@ def test_folders_that_transformers_wrote(folders, tmp_path, kind):
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "roberta"])
 def test_added_tokens_survive_saving(folders, tmp_path, kind):
+    from transformers import AutoTokenizer
+
     ours = load_tokenizer(folders[kind])
     size = len(ours)
     assert ours.add_tokens(["newtoken", "the two"]) == 2
@@ -89,6 +113,8 @@ def test_added_tokens_survive_saving(folders, tmp_path, kind):
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram", "character"])
 def test_trained_tokenizers_load_in_transformers(corpus, tmp_path, kind):
+    from transformers import AutoTokenizer
+
     ours = train([corpus], kind=kind, vocab_size=400)
     ours.model_max_length = 99
     ours.save(tmp_path)
@@ -100,6 +126,8 @@ def test_trained_tokenizers_load_in_transformers(corpus, tmp_path, kind):
 
 
 def test_a_chinese_gpt2_has_berts_vocabulary(folders, tmp_path):
+    from transformers import AutoTokenizer
+
     folder = write(
         tmp_path / "gpt",
         vocab_txt=(folders["bert"] / "vocab.txt").read_text(encoding="utf-8"),
@@ -126,6 +154,8 @@ def test_the_model_says_how_long_a_text_may_be(folders, tmp_path, model, limit):
 
 
 def test_special_tokens_may_be_objects_and_new(folders, tmp_path):
+    from transformers import AutoTokenizer
+
     vocab, merges = ((folders["gpt2"] / name).read_text(encoding="utf-8") for name in ("vocab.json", "merges.txt"))
     folder = write(
         tmp_path / "x",

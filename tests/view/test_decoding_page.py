@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from browser import context, unknown_styles
+from browser import borrowed, heard, unknown_styles
 from glassformer.view import beam_tree
 from glassformer.view.beam_tree import COLUMN, WIDTH, Branch, svg
 from glassformer.view.colours import PAPER
@@ -65,14 +65,20 @@ def test_nothing_comes_from_outside_and_dark_pages_are_dark():
 def test_a_browser_shows_it_and_has_nothing_to_complain_of(browser, tmp_path, paper, width):
     path = tmp_path / "page.html"
     path.write_text(page(told("<img src=x onerror=window.hacked=1>")), encoding="utf-8")
-    tab, complaints, asked = context(browser, width, 800, paper).new_page(), [], []
-    tab.on("console", lambda message: complaints.append(message.text))
-    tab.on("pageerror", lambda error: complaints.append(str(error)))
-    tab.on("request", lambda request: asked.append(request.url))
-    tab.goto(path.as_uri())
+    complaints, asked = [], []
+    handlers = {
+        "console": lambda message: complaints.append(message.text),
+        "pageerror": lambda error: complaints.append(str(error)),
+        "request": lambda request: asked.append(request.url),
+    }
+    with borrowed(browser, width=width, height=800, paper=paper) as tab, heard(tab, **handlers):
+        tab.goto(path.as_uri())
+        sound(tab, width, PAPER[paper]["paper"])
     assert (complaints, asked) == ([], [path.as_uri()])
+
+
+def sound(tab, width, colour):
     assert tab.evaluate("window.hacked") is None
-    colour = PAPER[paper]["paper"]
     red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == f"rgb({red}, {green}, {blue})"
     assert tab.evaluate("document.documentElement.scrollWidth") <= width  # wide parts scroll by themselves
@@ -80,7 +86,6 @@ def test_a_browser_shows_it_and_has_nothing_to_complain_of(browser, tmp_path, pa
     assert tab.locator(".card .tree").is_visible()
     assert unknown_styles(tab) == []
     assert tab.evaluate("[...document.querySelectorAll('meta:not([charset])')].every(one => one.content)")
-    tab.close()
 
 
 def test_a_page_has_a_row_for_each_strategy_and_opens_at_once():

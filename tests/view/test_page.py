@@ -3,6 +3,7 @@
 import io
 import re
 from base64 import b64decode
+from contextlib import ExitStack
 from dataclasses import replace
 from html import unescape
 from itertools import cycle
@@ -12,7 +13,7 @@ import pytest
 
 import glassformer as gf
 from boards import MODELS, inspected, made_up
-from browser import context
+from browser import borrowed, heard
 from glassformer.view import compressed
 from glassformer.view.board import AxisTokens, pooled
 from glassformer.view.compressed import rounded
@@ -32,11 +33,14 @@ class Opened:
     """A page that was opened from disk, and all that it complained about or asked for."""
 
     def __init__(self, browser, path, paper="light", size=(1440, 900)):
-        self.tab = context(browser, *size, paper).new_page()
-        self.paper, self.complaints, self.asked = paper, [], []
-        self.tab.on("console", self.hear)
-        self.tab.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.tab.on("request", lambda request: self.asked.append(request.url))
+        self.complaints, self.asked, self.stack = [], [], ExitStack()
+        self.tab = self.stack.enter_context(borrowed(browser, width=size[0], height=size[1], paper=paper))
+        handlers = {
+            "console": self.hear,
+            "pageerror": lambda error: self.complaints.append(str(error)),
+            "request": lambda request: self.asked.append(request.url),
+        }
+        self.stack.enter_context(heard(self.tab, **handlers))
         self.tab.goto(path.as_uri())
         self.tab.wait_for_selector("body[data-painted]")
         self.address = path.as_uri()
@@ -104,8 +108,8 @@ def opened(browser, tmp_path):
 
     yield run
     for each in pages:
-        each.sound()
-        each.tab.close()
+        with each.stack:
+            each.sound()
 
 
 def shown(*boards, title="title"):
@@ -151,7 +155,7 @@ def test_what_is_painted_and_said_is_the_tensor(opened, name, paper):
             assert to.split("\n") == [board.across.texts[column], f"token {column}, id {board.across.ids[column]}"]
 
 
-@pytest.mark.parametrize("paper", ["light", "dark"])
+@pytest.mark.parametrize("paper", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_a_pixel_of_the_screen_has_the_colour_of_its_value(opened, paper):
     image = pytest.importorskip("matplotlib.image")
     board = made_up(1, 1, 6)
@@ -189,7 +193,7 @@ def test_no_other_script_may_run(browser, tmp_path):
     assert page.tab.evaluate("window.hacked") is None
     assert len(page.complaints) >= 2
     assert all("Content Security Policy" in complaint for complaint in page.complaints)
-    page.tab.close()
+    page.stack.close()
 
 
 def test_the_keyboard_goes_all_the_way(opened):
@@ -310,7 +314,9 @@ def test_a_pooled_page_of_states_and_fewer_bits_tell_so(opened, monkeypatch):
     )
 
 
-@pytest.mark.parametrize("name", ["bert", "lstm", "bahdanau", "bart"])
+@pytest.mark.parametrize(
+    "name", ["lstm", "bart", *(pytest.param(one, marks=pytest.mark.slow) for one in ("bert", "bahdanau"))]
+)
 def test_a_phone_shows_it_without_overflow(opened, name):
     inspection = inspected(name)
     page = opened(inspection, size=(390, 844))
@@ -334,6 +340,7 @@ def test_the_paper_follows_the_system(opened):
     np.testing.assert_array_equal(
         page.pixels(".tile canvas")[3], board.scales[0].colours(rounded(board.values[1, 1]), "dark")
     )
+    page.tab.emulate_media(color_scheme="light")  # as it was: others have the tab after this
 
 
 def test_a_notebook_shows_the_same_page_in_a_frame(browser, tmp_path):
@@ -341,16 +348,14 @@ def test_a_notebook_shows_the_same_page_in_a_frame(browser, tmp_path):
     frame = inspection._repr_html_()
     assert unescape(re.search(r'srcdoc="(.*)"', frame, re.DOTALL)[1]) == inspection.html()
     (tmp_path / "notebook.html").write_text(f"<!doctype html><meta charset=utf-8>{frame}", encoding="utf-8")
-    tab = context(browser).new_page()
     complaints = []
-    tab.on("console", lambda message: complaints.append(message.text))
-    tab.goto((tmp_path / "notebook.html").as_uri())
-    inside = tab.frame_locator("iframe")
-    inside.locator(".tile").first.wait_for()
-    inside.locator(".tile").last.click()
-    inside.locator("#which", has_text="layer 1 · head 2").wait_for()
-    assert complaints == []
-    tab.close()
+    with borrowed(browser) as tab, heard(tab, console=lambda message: complaints.append(message.text)):
+        tab.goto((tmp_path / "notebook.html").as_uri())
+        inside = tab.frame_locator("iframe")
+        inside.locator(".tile").first.wait_for()
+        inside.locator(".tile").last.click()
+        inside.locator("#which", has_text="layer 1 · head 2").wait_for()
+        assert complaints == []
 
 
 def test_a_page_names_no_address():

@@ -1,6 +1,7 @@
 """The report of an experiment: what was told is on the page in both languages, and nothing comes from outside."""
 
 import re
+from contextlib import ExitStack
 from urllib.parse import unquote
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from browser import context, unknown_styles
+from browser import borrowed, heard, unknown_styles
 from glassformer.view.colours import PAPER
 from glassformer.view.plots import Dot, PlotLine, ScatterPoint, dot_plot, heatmap, line_plot, scatter_plot
 from glassformer.view.report import Column, Entry, Figure, Report, Section, Table, TableRow, Text, markdown, page
@@ -167,23 +168,25 @@ def test_a_page_says_early_who_made_it_and_needs_nothing_from_outside():
 @pytest.fixture
 def opened(browser, tmp_path):
     """Open a page; what the browser complains of, and what it asks for beside the page, is a fault."""
-    tabs, complaints, asked = [], [], []
+    stack, complaints, asked, opened = ExitStack(), [], [], []
+    handlers = {
+        "console": lambda message: complaints.append(message.text),
+        "pageerror": lambda error: complaints.append(str(error)),
+        "request": lambda request: asked.append(request.url),
+    }
 
     def go(html, width=1280, paper="light"):
         path = tmp_path / "report.html"
         path.write_text(html, encoding="utf-8")
-        tab = context(browser, width, 800, paper).new_page()
-        tab.on("console", lambda message: complaints.append(message.text))
-        tab.on("pageerror", lambda error: complaints.append(str(error)))
-        tab.on("request", lambda request: asked.append(request.url))
+        tab = stack.enter_context(borrowed(browser, width=width, height=800, paper=paper))
+        stack.enter_context(heard(tab, **handlers))
         tab.goto(path.as_uri())
-        tabs.append(tab)
+        opened.append(tab)
         return tab
 
-    yield go
-    assert (complaints, len(asked)) == ([], len(tabs))
-    for tab in tabs:
-        tab.close()
+    with stack:
+        yield go
+        assert (complaints, len(asked)) == ([], len(opened))
 
 
 @pytest.mark.parametrize("paper", ["light", "dark"])

@@ -96,8 +96,7 @@ def last_kept(keep: Tensor) -> Tensor:
 
 def has_gaps(keep: Tensor) -> bool:
     """Whether padding stands between real tokens of a row."""
-    spans = last_kept(keep) - first_kept(keep) + 1
-    return bool((spans.clamp(min=0) > keep.sum(1)).any())
+    return bool(((last_kept(keep) - first_kept(keep) + 1 > keep.sum(1)) & keep.any(1)).any())
 
 
 def kept_first(keep: Tensor) -> Tensor:

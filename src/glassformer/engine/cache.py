@@ -4,12 +4,15 @@ B batch, N layers, L capacity, T new tokens, S tokens so far, H heads, K head wi
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
 from glassformer.blocks.attention import AttentionMask, LayerKV
 from glassformer.blocks.cache import KVCache, LayerCache
+from glassformer.blocks.masks import Window
+from glassformer.blocks.relative import PositionScores
+from glassformer.blocks.rotary import Rotary, rotate
 
 from . import native
 
@@ -17,8 +20,19 @@ from . import native
 class AttendingKV(LayerKV, Protocol):
     """One layer's share of a cache, which also attends."""
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: AttentionMask, *, scale: float) -> Tensor:
-        """New tokens (B, T, H, K) are appended, and attend to all so far; gives (B, T, H, K)."""
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: AttentionMask,
+        *,
+        scale: float,
+        rotary: Rotary | None = None,
+        window: Window | None = None,
+        bias: PositionScores | None = None,
+    ) -> Tensor:
+        """New tokens (B, T, H, K) are turned and appended, and attend to all so far; gives (B, T, H, K)."""
         ...
 
 
@@ -39,9 +53,27 @@ class PreparedCache(KVCache):
 class PreparedLayerCache(LayerCache):
     """One layer's share of a PreparedCache."""
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: AttentionMask, *, scale: float) -> Tensor:
-        if query.shape[1] == 1 and native.takes(query, key, value, self.keys, self.values):
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: AttentionMask,
+        *,
+        scale: float,
+        rotary: Rotary | None = None,
+        window: Window | None = None,
+        bias: PositionScores | None = None,
+    ) -> Tensor:
+        rotation = None if rotary is None else mask.rotation(rotary)
+        one = query.shape[1] == 1 and bias is None and (window is None or window.after is None)
+        if one and native.takes(query, key, value, self.keys, self.values):
             keys, values = (x[:, : self.used + 1] for x in (self.keys, self.values))
             keep = None if mask.dense is None else mask.dense[:, 0, 0]
-            return native.attend_next(query, key, value, keys, values, keep=keep, scale=scale)
-        return mask.attend(query, *self.append(key, value), scale=scale, dropout=0.0)
+            first = 0 if window is None else max(0, self.used - window.before)
+            places: dict[str, Any] = {"keep": keep, "rotation": rotation, "first": first}
+            return native.attend_next(query, key, value, keys, values, scale=scale, **places)
+        if rotation is not None:
+            query, key = rotate(query, rotation), rotate(key, rotation)
+        seen = self.append(key, value)
+        return mask.attend(query, *seen, scale=scale, dropout=0.0, window=window, bias=bias)

@@ -21,6 +21,7 @@ from glassformer.blocks.cache import DecoderState, KVCache
 from glassformer.blocks.masks import Window, both, first_kept
 from glassformer.blocks.packing import BatchMask, fused
 from glassformer.blocks.relative import PositionScores
+from glassformer.blocks.rotary import Rotary, rotate
 
 from . import kernels
 from .decoder import PreparedDecoder
@@ -85,12 +86,28 @@ class StaticLayer:
         self.values.index_copy_(1, self.used, value)
         return self.keys, self.values
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: AttentionMask, *, scale: float) -> Tensor:
-        """One new token of each row (B, 1, H, K) is appended, and attends to all so far."""
-        if query.is_cuda and isinstance(mask, StaticMask) and kernels.available():
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: AttentionMask,
+        *,
+        scale: float,
+        rotary: Rotary | None = None,
+        window: Window | None = None,
+        bias: PositionScores | None = None,
+    ) -> Tensor:
+        """One new token of each row (B, 1, H, K) is turned and appended, and attends to all so far."""
+        if rotary is not None:
+            rotation = mask.rotation(rotary)
+            query, key = rotate(query, rotation), rotate(key, rotation)
+        plain = window is None and bias is None and query.shape[2] == key.shape[2]
+        if plain and query.is_cuda and isinstance(mask, StaticMask) and kernels.available():
             past, places = (self.keys, self.values), {"used": self.used, "padding": mask.padding}
             return kernels.attend_next(query, key, value, *past, **places, scale=scale)
-        return mask.attend(query, *self.append(key, value), scale=scale, dropout=0.0)
+        seen = self.append(key, value)
+        return mask.attend(query, *seen, scale=scale, dropout=0.0, window=window, bias=bias)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ B batch, T new tokens, D model width, H heads, K head width.
 """
 
 from collections.abc import Callable, Mapping
-from types import NoneType
 from typing import Any
 
 from torch import Tensor, nn
@@ -15,7 +14,7 @@ from glassformer.blocks.attention import AttentionMask, LayerKV, MultiHeadAttent
 from glassformer.blocks.decoder import DecodesLayer, Norms
 from glassformer.blocks.output import LMHead
 from glassformer.blocks.point import Point
-from glassformer.blocks.transformer import FeedForward, Layer
+from glassformer.blocks.transformer import FeedForward, GatedFeedForward, Layer
 
 from .cache import AttendingKV
 from .linear import Fuse, FusedLinear, PreparedNorm, Projection, is_linear, is_plain, pad_vocab, with_bias
@@ -23,15 +22,18 @@ from .linear import Fuse, FusedLinear, PreparedNorm, Projection, is_linear, is_p
 LINEAR, ANY = nn.Module, object  # a linear layer of any kind is fused, or called; numbers and functions are read
 KNOWN: dict[type[nn.Module], dict[str, type[Any]]] = {
     MultiHeadAttention: {"heads": int, "key_heads": int, "head_width": int, "scale": float, "dropout": float}
-    | dict.fromkeys(("query_norm", "key_norm", "rotary", "position_scores", "window"), NoneType)
+    | dict.fromkeys(("query_norm", "key_norm", "rotary", "position_scores", "window"), ANY)
     | {"query": LINEAR, "key": LINEAR, "value": LINEAR, "output": LINEAR}
     | {"scores": Point, "pattern": Point, "context": Point},
     FeedForward: {"up": LINEAR, "neurons": Point, "down": LINEAR, "activation": ANY, "dropout": nn.Dropout},
+    GatedFeedForward: {"gate": LINEAR, "up": LINEAR, "neurons": Point, "down": LINEAR}
+    | {"activation": ANY, "dropout": nn.Dropout},
     Layer: {"attention": ANY, "attention_norm": ANY, "feed_forward": ANY, "feed_forward_norm": ANY}
     | {"cross_attention": ANY, "cross_attention_norm": ANY, "dropout": nn.Dropout, "pre_norm": bool},
     LMHead: {"output": LINEAR, "bias": Tensor},
     nn.LayerNorm: {"normalized_shape": tuple, "eps": float, "elementwise_affine": bool, "weight": nn.Parameter}
     | {"bias": nn.Parameter},
+    nn.RMSNorm: {"normalized_shape": tuple, "eps": float, "elementwise_affine": bool, "weight": nn.Parameter},
 }
 EXACT: tuple[type[nn.Module], ...] = (Point, nn.Dropout)  # a subclass in their place may do anything
 MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))  # what every module has
@@ -71,7 +73,7 @@ class PreparedLayer:
     def __init__(self, layer: Layer, fuse: Fuse) -> None:
         self.pre_norm = layer.pre_norm
         self.attention = prepared_attention(layer.attention, fuse)
-        self.has_known_attention = isinstance(self.attention, PreparedSelfAttention)
+        self.has_known_attention = isinstance(self.attention, PreparedSelfAttention) and self.attention.is_plain
         self.attention_norm = prepared_norm(layer.attention_norm)
         self.feed_forward = prepared_feed_forward(layer.feed_forward, fuse)
         self.feed_forward_norm = prepared_norm(layer.feed_forward_norm)
@@ -102,9 +104,12 @@ class PreparedLayer:
 
 
 def prepared_norm(norm: nn.Module) -> Norms:
-    """The parameters of a LayerNorm, or the module itself."""
-    if not isinstance(norm, nn.LayerNorm) or not is_known(norm):
+    """The parameters of a LayerNorm or an RMSNorm, or the module itself."""
+    if not is_known(norm):
         return norm
+    if isinstance(norm, nn.RMSNorm) and norm.eps is not None:
+        return PreparedNorm(norm.weight.detach().contiguous(), None, norm.eps, centred=False)
+    assert isinstance(norm, nn.LayerNorm)
     return PreparedNorm(norm.weight.detach().contiguous(), norm.bias.detach().contiguous(), norm.eps)
 
 
@@ -112,7 +117,7 @@ def prepared_attention(attention: nn.Module, fuse: Fuse, *, cross: bool = False)
     """added + attention(norm(x)), over the layer's cache or a source."""
     if not isinstance(attention, MultiHeadAttention) or not is_known(attention):
         return unprepared(attention)
-    if attention.heads != attention.key_heads:
+    if cross and any((attention.rotary, attention.window, attention.position_scores)):  # which look at one sequence
         return unprepared(attention)
     return PreparedCrossAttention(attention, fuse) if cross else PreparedSelfAttention(attention, fuse)
 
@@ -123,13 +128,30 @@ class PreparedSelfAttention:
     def __init__(self, attention: MultiHeadAttention, fuse: Fuse) -> None:
         self.project = FusedLinear(fuse([attention.query, attention.key, attention.value]))
         self.output = FusedLinear(fuse([attention.output]))
-        self.shape, self.scale = (3, attention.heads, -1), attention.scale
+        self.sizes, self.head_width = (attention.heads, attention.key_heads, attention.key_heads), attention.head_width
+        self.norms = [None if one is None else prepared_norm(one) for one in (attention.query_norm, attention.key_norm)]
+        self.scale, self.rotary = attention.scale, attention.rotary
+        self.window, self.bias = attention.window, attention.position_scores
+        special = (attention.query_norm, self.rotary, self.window, self.bias)
+        self.is_plain = attention.heads == attention.key_heads and all(one is None for one in special)
 
     def __call__(
         self, x: Tensor, mask: AttentionMask, *, cache: AttendingKV, added: Tensor, norm: Norms | None = None
     ) -> Tensor:
-        query, key, value = self.project(x, norm=norm).unflatten(-1, self.shape).unbind(-3)  # (B, T, H, K)
-        return self.output(cache.attend(query, key, value, mask, scale=self.scale).flatten(-2), added=added)
+        projected = self.project(x, norm=norm).unflatten(-1, (-1, self.head_width))  # (B, T, H + 2 G, K)
+        query, key, value = projected.split(self.sizes, -2)
+        query, key = (y if own is None else own(y) for y, own in zip((query, key), self.norms, strict=True))
+        context = cache.attend(
+            query,
+            key,
+            value,
+            mask,
+            scale=self.scale,
+            rotary=self.rotary,
+            window=self.window,
+            bias=self.bias,
+        )
+        return self.output(context.flatten(-2), added=added)
 
 
 class PreparedCrossAttention:
@@ -138,6 +160,7 @@ class PreparedCrossAttention:
     def __init__(self, attention: MultiHeadAttention, fuse: Fuse) -> None:
         self.project, self.output = FusedLinear(fuse([attention.query])), FusedLinear(fuse([attention.output]))
         self.shape, self.scale = (attention.heads, -1), attention.scale
+        self.norm = None if attention.query_norm is None else prepared_norm(attention.query_norm)
 
     def __call__(
         self,
@@ -149,15 +172,32 @@ class PreparedCrossAttention:
         norm: Norms | None = None,
     ) -> Tensor:
         query = self.project(x, norm=norm).unflatten(-1, self.shape)
+        query = query if self.norm is None else self.norm(query)
         return self.output(mask.attend(query, *source, scale=self.scale, dropout=0.0).flatten(-2), added=added)
 
 
 def prepared_feed_forward(block: nn.Module, fuse: Fuse) -> Callable[..., Tensor]:
     """added + feed_forward(norm(x))"""
-    if not isinstance(block, FeedForward) or not is_known(block):
+    if not is_known(block):
+        return unprepared(block)
+    if isinstance(block, GatedFeedForward):
+        return PreparedGatedFeedForward(block, fuse)
+    if not isinstance(block, FeedForward):
         return unprepared(block)
     up, down = FusedLinear(fuse([block.up]), block.activation), FusedLinear(fuse([block.down]))
     return lambda x, *, added, norm=None: down(up(x, norm=norm), added=added)
+
+
+class PreparedGatedFeedForward:
+    """Gate and what it lets through in one product."""
+
+    def __init__(self, block: GatedFeedForward, fuse: Fuse) -> None:
+        self.both, self.down = FusedLinear(fuse([block.gate, block.up])), FusedLinear(fuse([block.down]))
+        self.activation = block.activation
+
+    def __call__(self, x: Tensor, *, added: Tensor, norm: Norms | None = None) -> Tensor:
+        gate, up = self.both(x, norm=norm).chunk(2, -1)
+        return self.down(self.activation(gate) * up, added=added)
 
 
 def unprepared(block: nn.Module) -> Callable[..., Tensor]:

@@ -42,8 +42,9 @@ typedef struct {
 } Linear;
 
 typedef struct {
-    const float *weight, *bias; /* (inputs) */
+    const float *weight, *bias; /* (inputs); no bias: zeros */
     float eps;
+    long centred; /* whether the mean is taken off first, as an RMS norm does not */
 } Norm;
 
 typedef struct {
@@ -69,11 +70,15 @@ static void *room(size_t bytes) {
 
 static void normalise(const Norm *norm, const float *x, float *y, long width) {
     float mean = 0, variance = 0;
-    for (long k = 0; k < width; k++) mean += x[k];
-    mean /= width;
+    if (norm->centred) {
+        for (long k = 0; k < width; k++) mean += x[k];
+        mean /= width;
+    }
     for (long k = 0; k < width; k++) variance += (x[k] - mean) * (x[k] - mean);
     const float factor = 1 / sqrtf(variance / width + norm->eps);
-    for (long k = 0; k < width; k++) y[k] = (x[k] - mean) * factor * norm->weight[k] + norm->bias[k];
+    for (long k = 0; k < width; k++) y[k] = (x[k] - mean) * factor * norm->weight[k];
+    if (norm->bias)
+        for (long k = 0; k < width; k++) y[k] += norm->bias[k];
 }
 
 /* The largest size in a row, and at least that of the smallest ordinary number; NaN where not all are finite. */
@@ -217,14 +222,18 @@ void glassformer_divide(Threads threads, unsigned count, const float *x, float *
 }
 
 typedef struct {
-    const float *query, *key, *value; /* (batch, heads, width) */
-    float *keys, *values;             /* (batch, length, heads, width) */
-    const uint8_t *keep;              /* (batch, length) or none */
-    float *context;                     /* (batch, heads, width) */
-    long query_stride, key_stride, value_stride, cache_stride, keep_stride; /* from row to row */
+    const float *query;         /* (batch, heads · group, width) */
+    const float *key, *value;   /* (batch, heads, width) */
+    float *keys, *values;       /* (batch, length, heads, width) */
+    const uint8_t *keep;        /* (batch, length) or none */
+    const float *cosine, *sine; /* (batch, width / 2) by which queries and keys are turned, or none */
+    float *context;             /* (batch, heads · group, width) */
+    long query_stride, key_stride, value_stride, cache_stride, keep_stride, turn_stride; /* from row to row */
     long batch, length, heads, width;
+    long group; /* queries that share a head of keys and values */
+    long first; /* token that is looked at */
     float scale;
-    long next, together; /* heads that are read at once */
+    long next, together; /* heads of keys that are read at once */
 } Attention;
 
 INLINE float dot(const float *x, const float *y, long width) {
@@ -242,54 +251,71 @@ INLINE void add(float *sum, float weight, const float *x, long width) {
     for (; k < width; k++) sum[k] += weight * x[k];
 }
 
-/* Some heads of a row: its cache is read from start to end. */
-static void attend_heads(const Attention *job, long row, long first, long heads, float *weights) {
-    const long width = job->width, step = job->heads * width, here = first * width, some = heads * width;
-    const long length = job->length, last = (length - 1) * step;
-    const float *query = job->query + row * job->query_stride + here, *key = job->key + row * job->key_stride + here;
-    const float *value = job->value + row * job->value_stride + here;
+/* Pairs (i, i + width / 2) of each head, turned by their angles; or the same numbers. */
+static void turn(const Attention *job, long row, const float *x, float *y, long heads) {
+    const long width = job->width, half = width / 2;
+    if (!job->cosine) {
+        memcpy(y, x, sizeof(float) * heads * width);
+        return;
+    }
+    const float *cosine = job->cosine + row * job->turn_stride, *sine = job->sine + row * job->turn_stride;
+    for (long h = 0; h < heads; h++)
+        for (long k = 0; k < half; k++) {
+            const float one = x[h * width + k], other = x[h * width + half + k];
+            y[h * width + k] = one * cosine[k] - other * sine[k];
+            y[h * width + half + k] = other * cosine[k] + one * sine[k];
+        }
+}
+
+/* Some heads of keys of a row, and the queries that share them: its cache is read from start to end. */
+static void attend_heads(const Attention *job, long row, long head, long heads, float *query, float *weights) {
+    const long width = job->width, step = job->heads * width, here = head * width, group = job->group;
+    const long length = job->length, last = (length - 1) * step, queries = heads * group;
     float *keys = job->keys + row * job->cache_stride + here, *values = job->values + row * job->cache_stride + here;
     const uint8_t *keep = job->keep ? job->keep + row * job->keep_stride : 0;
-    float *context = job->context + row * step + here;
-    for (long k = 0; k < some; k++) {
-        keys[last + k] = key[k];
-        values[last + k] = value[k];
-        context[k] = 0;
-    }
-    for (long t = 0; t < length; t++)
-        for (long h = 0; h < heads; h++) {
-            const float score = dot(query + h * width, keys + t * step + h * width, width);
-            weights[h * length + t] = keep && !keep[t] ? -INFINITY : score * job->scale;
+    float *context = job->context + (row * step + here) * group;
+    turn(job, row, job->query + row * job->query_stride + here * group, query, queries);
+    turn(job, row, job->key + row * job->key_stride + here, keys + last, heads);
+    memcpy(values + last, job->value + row * job->value_stride + here, sizeof(float) * heads * width);
+    memset(context, 0, sizeof(float) * queries * width);
+    for (long t = job->first; t < length; t++)
+        for (long q = 0; q < queries; q++) {
+            const float score = dot(query + q * width, keys + t * step + q / group * width, width);
+            weights[q * length + t] = keep && !keep[t] ? -INFINITY : score * job->scale;
         }
-    for (long h = 0; h < heads; h++) {
-        float largest = -INFINITY, sum = 0;
-        for (long t = 0; t < length; t++) largest = fmaxf(largest, weights[h * length + t]);
+    for (long q = 0; q < queries; q++) {
+        float largest = -INFINITY, sum = 0, *own = weights + q * length;
+        for (long t = job->first; t < length; t++) largest = fmaxf(largest, own[t]);
         if (largest == -INFINITY) largest = 0; /* nothing is kept, and nothing is seen */
-        for (long t = 0; t < length; t++) sum += weights[h * length + t] = expf(weights[h * length + t] - largest);
-        for (long t = 0; t < length; t++) weights[h * length + t] /= sum == 0 ? 1 : sum;
+        for (long t = job->first; t < length; t++) sum += own[t] = expf(own[t] - largest);
+        for (long t = job->first; t < length; t++) own[t] /= sum == 0 ? 1 : sum;
     }
-    for (long t = 0; t < length; t++)
-        for (long h = 0; h < heads; h++) add(context + h * width, weights[h * length + t], values + t * step + h * width, width);
+    for (long t = job->first; t < length; t++)
+        for (long q = 0; q < queries; q++)
+            add(context + q * width, weights[q * length + t], values + t * step + q / group * width, width);
 }
 
 static void attend(void *given) {
     Attention *job = given;
     const long parts = (job->heads + job->together - 1) / job->together;
-    float *weights = room(job->together * job->length * sizeof(float));
+    const long queries = job->together * job->group;
+    float *weights = room(queries * job->length * sizeof(float)), *query = room(queries * job->width * sizeof(float));
     for (long part; (part = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED)) < job->batch * parts;) {
         const long first = part % parts * job->together, left = job->heads - first;
-        attend_heads(job, part / parts, first, left < job->together ? left : job->together, weights);
+        attend_heads(job, part / parts, first, left < job->together ? left : job->together, query, weights);
     }
     free(weights);
+    free(query);
 }
 
 /* A token of each row joins the cache, and looks back. */
 void glassformer_attend(Threads threads, unsigned count, Attention *job) {
-    const long fit = 1 + HELD / job->length, share = 1 + (job->heads - 1) * job->batch / count;
+    const long fit = 1 + HELD / (job->length * job->group), share = 1 + (job->heads - 1) * job->batch / count;
     job->next = 0;
     job->together = fit < share ? fit : share;
     if (job->together > job->heads) job->together = job->heads;
-    if (count > 1 && job->batch * job->length * job->heads * job->width > SMALL) threads(attend, job, count, 0);
+    const long work = job->batch * (job->length - job->first) * job->heads * job->group * job->width;
+    if (count > 1 && work > SMALL) threads(attend, job, count, 0);
     else attend(job);
 }
 
@@ -396,11 +422,11 @@ void glassformer_check(void) {
     static int32_t centre[WIDTH];
     static float ones[WIDTH], x[2 * WIDTH], y[2 * WIDTH], keys[2 * WIDTH], values[2 * WIDTH];
     const Linear whole = {ones, 0, 0, 0, ones, WIDTH, 1}, rounded = {0, weight, ones, centre, ones, WIDTH, WIDTH};
-    const Norm norm = {ones, ones, 1e-5f};
+    const Norm norm = {ones, ones, 1e-5f, 1};
     glassformer_linear(0, 1, &whole, &norm, x, x, y, 2);
     glassformer_linear(0, 1, &rounded, &norm, x, x, y, 2);
     glassformer_divide(0, 1, x, y, keys, 2, WIDTH);
-    Attention job = {x, x, x, keys, values, 0, y, WIDTH, WIDTH, WIDTH, 2 * WIDTH, 0, 1, 2, 3, WIDTH / 3, 1, 0, 0};
+    Attention job = {x, x, x, keys, values, 0, ones, ones, y, WIDTH, WIDTH, WIDTH, 2 * WIDTH, 0, 0, 1, 2, 3, WIDTH / 3, 1, 0, 1, 0, 0};
     glassformer_attend(0, 1, &job);
     const int64_t rows[2] = {1, 0};
     Reorder swap = {keys, values, rows, 1, 2, 2, 1, WIDTH, 0, WIDTH, 0};

@@ -35,14 +35,15 @@ class LinearStruct(ctypes.Structure):
 
 
 class NormStruct(ctypes.Structure):
-    _fields_ = [*fields("weight bias"), ("eps", c_float)]
+    _fields_ = [*fields("weight bias"), ("eps", c_float), ("centred", c_long)]
 
 
 class AttentionStruct(ctypes.Structure):
     _fields_ = [
         *fields(
-            "query key value keys values keep context",
-            "query_stride key_stride value_stride cache_stride keep_stride batch length heads width",
+            "query key value keys values keep cosine sine context",
+            "query_stride key_stride value_stride cache_stride keep_stride turn_stride"
+            " batch length heads width group first",
         ),
         ("scale", c_float),
         *fields("", "next together"),
@@ -145,11 +146,21 @@ def over_largest(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def attend_next(
-    query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor, *, keep: Tensor | None, scale: float
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    keep: Tensor | None,
+    scale: float,
+    rotation: tuple[Tensor, Tensor] | None = None,
+    first: int = 0,
 ) -> Tensor:
-    """Put (B, 1, H, K) keys and values into the last places of a cache (B, S, H, K); give softmax(q kᵀ · scale) v.
+    """Put (B, 1, G, K) keys and values into the last places of a cache (B, S, G, K); give softmax(q kᵀ · scale) v.
 
-    Row b looks at the tokens that keep (B, S) says, and at all without it.
+    Row b of the queries (B, 1, H, K) looks at the tokens from `first` on that keep (B, S) says, and at all without it.
+    Cosines and sines (B or 1, 1, 1, K/2) turn queries and keys before.
     """
     found = kernels()
     assert found is not None
@@ -159,9 +170,12 @@ def attend_next(
     assert keys.stride()[1:] == (heads * width, width, 1)
     assert keep is None or keep.stride(1) == 1
     context = query.new_empty(query.shape)
-    places = [address(x) for x in (query, key, value, keys, values, keep, context)]
+    cosine, sine = (None, None) if rotation is None else (x.contiguous() for x in rotation)
+    places = [address(x) for x in (query, key, value, keys, values, keep, cosine, sine, context)]
     strides = [x.stride(0) for x in (query, key, value, keys)] + [0 if keep is None else keep.stride(0)]
-    job = AttentionStruct(*places, *strides, batch, length, heads, width, scale, 0, 0)
+    strides += [0 if cosine is None or len(cosine) == 1 else cosine.stride(0)]
+    sizes = (batch, length, heads, width, query.shape[2] // heads, first)
+    job = AttentionStruct(*places, *strides, *sizes, scale, 0, 0)
     found.attend(found.threads, torch.get_num_threads(), ctypes.addressof(job))
     return context
 

@@ -50,9 +50,10 @@ def head_for(arch: str | None, task: type[AnyTask]) -> str | None:
         return task.head
     kind = arch if arch in ARCHITECTURES else f"{OURS}{'rnn' if arch in RNNS else arch}"
     heads = ARCHITECTURES[kind].heads if kind in ARCHITECTURES else ()
-    if task.name in CLASSES and "text-classification" in heads:
+    writes = "text-generation" in heads and arch not in RNNS
+    if task.name in CLASSES and "text-classification" in heads and not writes:
         return "text-classification"
-    return "text-generation" if "text-generation" in heads and arch not in RNNS else "text2text-generation"
+    return "text-generation" if writes else "text2text-generation"
 
 
 def model_type(arch: str, head: str | None) -> str:

@@ -1,0 +1,161 @@
+"""What attention is composed of: grouped queries, rotary positions, scores by distance, windows, norms of heads."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.testing import assert_close
+
+from families import ROPES
+from glassformer.blocks.attention import MultiHeadAttention
+from glassformer.blocks.cache import KVCache
+from glassformer.blocks.masks import Window, causal, distances, has_gaps, within
+from glassformer.blocks.packing import CausalMask, DenseMask, PackedBatch, PackedCross
+from glassformer.blocks.relative import RelativeBias
+from glassformer.blocks.rotary import LinearScaling, Rotary, rotate
+from glassformer.inspect.record import record
+from glassformer.models.rope import build_rotary
+
+WIDTH, LENGTH = 12, 7
+CLOSE = {"atol": 1e-5, "rtol": 1e-5}
+
+
+@st.composite
+def attentions(draw, *, is_causal):
+    """An attention of any composition."""
+    torch.manual_seed(draw(st.integers(0, 99)))
+    heads, key_heads = draw(st.sampled_from([(1, 1), (4, 4), (4, 2), (4, 1), (6, 3)]))
+    width = draw(st.sampled_from([2, 4, 6]))
+    rope = draw(st.none() | st.sampled_from(ROPES))
+    ahead = None if is_causal else draw(st.integers(0, 3))
+    bias = RelativeBias(heads, 8, 20, bidirectional=not is_causal)
+    nn.init.normal_(bias.table.weight)
+    norm = draw(st.booleans())
+    return MultiHeadAttention(
+        WIDTH,
+        heads,
+        key_heads=key_heads,
+        head_width=width,
+        bias=draw(st.booleans()),
+        head_norm=(lambda: nn.RMSNorm(width)) if norm else None,
+        rotary=None if rope is None else build_rotary(rope, width, 5),
+        position_scores=draw(st.sampled_from([None, bias])),
+        window=draw(st.none() | st.just(Window(draw(st.integers(0, 4)), ahead))),
+    ).eval()
+
+
+def some(count, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(count, LENGTH, WIDTH, generator=generator)
+
+
+@settings(max_examples=60)
+@given(data=st.data(), is_causal=st.booleans())
+def test_fused_is_readable(data, is_causal):
+    attention, x = data.draw(attentions(is_causal=is_causal)), some(2)
+    places = torch.arange(LENGTH)[None]
+    mask = CausalMask(LENGTH, x.device, positions=places) if is_causal else DenseMask(positions=places)
+    fused = attention(x, mask)
+    with record(attention, "scores"):
+        assert_close(attention(x, mask), fused, **CLOSE)
+
+
+@settings(max_examples=60)
+@given(data=st.data(), is_causal=st.booleans(), lengths=st.lists(st.integers(1, LENGTH), min_size=1, max_size=4))
+def test_packed_is_alone(data, is_causal, lengths):
+    """By either way of the packed batch."""
+    attention, x = data.draw(attentions(is_causal=is_causal)), some(len(lengths))
+    keep = torch.arange(LENGTH) < torch.tensor(lengths)[:, None]
+    packed = PackedBatch.from_keep(keep, causal=is_causal)
+    packed = PackedBatch(
+        **{**vars(packed), "positions": packed.pack(torch.arange(LENGTH).expand_as(keep)), "found": {}}
+    )
+    together = packed.unpack(attention(packed.pack(x), packed))
+    for row, length in enumerate(lengths):
+        places = torch.arange(length)[None]
+        mask = CausalMask(length, x.device, positions=places) if is_causal else DenseMask(positions=places)
+        assert_close(together[row, :length], attention(x[row : row + 1, :length], mask)[0], **CLOSE)
+    query, key, value = (packed.pack(some(len(lengths), seed)).unflatten(-1, (-1, 3)) for seed in range(3))
+    own = {"window": attention.window}
+    by_mask = PackedCross(packed, packed, is_causal).by_mask(query, key, value, 0.5, 0.0, **own)
+    assert_close(by_mask, packed.by_equal_lengths(query, key, value, 0.5, 0.0, **own), **CLOSE)
+
+
+@settings(max_examples=40)
+@given(data=st.data(), cut=st.integers(1, LENGTH - 1))
+@torch.no_grad()
+def test_a_cache_goes_on_where_it_stopped(data, cut):
+    attention, x = data.draw(attentions(is_causal=True)), some(2)
+    whole = attention(x, CausalMask(LENGTH, x.device, positions=torch.arange(LENGTH)[None]))
+    if attention.rotary is not None and hasattr(attention.rotary.scaling, "frequencies_at"):
+        return  # there the whole text decides what its beginning is turned by
+    cache = KVCache.empty(1, 2, attention.key_heads, LENGTH, attention.head_width, keep=None, like=x)
+    for part in (x[:, :cut], *x[:, cut:].split(1, dim=1)):
+        tokens = part.shape[1]
+        places = cache.positions(tokens)
+        found = attention(part, cache.mask(tokens, places), cache=cache.layers()[0])
+        assert_close(found, whole[:, cache.used : cache.used + tokens], **CLOSE)
+        cache = cache.advance(tokens)
+
+
+@given(place=st.integers(0, 500), other=st.integers(0, 500), shift=st.integers(0, 300))
+def test_turned_vectors_see_their_distance_alone(place, other, shift):
+    rotary, (query, key) = Rotary(8), torch.randn(2, 1, 1, 8, generator=torch.Generator().manual_seed(0))
+
+    def score(*places):
+        turned = [rotate(x, rotary(torch.tensor([p]))) for x, p in zip((query, key), places, strict=True)]
+        return (turned[0] * turned[1]).sum()
+
+    assert_close(score(place, other), score(place + shift, other + shift), atol=1e-3, rtol=1e-3)
+
+
+def test_a_pair_is_turned_by_its_angle():
+    """Of a head of four: pairs (0, 2) and (1, 3), at place 3, by 3 and 3 / 100."""
+    x = torch.tensor([[[1.0, 2.0, 3.0, 4.0]]])
+    found = rotate(x, Rotary(4, theta=10000.0)(torch.tensor([3])))[0, 0]
+    for pair, angle in (((0, 2), 3.0), ((1, 3), 0.03)):
+        turned = complex(x[0, 0, pair[0]], x[0, 0, pair[1]]) * complex(math.cos(angle), math.sin(angle))
+        assert_close(found[list(pair)], torch.tensor([turned.real, turned.imag]))
+
+
+def test_frequencies_stay_in_32_bits_wherever_a_model_goes():
+    rotary = nn.Sequential(Rotary(8, scaling=LinearScaling(3.0))).to(torch.bfloat16)[0]
+    assert rotary.frequencies.dtype == torch.float32
+    assert_close(rotary.frequencies, Rotary(8).frequencies / 3)
+
+
+def test_buckets_of_distances_by_hand():
+    """Of eight buckets both ways, four each: 0, 1, then 2 to … and the far ones by their logarithm up to 16."""
+    bias = RelativeBias(1, 8, 16, bidirectional=True)
+    assert bias.bucket(torch.tensor([0, -1, -2, -5, -6, -99, 1, 2, 6])).tolist() == [0, 1, 2, 2, 3, 3, 5, 6, 7]
+    back = RelativeBias(1, 8, 16, bidirectional=False)
+    assert back.bucket(torch.tensor([3, 0, -1, -3, -4, -16])).tolist() == [0, 0, 1, 3, 4, 7]
+
+
+@given(targets=st.integers(1, 6), more=st.integers(0, 6), before=st.integers(0, 9), after=st.none() | st.integers(0, 5))
+def test_a_window_that_spans_all_hides_nothing(targets, more, before, after):
+    window, sources = Window(before, after), targets + more
+    kept = within(distances(targets, sources, torch.device("cpu")), window)
+    assert bool(kept.all()) == window.spans(targets, sources)
+    if after is not None:
+        ways = [
+            [before_i - before <= j <= before_i + after for j in range(sources)]
+            for before_i in range(more, more + targets)
+        ]
+        assert kept.tolist() == ways
+
+
+@pytest.mark.parametrize(("row", "gaps"), [([0, 1, 1, 0], False), ([1, 0, 1], True), ([0, 0, 0], False), ([1], False)])
+def test_gaps_are_seen(row, gaps):
+    assert has_gaps(torch.tensor([row], dtype=torch.bool)) == gaps
+
+
+def test_heads_that_cannot_share_their_keys():
+    with pytest.raises(ValueError, match="4 heads cannot share 3 heads of keys; choose a divisor of 4"):
+        MultiHeadAttention(8, 4, key_heads=3)
+    with pytest.raises(ValueError, match="a head of width 3 has an odd number"):
+        Rotary(3)
+    assert causal(2, 2).tolist() == [[True, False], [True, True]]
