@@ -23,7 +23,6 @@ IN_TRANSFORMERS = {
     "pretraining/bert": "AutoModelForPreTraining",
     "sentence-order-prediction/albert": "AutoModelForPreTraining",
     "replaced-token-detection/electra": "AutoModelForPreTraining",
-    "span-corruption/t5": "AutoModelForSeq2SeqLM",
     "text-generation/gpt2": "AutoModelForCausalLM",
     "sentence-similarity/bert/mean": "AutoModel",
 }

@@ -37,7 +37,7 @@ def inputs_for(one: Case) -> list[Any]:
         return [" ".join([*words[:4], one.task.tokenizer.mask_token, *words[5:9]]) for words in sentences]
     if name == "span-corruption":
         sentences = [example.text.split(".")[0].split() for example in examples[:7]]
-        return [" ".join([*words[:3], "<extra_id_0>", *words[4:7], "<extra_id_1>"]) for words in sentences]
+        return [{"text": " ".join([*words[:3], "<extra_id_0>", *words[4:7]])} for words in sentences]
     if name == "text-generation":
         return [" ".join(example.text.split()[: 1 + place % 4]) for place, example in enumerate(examples[:7])]
     if name == "sentence-similarity":
