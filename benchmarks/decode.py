@@ -1,4 +1,4 @@
-"""Decoding: GPT-2 and a Transformer-base, ours against transformers in turns, on a CPU or with --device cuda."""
+"""Decoding: GPT-2, a Transformer-base, the Llama family's shapes; ours and transformers in turns, CPU or CUDA."""
 
 import argparse
 import tempfile
@@ -15,6 +15,12 @@ from .measure import Row, interleaved, row, row_of_rates
 BASE = {"vocab_size": 32000, "d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "pad_token_id": 0}
 BASE |= {"encoder_attention_heads": 8, "decoder_attention_heads": 8, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048}
 BASE |= {"eos_token_id": None, "forced_eos_token_id": None, "decoder_start_token_id": 0, "activation_function": "relu"}
+SMOL = {"vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30}
+SMOL |= {"num_attention_heads": 9, "num_key_value_heads": 3, "tie_word_embeddings": True}
+LLAMA = {"vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16}
+LLAMA |= {"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64, "tie_word_embeddings": True}
+QWEN = {"vocab_size": 151936, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28}
+QWEN |= {"num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "tie_word_embeddings": True}
 PEER = "transformers"
 Work = Callable[[], object]
 FREE = {"eos_token_id": None, "bos_token_id": None, "pad_token_id": 0}  # no text ends before its time
@@ -34,6 +40,12 @@ def run(new: int = 128) -> list[Row]:
     ids, mask = prompts(1, 32, 1000)
     request = {"attention_mask": mask, "max_new_tokens": 128}
     rows += compared("12 layers of width 24, batch 1, 32+128 tokens", tiny, ids, request, rounds=5)[:1]
+    smol = both(transformers.LlamaForCausalLM(transformers.LlamaConfig(**FREE, **SMOL)))
+    for batch in (1, 8):
+        ids, mask = prompts(batch, 32, 1000)
+        request = {"attention_mask": mask, "max_new_tokens": 64}
+        name = f"SmolLM2-135M's shape greedy, batch {batch}, 32+64 tokens"
+        rows += compared(name, smol, ids, request, rounds=3, others={"weights only read": reading(smol["ours"], 64)})
     for batch in (1, 64):
         ids, mask = prompts(batch, 16, 1000)
         request = {"attention_mask": mask, "max_new_tokens": 15, "num_beams": 4, "early_stopping": False}
@@ -52,6 +64,18 @@ def run_on_gpu() -> list[Row]:
         times = timed(gpt2, ids.cuda(), request, rounds=3)
         rates = [batch * 256 / times[name] for name in ("ours", "transformers")]
         rows.append(row_of_rates(f"GPT-2 124M greedy, bf16, batch {batch}, 32+256 tokens", *rates, PEER, "tokens/s"))
+    del gpt2
+    for name, peer in (
+        ("Llama-3.2-1B", transformers.LlamaForCausalLM(transformers.LlamaConfig(**FREE, **LLAMA))),
+        ("Qwen3-0.6B", transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**FREE, **QWEN))),
+    ):
+        models = both(peer, "cuda")
+        for batch in (1, 64):
+            ids, mask = prompts(batch, 32, 1000)
+            times = timed(models, ids.cuda(), {"attention_mask": mask.cuda(), "max_new_tokens": 256}, rounds=3)
+            rates = [batch * 256 / times[each] for each in ("ours", "transformers")]
+            name_here = f"{name}'s shape greedy, bf16, batch {batch}, 32+256 tokens"
+            rows.append(row_of_rates(name_here, *rates, PEER, "tokens/s"))
     ids, mask = prompts(64, 16, 1000)
     request = {"attention_mask": mask.cuda(), "max_new_tokens": 16, "num_beams": 4, "early_stopping": False}
     times = timed(base, ids.cuda(), request, rounds=5)

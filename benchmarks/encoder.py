@@ -24,6 +24,23 @@ SHAPES = {
     },
     "BERT-base": {},
 }
+SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+PEERS = {
+    **{name: transformers.BertConfig(**sizes) for name, sizes in SHAPES.items()},
+    "DeBERTa-v3-small": transformers.DebertaV2Config(
+        hidden_size=768,
+        num_hidden_layers=6,
+        num_attention_heads=12,
+        intermediate_size=3072,
+        relative_attention=True,
+        position_buckets=256,
+        norm_rel_ebd="layer_norm",
+        share_att_key=True,
+        pos_att_type=["p2c", "c2p"],
+        position_biased_input=False,
+    ),
+    "ModernBERT-base": transformers.ModernBertConfig(**SPECIAL),
+}
 Batch = dict[str, torch.Tensor]
 
 
@@ -58,7 +75,7 @@ def over(model: torch.nn.Module, work: list[Batch]) -> Callable[[], None]:
 
 def models(shape: str, device: str, dtype: torch.dtype, folder: Path) -> tuple[torch.nn.Module, torch.nn.Module]:
     """The same random weights in transformers and here."""
-    peer = transformers.BertModel(transformers.BertConfig(**SHAPES[shape], attn_implementation="sdpa")).eval()
+    peer = transformers.AutoModel.from_config(PEERS[shape]).eval()  # with sdpa, where it has that
     peer.save_pretrained(folder)
     return peer.to(device, dtype), gf.load(folder, device=device, dtype=dtype)
 
@@ -99,7 +116,7 @@ def cpu(shape: str, texts: int = 128) -> list[Row]:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name:
         peer, ours = models(shape, "cpu", torch.float32, Path(name))
-        third = ctranslate2_encoder(Path(name))
+        third = ctranslate2_encoder(Path(name)) if PEERS[shape].model_type == "bert" else None
         orders = {
             "arrival order": lengths(texts),
             "sorted by length": np.sort(lengths(texts)),
@@ -148,7 +165,8 @@ def cuda(texts: int = 8192, tokens: int = 32768) -> list[Row]:
 
 
 def run() -> list[Row]:
-    return [*cpu("MiniLM"), *cpu("BERT-base", texts=64)]
+    small = ("BERT-base", "DeBERTa-v3-small", "ModernBERT-base")
+    return [*cpu("MiniLM"), *(line for shape in small for line in cpu(shape, texts=64))]
 
 
 if __name__ == "__main__":

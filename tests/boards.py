@@ -40,11 +40,14 @@ SIZES = {
     "eos_token_id": 3,
     "decoder_start_token_id": 2,
 }
+DEBERTA = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "share_att_key": True}
 LSTM = {"kind": "lstm", "bidirectional": True, "num_layers": 2}
 MODELS = {  # family and head, what is special, and the parts that are shown
     "bert": ("bert", "fill-mask", {}, ["attention"]),
     "roberta": ("roberta", "fill-mask", {}, ["attention"]),
     "distilbert": ("distilbert", "fill-mask", {}, ["attention"]),
+    "deberta": ("deberta-v2", "fill-mask", DEBERTA, ["attention"]),
+    "modernbert": ("modernbert", "fill-mask", {"local_attention": 4}, ["attention"]),
     "gpt2": ("gpt2", "text-generation", {}, ["attention"]),
     "llama": ("llama", "text-generation", {}, ["attention"]),
     "mistral": ("mistral", "text-generation", {"sliding_window": 3}, ["attention"]),

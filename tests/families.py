@@ -23,6 +23,7 @@ SMALL_BERT = {
     "intermediate_size": 20,
     "max_position_embeddings": POSITIONS,
 }
+SMALL_ALBERT = SMALL_BERT | {"num_hidden_layers": 3, "embedding_size": 6}
 SMALL_GPT = {"vocab_size": VOCABULARY, "n_embd": 12, "n_head": 3, "n_layer": 2, "n_positions": POSITIONS}
 
 heads_and_width = st.sampled_from([(1, 6), (1, 16), (2, 8), (3, 12), (3, 15), (4, 32)])
@@ -55,6 +56,20 @@ def bert_settings(draw: Any, model_type: str) -> dict[str, Any]:
 
 
 @st.composite
+def albert_settings(draw: Any, model_type: str) -> dict[str, Any]:
+    layers = draw(st.integers(1, 4))
+    groups = {"num_hidden_layers": layers, "num_hidden_groups": draw(st.integers(1, layers))}
+    groups |= {"inner_group_num": draw(st.integers(1, 2))}
+    return draw(electra_settings(model_type)) | groups
+
+
+@st.composite
+def electra_settings(draw: Any, model_type: str) -> dict[str, Any]:
+    settings = draw(bert_settings(model_type))
+    return settings | {"embedding_size": draw(st.sampled_from([5, settings["hidden_size"], 8]))}
+
+
+@st.composite
 def distilbert_settings(draw: Any, _model_type: str) -> dict[str, Any]:
     heads, width = draw(heads_and_width)
     return {
@@ -74,7 +89,8 @@ def distilbert_settings(draw: Any, _model_type: str) -> dict[str, Any]:
 @st.composite
 def gpt2_settings(draw: Any, model_type: str) -> dict[str, Any]:
     heads, width = draw(heads_and_width)
-    own = {} if model_type == "gpt2" else {"positions": draw(st.sampled_from(["sinusoidal", "learned", None]))}
+    kinds = ["sinusoidal", "learned", "relative", None, *(["rotary"] if width // heads % 2 == 0 else [])]
+    own = {} if model_type == "gpt2" else {"positions": draw(st.sampled_from(kinds))}
     return own | {
         "vocab_size": VOCABULARY,
         "n_embd": width,
@@ -90,6 +106,78 @@ def gpt2_settings(draw: Any, model_type: str) -> dict[str, Any]:
         "pad_token_id": 0,
         "bos_token_id": 2,
         "eos_token_id": 3,
+    }
+
+
+@st.composite
+def deberta_settings(draw: Any, _model_type: str) -> dict[str, Any]:
+    heads, width = draw(heads_and_width)
+    kinds = draw(st.sampled_from([["c2p", "p2c"], ["p2c", "c2p"], ["c2p"], ["p2c"], "c2p|p2c", "none", [], None]))
+    conv = {"conv_kernel_size": draw(st.sampled_from([1, 3, 5]))}
+    conv |= {"conv_act": draw(acts), "conv_groups": draw(st.sampled_from([1, width]))}
+    legacy = draw(st.booleans())
+    return draw(st.sampled_from([{}, conv])) | {
+        "vocab_size": VOCABULARY,
+        "hidden_size": width,
+        "embedding_size": draw(st.sampled_from([width, 5])) if legacy else width,
+        "num_attention_heads": heads,
+        "num_hidden_layers": draw(layers),
+        "intermediate_size": draw(inner),
+        "hidden_act": draw(acts),
+        "type_vocab_size": draw(st.integers(0, 3)),
+        "max_position_embeddings": POSITIONS,
+        "layer_norm_eps": draw(st.sampled_from([1e-7, 1e-5])),
+        "relative_attention": draw(st.sampled_from([True, True, True, False])),
+        "max_relative_positions": draw(st.sampled_from([-1, 12])),
+        "position_buckets": draw(st.sampled_from([-1, 2, 5, 8, 16])),
+        "pos_att_type": kinds,
+        "share_att_key": draw(st.booleans()),
+        "norm_rel_ebd": draw(st.sampled_from(["none", "layer_norm"])),
+        "position_biased_input": draw(st.booleans()),
+        "pooler_hidden_act": draw(acts),
+        "legacy": legacy,
+        "tie_word_embeddings": draw(st.booleans()),
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+        "num_labels": draw(labels),
+    }
+
+
+@st.composite
+def modernbert_settings(draw: Any, _model_type: str) -> dict[str, Any]:
+    heads, width = draw(st.sampled_from([(1, 6), (2, 8), (3, 12), (4, 32)]))
+    number = draw(st.integers(1, 4))
+    kinds = st.lists(st.sampled_from(["full_attention", "sliding_attention"]), min_size=number, max_size=number)
+    ropes = st.sampled_from([rope for rope in ROPES if "truncate" not in rope])  # which `transformers` overlooks here
+    turned = st.fixed_dictionaries({"full_attention": ropes, "sliding_attention": ropes})
+    older = st.fixed_dictionaries(
+        {"global_rope_theta": st.sampled_from([500.0, 160000.0]), "local_rope_theta": st.just(100.0)}
+        | {"global_attn_every_n_layers": st.integers(1, 3)}
+    )
+    newer = st.fixed_dictionaries({"layer_types": st.none() | kinds, "rope_parameters": turned})
+    return draw(older | newer) | {
+        "vocab_size": VOCABULARY,
+        "hidden_size": width,
+        "num_attention_heads": heads,
+        "num_hidden_layers": number,
+        "intermediate_size": draw(inner),
+        "hidden_activation": draw(acts),
+        "local_attention": draw(st.sampled_from([1, 2, 3, 6, 128])),
+        "norm_eps": draw(st.sampled_from([1e-6, 1e-5])),
+        "norm_bias": draw(st.booleans()),
+        "attention_bias": draw(st.booleans()),
+        "mlp_bias": draw(st.booleans()),
+        "decoder_bias": draw(st.booleans()),
+        "classifier_bias": draw(st.booleans()),
+        "classifier_activation": draw(acts),
+        "classifier_pooling": draw(st.sampled_from(["cls", "mean"])),
+        "max_position_embeddings": POSITIONS,
+        "tie_word_embeddings": draw(st.booleans()),
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+        "num_labels": draw(labels),
     }
 
 
@@ -251,6 +339,10 @@ SETTINGS = {
     "roberta": bert_settings,
     "xlm-roberta": bert_settings,
     "distilbert": distilbert_settings,
+    "albert": albert_settings,
+    "electra": electra_settings,
+    "deberta-v2": deberta_settings,
+    "modernbert": modernbert_settings,
     "gpt2": gpt2_settings,
     "glassformer-decoder": gpt2_settings,
     "llama": llama_settings,

@@ -1,6 +1,7 @@
 """What `make test` takes of a product, such as every task on every kind of model; `make test-all` runs all of it."""
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -9,7 +10,7 @@ from hypothesis import settings
 
 MANY = 3
 Case = TypeVar("Case")
-WHOLE = ("tests/laws/test_laws.py",)  # every head of every family
+LAWS = "tests/laws/"  # which every family keeps; elsewhere one stands for all that are built alike
 
 
 def is_quick() -> bool:
@@ -20,12 +21,21 @@ def is_quick() -> bool:
 def takes_long(items: list[pytest.Item]) -> Iterator[pytest.Item]:
     """Of a test with many cases, those that can be left out while each value of each parameter still occurs."""
     for name, group in groupby(items, lambda item: item.nodeid.split("[")[0]):
-        cases = {item: _values(item) for item in group if not item.get_closest_marker("slow")}
-        if len(cases) > MANY and not name.startswith(WHOLE):
+        kin = {} if name.startswith(LAWS) else _kin()
+        cases = {item: _values(item, kin) for item in group if not item.get_closest_marker("slow")}
+        if len(cases) > MANY:
             yield from cases.keys() - thinned(cases)
 
 
-def _values(item: pytest.Item) -> set[tuple[object, ...]]:
+@cache
+def _kin() -> dict[object, object]:
+    """model_type -> the function that builds such models: Llama, Mistral and Qwen have one."""
+    from glassformer.hub.registry import ARCHITECTURES
+
+    return {name: id(architecture.build) for name, architecture in ARCHITECTURES.items()}
+
+
+def _values(item: pytest.Item, kin: dict[object, object]) -> set[tuple[object, ...]]:
     """Each with the name of its parameter; the name of a case of tests/tasks/cases.py is that of a task, a model…"""
     from tasks.cases import NAMES
 
@@ -33,7 +43,7 @@ def _values(item: pytest.Item) -> set[tuple[object, ...]]:
     for parameter, value in item.callspec.params.items() if hasattr(item, "callspec") else ():
         plain = value is None or isinstance(value, (str, int, float))
         parts = value.split("/") if plain and value in NAMES else [value if plain else id(value)]
-        found.update((parameter, *part) for part in enumerate(parts))
+        found.update((parameter, place, kin.get(part, part)) for place, part in enumerate(parts))
     return found
 
 

@@ -8,7 +8,7 @@ from torch import nn
 from torch.testing import assert_close
 
 import glassformer as gf
-from families import CASES, random_model, sequences, settings_of
+from families import CASES, SMALL_ALBERT, random_model, sequences, settings_of
 from glassformer.engine.linear import STEPS, Int8Linear, fuse_linears, quantised
 from glassformer.inspect.laws import pad, run
 
@@ -93,6 +93,14 @@ def test_tied_layers_stay_one():
     model = quantised(nn.ModuleDict({"a": shared, "b": nn.Sequential(shared)}))
     assert model["a"] is model["b"][0]
     assert isinstance(model["a"], Int8Linear)
+
+
+def test_layers_with_one_weight_keep_one_of_eight_bits():
+    model = quantised(random_model("albert", None, SMALL_ALBERT))
+    first, last = (model.layers[number].attention.query for number in (0, 2))
+    assert first is not last
+    assert first.weight is last.weight
+    assert first.prepacked is last.prepacked
 
 
 def test_folders_load_in_eight_bits_and_are_not_saved_so(tmp_path):

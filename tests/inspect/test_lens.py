@@ -100,7 +100,7 @@ def test_the_head_on_the_last_layer_says_what_the_model_says(model_type, head, s
     lens = head_layers(model, inputs).together()
     with torch.no_grad():
         outputs = model(**inputs)
-    last, said = lens.logits[-1], scores(outputs)
+    last, said = lens.logits[-1], scores(model, outputs)
     if head in ("token-classification", "fill-mask"):
         keep = inputs["attention_mask"].bool()
         last, said = last[keep], said[keep]

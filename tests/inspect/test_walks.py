@@ -18,7 +18,6 @@ COVERED = {
     Point: "an identity: what passes it is what a step is compared with",
     StepPoint: "the same, in a time loop",
     FeaturePoint: "the same, of features that can be ablated",
-    nn.Dropout: "an identity in eval mode, and a model in training is refused",
     nn.ModuleDict: "the directions of a recurrent layer, which Recurrent's walk goes through",
     nn.RNN: "torch's kernel holds the weights of a Recurrent, whose walk reads them",
     nn.GRU: "as nn.RNN",

@@ -11,6 +11,7 @@ TEXTS = ["Paul is glad .", "Anna , who is sad , was in the old house ."]
 SCORED = {"label": str, "score": float}
 TOKEN = {"entity": str, "score": float, "index": int, "word": str, "start": int, "end": int}
 ENTITY = {"entity_group": str, "score": float, "word": str, "start": int, "end": int}
+TOKEN = {"entity": str, "score": float, "index": int, "word": str, "start": int, "end": int}
 ANSWER = {"score": float, "start": int, "end": int, "answer": str}
 FILLED = {"score": float, "token": int, "token_str": str, "sequence": str}
 RANKED = {"sequence": str, "labels": [str], "scores": [float]}
@@ -27,6 +28,8 @@ CASES: dict[str, tuple[str, list[Any], dict[str, Any], Any]] = {  # inputs, opti
     "several answers": ("question-answering/bert", ASKED, {"top_k": 2}, [ANSWER]),
     "masks": ("fill-mask/bert", ["Paul is [MASK] .", "[MASK] is here ."], {}, [FILLED]),
     "pretrained masks": ("pretraining/bert", ["Paul is [MASK] ."], {}, [FILLED]),
+    "masks of an albert": ("sentence-order-prediction/albert", ["Paul is [MASK] ."], {}, [FILLED]),
+    "replaced tokens": ("replaced-token-detection/electra", TEXTS, {}, [TOKEN]),
     "texts": ("text-generation/gpt2", TEXTS, {"max_new_tokens": 3}, [{"generated_text": str}]),
     "translations": ("translation/gru", TEXTS, {"max_new_tokens": 3}, {"translation_text": str}),
     "summaries": ("summarization/gru", TEXTS, {"max_new_tokens": 3}, {"summary_text": str}),

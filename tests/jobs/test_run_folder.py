@@ -21,6 +21,8 @@ IN_TRANSFORMERS = {
     "question-answering/roberta": "AutoModelForQuestionAnswering",
     "fill-mask/bert": "AutoModelForMaskedLM",
     "pretraining/bert": "AutoModelForPreTraining",
+    "sentence-order-prediction/albert": "AutoModelForPreTraining",
+    "replaced-token-detection/electra": "AutoModelForPreTraining",
     "text-generation/gpt2": "AutoModelForCausalLM",
     "sentence-similarity/bert/mean": "AutoModel",
 }

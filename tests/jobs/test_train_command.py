@@ -74,6 +74,8 @@ def test_several_labels_a_text(glassformer, here):
         ("translation", "parallel", ("--arch", "transformer", *SIZES["glassformer-transformer"])),
         ("text-generation", "documents", ("--arch", "gpt2", *SIZES["gpt2"], "--set", "vocab_size=400")),
         ("pretraining", "documents", ("--arch", "bert", *SIZES["bert"], "--set", "unit=block")),
+        ("sentence-order-prediction", "documents", ("--arch", "albert", *SIZES["albert"])),
+        ("replaced-token-detection", "documents", ("--arch", "electra", *SIZES["electra"])),
         ("sentence-similarity", "scored", ("--arch", "bert", *SIZES["bert"], "--set", "loss=contrastive")),
     ],
 )

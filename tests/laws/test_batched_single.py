@@ -31,7 +31,7 @@ def inputs_for(one: Case) -> list[Any]:
     examples, name = one.splits.dev, one.task.name
     if name == "token-classification":
         return [given for example in examples[:4] for given in (" ".join(example.words), example.words)]
-    if name in ("fill-mask", "pretraining"):
+    if name in ("fill-mask", "pretraining", "sentence-order-prediction"):
         sentences = [example.text.split(".")[0].split() for example in examples[:7]]
         return [" ".join([*words[:4], one.task.tokenizer.mask_token, *words[5:9]]) for words in sentences]
     if name == "text-generation":

@@ -20,6 +20,8 @@ from glassformer.text.train import train
 
 SIZE = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 20}
 ENCODER = {**SIZE, "max_position_embeddings": 64}
+DEBERTA = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_buckets": 8, "conv_kernel_size": 3}
+MODERNBERT = {"local_attention": 4, "classifier_pooling": "mean"}
 TRANSFORMER = {"d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2}
 TRANSFORMER |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 20, "decoder_ffn_dim": 20}
 RNN = {"embedding_size": 12, "hidden_size": 10}
@@ -35,7 +37,11 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bert-ner": ("bert", "token-classification", {**ENCODER, "num_labels": 5}),
     "bert-qa": ("bert", "question-answering", ENCODER),
     "bert-mlm": ("bert", "fill-mask", ENCODER),
+    "albert": ("albert", "text-classification", {**ENCODER, "embedding_size": 12, "num_labels": 3}),
+    "electra": ("electra", "replaced-token-detection", {**ENCODER, "embedding_size": 12}),
     "gpt2": ("gpt2", "text-generation", {"n_embd": 16, "n_head": 2, "n_layer": 2, "n_positions": 64}),
+    "deberta": ("deberta-v2", "token-classification", {**ENCODER, **DEBERTA, "num_labels": 5}),
+    "modernbert": ("modernbert", "text-classification", {**ENCODER, **MODERNBERT, "num_labels": 3}),
 }
 AGAIN = ("rnn", "bert-ner", "bert-qa", "bert-mlm")  # other heads and cells of families that are there without them
 FAMILIES = [pytest.param(name, marks=[pytest.mark.slow] * (name in AGAIN)) for name in MODELS]

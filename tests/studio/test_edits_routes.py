@@ -70,9 +70,9 @@ def test_an_edit_is_the_same_by_hand(name, api, studio):
     found = ask(api, trace, off=names)
     model, inputs = trace.loaded.model, trace.reading.inputs
     with torch.no_grad():
-        before = scores(model(**inputs))[0]
+        before = scores(model, model(**inputs))[0]
         with gf.record(model, edit=by_hand):
-            after = scores(model(**inputs))[0]
+            after = scores(model, model(**inputs))[0]
     place = found["place"]
     assert len(found["places"]) == len(before)
     for one in found["changes"]:
@@ -116,7 +116,7 @@ def test_a_mean_is_kept_while_a_text_is_written(name, api, studio):
     scope = {"gf": gf, "model": trace.loaded.model, "inputs": trace.reading.inputs}
     with torch.no_grad():
         exec(mean["python"], scope)
-    edited = scores(scope["edited"])[0, mean["place"]]
+    edited = scores(scope["model"], scope["edited"])[0, mean["place"]]
     for one in mean["changes"]:
         assert one["after"] == pytest.approx(float(edited[one["id"]]), abs=1e-5)
 

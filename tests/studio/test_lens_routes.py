@@ -50,7 +50,7 @@ def by_hand(trace, kind):
         case "prefix":
             return prefix_lens(model, inputs)[None]
         case "time":
-            return scores(list(trace.outputs.values()))
+            return scores(trace.loaded.model, list(trace.outputs.values()))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -62,7 +62,7 @@ def test_every_family_has_its_lens(name, api, studio):
         logits = by_hand(trace, lens["kind"])
         assert (len(lens["rows"]), len(lens["columns"]), lens["count"]) == tuple(logits.shape)
         shares = logits.softmax(-1)
-        final = scores(list(trace.outputs.values()))[0]
+        final = scores(trace.loaded.model, list(trace.outputs.values()))[0]
         if lens["kind"] == "prefix":
             final = final.expand(logits.shape[1:])
         best = shares.topk(min(3, lens["count"]), dim=-1)

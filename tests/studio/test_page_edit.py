@@ -24,7 +24,7 @@ def logits(folder, names, to="zero", pair=None):
     model, tok = gf.load(folder), gf.load_tokenizer(folder)
     inputs = reading(model, tok, TEXT, pair).inputs
     with torch.inference_mode(), gf.record(model, edit=ablate(model, names, to, inputs)):
-        return scores(model(**inputs))[0]
+        return scores(model, model(**inputs))[0]
 
 
 def shown(page):

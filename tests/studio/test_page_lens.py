@@ -26,7 +26,7 @@ def logits_of(folder, name):
         if name in ("rnn", "lstm", "cnn", "bow"):
             return prefix_lens(model, asked.inputs)[None]
         if name in ("gru-lm", "seq2seq"):
-            return scores(model(**asked.inputs))
+            return scores(model, model(**asked.inputs))
         if name in ("gpt2", "transformer"):
             return gf.logit_lens(model, asked.inputs).logits[:, 0]
         return head_layers(model, asked.inputs).together().logits[:, 0]

@@ -131,7 +131,7 @@ def test_options_of_every_task(api, model):
             asked |= {"temperature": {"strategy": "sample"}, "top_k": {"strategy": "sample"}}.get(name, {})
             asked |= {"top_p": {"strategy": "sample"}, "num_beams": {"strategy": "beam"}}.get(name, {})
             asked |= {"seed": {"strategy": "sample"}}.get(name, {})
-            if model in ("bert-qa", "bert-mlm", "bert-ner", "bert", "lstm", "rnn"):
+            if model in ("albert", "electra", "bert-qa", "bert-mlm", "bert-ner", "bert", "lstm", "rnn"):
                 asked.pop("max_new_tokens", None), asked.pop("strategy", None)
                 asked |= {name: value}
             body = {"model": model, "inputs": text, "options": asked} | ({"pair": TEXT} if model == "bert-qa" else {})

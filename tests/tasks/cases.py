@@ -27,6 +27,8 @@ SMALL: dict[str, dict[str, Any]] = {  # by model_type
     "bert": BERT,
     "roberta": BERT,
     "distilbert": DISTILBERT,
+    "albert": BERT | {"embedding_size": 8},
+    "electra": BERT | {"embedding_size": 8},
     "gpt2": {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 32},
     "glassformer-decoder": {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 32},
     "glassformer-rnn": {"embedding_size": 12, "hidden_size": 12},
@@ -63,6 +65,9 @@ for arch in ENCODERS:
     _case("fill-mask", arch, max_length=24)
 _case("fill-mask", "bert", "lines", packing=False, whole_words=True)
 _case("pretraining", "bert", max_length=32)
+_case("sentence-order-prediction", "albert", max_length=32)
+_case("replaced-token-detection", "electra", max_length=24)
+_case("replaced-token-detection", "electra", "lines", packing=False, generator_size=0.5)
 for arch in ("rnn", "gru", "lstm", "gpt2", "transformer"):
     _case("text-generation", arch, block_size=16)
     _case("text-generation", arch, "rows", packing=False, block_size=32)

@@ -45,6 +45,11 @@ def texts(metric, examples):
     metric.update(loss, tokens, correct=right, text_bytes=size)
 
 
+def detections(metric, examples):
+    loss, tokens, right, hits, found, gold = np.array(examples, dtype=np.float64).reshape(-1, 6).T
+    metric.update(loss, tokens, correct=right, hits=hits, found=found, gold=gold)
+
+
 def searches(metric, examples):
     scores = torch.tensor([one[0] for one in examples]).reshape(-1, 4)
     metric.update(scores, torch.tensor([one[1] for one in examples], dtype=torch.long))
@@ -97,6 +102,19 @@ CASES = {
         lambda rng: (rng.uniform(0, 50), rng.randint(10, 20), rng.randint(0, 10), rng.randint(1, 90)),
         texts,
         {"loss", "perplexity", "bits_per_byte", "accuracy"},
+    ),
+    "detection": Case(
+        metrics.Detection,
+        lambda rng: (
+            rng.uniform(0, 50),
+            20,
+            rng.randint(0, 20),
+            rng.randint(0, 3),
+            rng.randint(3, 6),
+            rng.randint(3, 6),
+        ),
+        detections,
+        {"loss", "accuracy", "precision", "recall", "f1"},
     ),
     "retrieval": Case(
         lambda **kept: metrics.Retrieval((1, 2), **kept),

@@ -54,6 +54,25 @@ def test_old_folders_read_and_save_as_transformers_reads_them(folders, tmp_path,
     assert not list((tmp_path / "new").glob(".*"))
 
 
+def test_an_albert_names_its_special_tokens_by_its_vocabulary_alone(tmp_path):
+    """As its folders on the hub do, whose tokenizer_config.json says no more than a length."""
+    from transformers import AlbertTokenizer
+
+    special = [(token, 0.0) for token in ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")]
+    words = ("▁the", "▁cat", "▁s", "at", "▁on", *"staehcon")
+    pieces = [(piece, -float(place)) for place, piece in enumerate(words)]
+    theirs = AlbertTokenizer(vocab=[*special, *pieces])
+    theirs.save_pretrained(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 64}')
+    (tmp_path / "config.json").write_text('{"model_type": "albert"}')
+    ours = load_tokenizer(tmp_path)
+    names = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+    assert [getattr(ours, f"{name}_token") for name in names] == [getattr(theirs, f"{name}_token") for name in names]
+    texts = ["The cat sat on the [MASK].", "on the hat"]
+    assert ours(texts, padding=True)["input_ids"] == theirs(texts, padding=True)["input_ids"]
+    assert ours(*texts, return_token_type_ids=True)["token_type_ids"][-1] == 1  # the model has segments
+
+
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "roberta"])
 def test_folders_that_transformers_wrote(folders, tmp_path, kind):
     from transformers import AutoTokenizer

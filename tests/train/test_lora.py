@@ -7,6 +7,7 @@ import torch
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 from torch.testing import assert_close
 
 import glassformer as gf
@@ -51,7 +52,9 @@ def test_at_the_start_nothing_is_changed(model_type, head, data):
     plain = copy.deepcopy(model)
     names = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     add_lora(model, rank=data.draw(st.integers(1, 4)), dropout=data.draw(st.sampled_from([0.0, 0.5])))
-    assert adapted(model) == [n for n, _ in plain.named_modules() if n.endswith(("attention.query", "attention.value"))]
+    parts = {name: part for name, part in plain.named_modules() if isinstance(part, nn.Linear)}
+    named = {id(part.weight) for name, part in parts.items() if name.endswith(("attention.query", "attention.value"))}
+    assert set(adapted(model)) == {name for name, part in parts.items() if id(part.weight) in named}
     added = {name for name, _ in model.named_parameters(remove_duplicate=False)} - names
     assert added == {f"{name}.lora_{way}" for name in adapted(model) for way in ("down", "up")}
     same_outputs(model, plain)
@@ -177,8 +180,10 @@ def test_tied_weights_are_left_alone():
     assert merge(model).head.weight is model.embeddings.token.weight
     twins = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3), torch.nn.Linear(3, 3))
     twins[2].weight = twins[0].weight
-    add_lora(twins, "*", rank=1)
-    assert adapted(twins) == ["1"]
+    twins[1].weight = torch.nn.Parameter(torch.randn(3, 3))
+    add_lora(twins, "0", rank=1)
+    assert adapted(twins) == ["0", "2"]  # what merging would change has the adapter too
+    assert twins[0].lora_up is twins[2].lora_up
 
 
 def test_what_was_frozen_before_stays_frozen():

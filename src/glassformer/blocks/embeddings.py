@@ -21,7 +21,7 @@ class TokenEmbeddings(nn.Module):
 
 
 class Embeddings(nn.Module):
-    """The sum of token, position and segment vectors, normalised and dropped out where asked."""
+    """The sum of token, position and segment vectors, normalised, dropped out and projected where asked."""
 
     def __init__(
         self,
@@ -32,7 +32,9 @@ class Embeddings(nn.Module):
         norm: nn.Module | None = None,
         dropout: float = 0.0,
         scale: float = 1.0,
+        projection: nn.Module | None = None,
     ) -> None:
+        """`projection`: from the width of the vectors to the model's, where that differs."""
         super().__init__()
         self.token = token
         self.position = position
@@ -40,6 +42,7 @@ class Embeddings(nn.Module):
         self.norm = norm
         self.dropout = nn.Dropout(dropout)
         self.scale = scale
+        self.projection = projection
 
     def forward(self, input_ids: Tensor, position_ids: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
         x = look_up(self.token, input_ids, "token")
@@ -52,7 +55,20 @@ class Embeddings(nn.Module):
             raise ValueError("this model has no segment embeddings; leave token_type_ids out")
         if self.position is not None:
             x = x + self.position(position_ids)
-        return self.dropout(x if self.norm is None else self.norm(x))  # type: ignore[no-any-return]
+        x = self.dropout(x if self.norm is None else self.norm(x))
+        return x if self.projection is None else self.projection(x)  # type: ignore[no-any-return]
+
+
+class ProjectedNorm(nn.Module):
+    """norm(projection(x)), in place of the norm of embeddings that are narrower than the model (DeBERTa)"""
+
+    def __init__(self, projection: nn.Linear, norm: nn.Module) -> None:
+        super().__init__()
+        self.projection = projection
+        self.norm = norm
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.projection(x))  # type: ignore[no-any-return]
 
 
 class Sinusoidal(nn.Module):

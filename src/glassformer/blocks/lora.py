@@ -29,6 +29,7 @@ class LoraLinear(nn.Linear):
         """A plain layer, in which W holds the correction; computed in float64, so that little is lost."""
         correction = self.lora_up.double() @ self.lora_down.double() * self.scale
         self.weight.copy_(self.weight.double() + correction)
+        self.lora_up.zero_()  # a layer with the same tensors has nothing left to add
         plain = nn.Linear.__new__(nn.Linear)
         _become(plain, self)
         return plain

@@ -62,7 +62,7 @@ class BatchMask:
             return None
         targets, sources = query.shape[-2], key.shape[-2]
         prepared = self.once(
-            (bias, targets, sources), lambda: bias.prepare(self.distances(targets, sources, query.device))
+            (bias, targets, sources), lambda: bias.prepare(self.distances(targets, sources, query.device), self.once)
         )
         return bias.scores(query, key, prepared)
 
@@ -97,6 +97,11 @@ class DenseMask(BatchMask):
     @staticmethod
     def from_keep(keep: Tensor | None, order: Tensor | None = None, positions: Tensor | None = None) -> "DenseMask":
         return DenseMask(combine(keep, order), positions=positions)
+
+    def convolved(self, x: Tensor, convolution: Callable[[Tensor], Tensor], reach: int) -> Tensor:
+        """A convolution of (B, T, D) that looks so far to both sides, with zeros in place of padding."""
+        del reach
+        return convolution(x if self.dense is None else x.masked_fill(~self.dense[:, 0, 0, :, None], 0.0))
 
     def attend(
         self,
@@ -214,16 +219,27 @@ class PackedBatch(BatchMask):
         across = PackedCross(self, self, self.causal, found=self.found)
         return across.attend(query, key, value, scale=scale, dropout=dropout, window=window, bias=bias)
 
+    def convolved(self, x: Tensor, convolution: Callable[[Tensor], Tensor], reach: int) -> Tensor:
+        """As a DenseMask's, of (N, D): one long text, with zeros between the sequences so that none sees another."""
+        index = torch.arange(len(x), device=x.device) + reach * (self.sequence + 1)
+        spaced = x.new_zeros(len(x) + reach * (len(self.lengths) + 1), x.shape[1]).index_copy(0, index, x)
+        return convolution(spaced[None])[0, index]
+
     def padded(self, x: Tensor) -> Tensor:
         """(N, …) -> (B, L, …) of the longest length L, in the order of the sequences, zero at padding."""
         index, keep = self.places
         return x.new_zeros(keep.numel(), *x.shape[1:]).index_copy(0, index, x).unflatten(0, keep.shape)  # type: ignore[no-any-return]
 
     @cached_property
+    def sequence(self) -> Tensor:
+        """(N,): the number of each token's sequence."""
+        tokens = torch.arange(len(self.index), device=self.index.device)
+        return torch.searchsorted(self.boundaries, tokens, right=True, out_int32=True) - 1
+
+    @cached_property
     def places(self) -> tuple[Tensor, Tensor]:
         """For a batch (B, L) of the longest length: where each token stands in it (N,), and its mask."""
-        tokens = torch.arange(len(self.index), device=self.index.device)
-        row = torch.searchsorted(self.boundaries, tokens, right=True, out_int32=True) - 1
+        tokens, row = torch.arange(len(self.index), device=self.index.device), self.sequence
         index = row * self.longest + tokens - self.boundaries[row]
         places = torch.arange(self.longest, device=self.index.device)
         return index, places < self.boundaries.diff()[:, None]

@@ -24,6 +24,15 @@ class MaxPooling(nn.Module):
         return features.amax(1)  # (B, D)
 
 
+class MeanPooling(nn.Module):
+    """The mean over real tokens, whatever stands at padding."""
+
+    def forward(self, features: Tensor, keep: Tensor | None = None) -> Tensor:
+        if keep is None:
+            return features.mean(1)  # (B, D)
+        return features.masked_fill(~keep[..., None], 0.0).sum(1) / keep.sum(1, keepdim=True).clamp(min=1)
+
+
 class AttentionPooling(nn.Module):
     """The mean of all tokens weighted by softmax(v · tanh(W x + b)) (Yang et al., 2016), which passes a Point."""
 

@@ -4,16 +4,25 @@ T target length, S source length, H heads, K head width.
 """
 
 import math
-from typing import Protocol
+from collections.abc import Callable, Hashable
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+V = TypeVar("V")
+
+
+class Once(Protocol):
+    """What a batch remembers: the value of a key, made where it is first asked for."""
+
+    def __call__(self, key: Hashable, make: Callable[[], V]) -> V: ...
 
 
 class PositionScores(Protocol):
     """What distances add to the scores of an attention."""
 
-    def prepare(self, distances: Tensor) -> Tensor:
+    def prepare(self, distances: Tensor, once: Once) -> Tensor:
         """What follows from distances (T, S), key less query, alone; worked out once for all layers that share this."""
         ...
 
@@ -31,8 +40,9 @@ class RelativeBias(nn.Module):
         self.table = nn.Embedding(buckets, heads)
         self.buckets, self.max_distance, self.bidirectional = buckets, max_distance, bidirectional
 
-    def prepare(self, distances: Tensor) -> Tensor:
+    def prepare(self, distances: Tensor, once: Once) -> Tensor:
         """(H, T, S)"""
+        del once
         return self.table(self.bucket(distances)).permute(2, 0, 1)  # type: ignore[no-any-return]
 
     def scores(self, query: Tensor, key: Tensor, prepared: Tensor) -> Tensor:

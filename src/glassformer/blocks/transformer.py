@@ -92,6 +92,11 @@ class Layer(nn.Module):
             x = self.residual(norm, lambda y: across(y, source_mask, source=source), x)
         return self.residual(self.feed_forward_norm, self.feed_forward, x)
 
+    @property
+    def counts_distances(self) -> bool:
+        """Whether it asks how far apart two tokens stand."""
+        return self.attention.window is not None or self.attention.position_scores is not None
+
     def residual(self, norm: nn.Module, block: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         """x + block(x), with the norm after the sum as in 2017, or before the block as in GPT-2."""
         if self.pre_norm:
@@ -127,8 +132,7 @@ class Stack(nn.ModuleList):
     @property
     def counts_distances(self) -> bool:
         """Whether a layer asks how far apart two tokens stand, padding between them included."""
-        own = [part for part in self.modules() if isinstance(part, MultiHeadAttention)]
-        return any(part.window is not None or part.position_scores is not None for part in own)
+        return any(layer.counts_distances for layer in self if isinstance(layer, Layer))
 
     def keys_and_values(self, source: Tensor) -> list[tuple[Tensor, Tensor]]:
         """A source (…, S, D) as the cross-attention of each layer sees it."""
@@ -164,7 +168,8 @@ def embed_and_run(
         real = [None if index is None else packed.pack(index.expand_as(keep)) for index in indices]
         packed = replace(packed, positions=real[1])
         return packed.unpack(norm(layers(embeddings(*real), packed, **_packed_source(source, packed))))
-    x, across = embeddings(*indices), _Across()
+    x = embeddings(*indices)
+    across: _Across = {}
     if source is not None:
         source_keep = None if source.keep is None else send(source.keep, device)
         across = {"source": source.hidden, "source_mask": DenseMask.from_keep(source_keep)}

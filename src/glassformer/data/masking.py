@@ -1,4 +1,4 @@
-"""BERT's two lessons: tokens to guess (masked language modelling), and texts that follow each other or do not.
+"""What encoders learn from text: tokens to guess (masked language modelling), and the order of two texts.
 
 B rows, T length, N tokens that may be chosen, V vocabulary.
 
@@ -145,6 +145,27 @@ def word_numbers(ids: Ids, starts: Flags) -> Ids:
     return starts[ids].cumsum(-1)
 
 
+def ngram_numbers(words: Ids, indices: Ids, *, longest: int, seed: int) -> Ids:
+    """Numbers (B, T) of n-grams: one to `longest` words in a row have the same one, n of them with a chance ~ 1/n.
+
+    `words` (B, T) are the numbers of the words, ascending in a row; `indices` (B,) says which example each row is.
+    """
+    chances = np.cumsum(1 / np.arange(1, longest + 1))
+    found = np.empty_like(words)
+    for row, (own, index) in enumerate(zip(words, indices.tolist(), strict=True)):
+        every = np.arange(int(own.max(initial=0)) + 1)  # of its words, which are never more than its tokens
+        draws = philox(
+            [every.astype(np.uint64), *(np.full_like(every, part, np.uint64) for part in (index, 0, 1))], seed
+        )
+        sizes = 1 + np.searchsorted(chances, draws[0] / 2**32 * chances[-1], side="right")
+        starts, place = [], 0
+        while place < len(every):  # a size that falls into an n-gram is that of nothing
+            starts.append(place)
+            place += int(sizes[place])
+        found[row] = np.searchsorted(starts, own, side="right")
+    return found
+
+
 class Pair(NamedTuple):
     """Two stretches of text, and whether the second follows the first in its document."""
 
@@ -167,9 +188,7 @@ def next_sentence_pairs(
     smaller length, so that those are known, too. In half of the pairs the second text is from another document, and
     so it is where a document has no sentence left; what stood there instead is then used for the next pair.
     """
-    if limit < 2:
-        raise ValueError(f"limit={limit}: a pair needs at least 2 tokens")
-    filled = [document for document in ([one for one in sentences if len(one)] for sentences in documents) if document]
+    filled = _filled(documents, limit)
     if len(filled) < 2:
         raise ValueError(
             f"{len(filled)} document with text: to take a text from another one, give 2 or more, "
@@ -179,18 +198,59 @@ def next_sentence_pairs(
         yield from pairs_of(filled, number, limit, short, Random(f"{seed}/{epoch}/{number}"))
 
 
+def sentence_order_pairs(
+    documents: Sequence[Sequence[Ids]], *, limit: int, seed: int = 0, epoch: int = 0, short: float = 0.1
+) -> Iterator[Pair]:
+    """As `next_sentence_pairs`, but both texts are from one document and in half of the pairs they change places.
+
+    Every token is in one pair. A sentence that would be alone is cut in two; one of a single token is left out.
+    """
+    for number, document in enumerate(_filled(documents, limit)):
+        chance = Random(f"{seed}/{epoch}/{number}")
+        wanted, stop = _length(chance, limit, short), 0
+        while stop < len(document):
+            start, stop = stop, _sentences(document, stop, wanted)
+            if stop - start > 1:
+                middle = start + 1 + below(chance, stop - start - 1)
+                first, second = np.concatenate(document[start:middle]), np.concatenate(document[middle:stop])
+            else:
+                first, second = np.array_split(document[start], 2)
+            if len(second):
+                first, second = truncate_pair(first, second, limit, chance)
+                follows = chance.random() < 0.5
+                yield Pair(first, second, True) if follows else Pair(second, first, False)
+
+
+def _filled(documents: Sequence[Sequence[Ids]], limit: int) -> list[list[Ids]]:
+    """The documents that have text, without empty sentences."""
+    if limit < 2:
+        raise ValueError(f"limit={limit}: a pair needs at least 2 tokens")
+    return [document for document in ([one for one in sentences if len(one)] for sentences in documents) if document]
+
+
+def _length(chance: Random, limit: int, short: float) -> int:
+    """How many tokens a document's pairs shall have."""
+    return 2 + below(chance, limit - 1) if chance.random() < short else limit
+
+
+def _sentences(document: Sequence[Ids], start: int, wanted: int) -> int:
+    """Where so many tokens, or a sentence more, end that begin with the sentence `start`."""
+    stop, length = start, 0
+    while stop < len(document) and length < wanted:
+        length += len(document[stop])
+        stop += 1
+    return stop
+
+
 def pairs_of(
     documents: Sequence[Sequence[Ids]], number: int, limit: int, short: float, chance: Random
 ) -> Iterator[Pair]:
     """The pairs of one document."""
     document = documents[number]
-    wanted = 2 + below(chance, limit - 1) if chance.random() < short else limit
+    wanted = _length(chance, limit, short)
     start = stop = 0
     while stop < len(document):
-        start, length = stop, 0
-        while stop < len(document) and length < wanted:
-            length += len(document[stop])
-            stop += 1
+        start, stop = stop, _sentences(document, stop, wanted)
         middle = start + 1 + below(chance, stop - start - 1) if stop - start > 1 else stop
         first = np.concatenate(document[start:middle])
         follows = middle < stop and chance.random() < 0.5

@@ -37,7 +37,7 @@ class Int8Linear(nn.Module):
     scale: Tensor
     bias: Tensor | None
 
-    def __init__(self, weight: Tensor, scale: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, weight: Tensor, scale: Tensor, bias: Tensor | None, *, prepacked: object = None) -> None:
         super().__init__()
         if not supports_int8():
             raise ValueError("8-bit weights need torch's fbgemm kernels, on an x86 CPU; leave quant out")
@@ -45,7 +45,9 @@ class Int8Linear(nn.Module):
         self.register_buffer("weight", weight)  # (E, D), int8
         self.register_buffer("scale", scale)  # (E,)
         self.register_buffer("bias", bias)
-        self.prepack()
+        self.prepacked, self.versions = prepacked, self._versions()
+        if prepacked is None:
+            self.prepack()
 
     @staticmethod
     def of(linear: nn.Linear) -> "Int8Linear":
@@ -55,6 +57,10 @@ class Int8Linear(nn.Module):
         bias = None if linear.bias is None else linear.bias.detach().float()
         made = Int8Linear((weight / scale[:, None]).round().to(torch.int8), scale, bias)
         return made.train(linear.training)
+
+    def tied(self) -> "Int8Linear":
+        """Another layer with the same tensors."""
+        return Int8Linear(self.weight, self.scale, self.bias, prepacked=self.prepacked).train(self.training)
 
     def prepack(self) -> None:
         """Lay the weights out for the kernels, as they are now."""
@@ -97,10 +103,15 @@ def is_linear(module: nn.Module) -> "TypeGuard[nn.Linear | Int8Linear]":
 def quantised(model: nn.Module) -> nn.Module:
     """The model with every linear layer in 8 bits, in place; embeddings and norms stay as they are."""
     made: dict[nn.Linear, Int8Linear] = {}
+    of_tensors: dict[tuple[Tensor, Tensor | None], Int8Linear] = {}
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if type(child) is nn.Linear:
-                made[child] = made.get(child) or Int8Linear.of(child)
+                if child not in made:
+                    tensors = (child.weight, child.bias)
+                    first = of_tensors.get(tensors)
+                    made[child] = Int8Linear.of(child) if first is None else first.tied()
+                    of_tensors.setdefault(tensors, made[child])
                 setattr(parent, name, made[child])
     return model
 

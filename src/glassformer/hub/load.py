@@ -97,7 +97,7 @@ def save(model: nn.Module, folder: str | Path, *, tokenizer: Tokenizer | None = 
         "architectures": [architecture.heads[head].hf_class],
         "dtype": short(next(model.parameters()).dtype),
     }
-    if head == "question-answering":  # its two outputs are the start and the end, whatever labels there were
+    if head in ("question-answering", "pretraining"):  # two outputs of their own, whatever labels there were
         raw |= {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
     write_json(folder / CONFIG, dict(sorted(raw.items())))
     write_atomically(folder / SAFETENSORS, lambda partial: save_file(tensors, partial, metadata={"format": "pt"}))
@@ -138,13 +138,13 @@ def model_facts(folder: Path) -> ModelFacts:
     if architecture is None:
         stated = raw.get("max_position_embeddings") or raw.get("n_positions")
         return ModelFacts(None, stated if isinstance(stated, int) else None)
-    limit: int | None = None
     try:
-        if raw.keys() - {"model_type"}:  # one that has nothing else is there for the tokenizer alone
-            limit = architecture.config.from_hf(raw).max_positions
+        config = architecture.config.from_hf(raw)
     except ValueError:  # which is told when the model is loaded
-        pass
-    return ModelFacts(architecture.config.has_segments, limit)
+        config = architecture.config()
+        raw = {}
+    stated = raw.keys() - {"model_type"}  # a config.json that has nothing else is there for the tokenizer alone
+    return ModelFacts(config.has_segments, config.max_positions if stated else None)
 
 
 def _with_labels(raw: dict[str, Any], labels: Sequence[str] | int | None, head: str | None) -> dict[str, Any]:

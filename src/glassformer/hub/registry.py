@@ -8,13 +8,17 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from glassformer.models import (
+    albert,
     bert,
     bow,
     cnn,
+    deberta,
     decoder_only,
     distilbert,
+    electra,
     gpt2,
     llama,
+    modernbert,
     rnn,
     roberta,
     seq2seq,
@@ -30,6 +34,10 @@ ARCHITECTURES: dict[str, Architecture] = {
         roberta.ARCHITECTURE,
         roberta.XLM_ROBERTA,
         distilbert.ARCHITECTURE,
+        albert.ARCHITECTURE,
+        electra.ARCHITECTURE,
+        deberta.ARCHITECTURE,
+        modernbert.ARCHITECTURE,
         gpt2.ARCHITECTURE,
         decoder_only.ARCHITECTURE,
         llama.LLAMA,

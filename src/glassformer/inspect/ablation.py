@@ -15,7 +15,7 @@ from glassformer.blocks.alignment import Alignment
 from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.point import FeaturePoint
 from glassformer.blocks.recurrent import Recurrent
-from glassformer.blocks.transformer import FeedForward, Layer
+from glassformer.blocks.transformer import FeedForward, GatedFeedForward, Layer
 
 from .edits import Edits, heads, neurons
 from .record import Edit, modules_of, record
@@ -44,7 +44,7 @@ def ablation_targets(model: nn.Module) -> list[AblationTarget]:
                 found.append(AblationTarget(name, "alignment", None))
             case Layer():
                 found.append(AblationTarget(name, "layer", None))
-            case FeedForward():
+            case FeedForward() | GatedFeedForward():
                 found.append(AblationTarget(f"{name}.neurons", "neuron", part.up.out_features))
             case FeaturePoint():
                 found.append(AblationTarget(name, "unit", part.width))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from glassformer.models.contract import as_model, can_generate, has_summary, scores_words
+from glassformer.models.contract import Model, as_model, can_generate, has_summary, scores_words
 
 from .edits import patch
 from .record import modules_of, record
@@ -77,12 +77,12 @@ def head_layers(model: nn.Module, inputs: Mapping[str, Tensor]) -> Layers:
         raise ValueError("a head lens needs an encoder with a head; use logit_lens for a model that writes")
     names, norm = ["embeddings", *_layers(model, "layers")], modules_of(model).get("final_norm", nn.Identity())
     with record(model, names) as seen:
-        last = scores(model(**inputs))
+        last = scores(encoder, model(**inputs))
 
     @torch.no_grad()
     def logits_of(name: str) -> Tensor:
         hidden = norm(seen[name])
-        return scores(head(hidden, encoder.summary(hidden, inputs.get("attention_mask"))))
+        return scores(encoder, head(hidden, encoder.summary(hidden, inputs.get("attention_mask"))))
 
     return Layers(names, torch.arange(last.shape[1]).expand(last.shape[:2]), logits_of)
 
@@ -101,9 +101,14 @@ def prefix_lens(
     return torch.cat(found)
 
 
-def scores(outputs: Sequence[Tensor]) -> Tensor:
-    """(B, T, V) of what a head gives: one row a token, one a text (T = 1), or one for each end of an answer (T = 2)."""
+def scores(model: Model, outputs: Sequence[Tensor]) -> Tensor:
+    """(B, T, V) of what a head gives: one row a token, one a text (T = 1), or one for each end of an answer (T = 2).
+
+    A detector's one score a token is that of "replaced"; that of "original" is 0, so that softmax gives its sigmoid.
+    """
     first = outputs[0]
+    if model.head_name == "replaced-token-detection":
+        return torch.stack([torch.zeros_like(first), first], dim=-1)
     return first if first.dim() == 3 else torch.stack([one for one in outputs if one.dim() == 2], dim=1)
 
 

@@ -18,6 +18,7 @@ from glassformer.train.transforms import compiled, recomputing
 
 from .data import Splits, examples_with_labels, read_splits, texts_of, tokenise
 from .defaults import defaults
+from .generator import complete
 from .models import head_for, in_order_of, model_for
 from .recipe import Recipe, changed
 from .tasks import taken, task_class
@@ -56,6 +57,7 @@ def assemble(recipe: Recipe, device: torch.device, processes: Processes | None =
     spec = cls.fit_spec(spec, vocabulary, as_model(model))
     tokenizer = vocabulary.adapted(segments=spec.segments, model_max_length=spec.max_length)
     task = cls.from_spec(tokenizer, spec)
+    model = complete(task, model, config_folder(recipe.model) if recipe.model else None, new=True)
     tokenise(splits, task, processes or Processes())
     standard = defaults(cls.name, model, pretrained=recipe.model is not None, device=str(device))
     plan = plan_of(standard, recipe.plan)

@@ -22,6 +22,8 @@ KINDS = {  # of the micro-world's examples, by task
     "fill-mask": "documents",
     "text-generation": "documents",
     "pretraining": "documents",
+    "sentence-order-prediction": "documents",
+    "replaced-token-detection": "documents",
 }
 COUNTS = {"train": 4000, "dev": 400, "test": 400}
 

@@ -8,13 +8,14 @@ from glassformer.blocks.attention import MultiHeadAttention
 
 MILLION = 1_000_000
 TEXT_TO_TEXT = ("translation", "summarization", "text2text-generation")
+RUNNING_TEXT = ("text-generation", "fill-mask", "pretraining", "sentence-order-prediction", "replaced-token-detection")
 
 
 def defaults(task: str, model: nn.Module, *, pretrained: bool, device: str) -> dict[str, Any]:
     """Settings of the loop."""
     size = sum(tensor.numel() for tensor in model.parameters())
     common = {"precision": "bf16" if device.startswith("cuda") else "fp32"}
-    if task in ("text-generation", "fill-mask", "pretraining"):
+    if task in RUNNING_TEXT:
         return common | _language_model(size, pretrained=pretrained)
     if pretrained:
         return common | _fine_tuning(task, size)

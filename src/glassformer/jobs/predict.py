@@ -28,6 +28,7 @@ from glassformer.tasks.task_params import task_params
 from glassformer.text.tokenizer import Tokenizer
 
 from .data import read_examples, reading
+from .generator import complete
 from .models import check_fit, check_model
 from .progress import shown
 from .recipe import RECIPE, read_made, task_options
@@ -42,7 +43,8 @@ TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "conll")
 class Pipeline:
     """A model and its task: call it with a text, or with a list of them.
 
-    `made` is the recipe it was trained by, `defaults` the options of a call that does not give them.
+    `made` is the recipe it was trained by, `defaults` the options of a call that does not give them, `folder` where the
+    model lies, with what stands beside it.
     """
 
     def __init__(
@@ -51,8 +53,10 @@ class Pipeline:
         task: AnyTask,
         made: Mapping[str, Any] | None = None,
         defaults: Mapping[str, Any] | None = None,
+        *,
+        folder: Path | None = None,
     ) -> None:
-        self.model, self.task = model, task
+        self.model, self.task, self.folder = model, task, folder
         self.made, self.defaults = dict(made or {}), dict(defaults or {})
         task.check_predict(self.defaults)
 
@@ -98,7 +102,7 @@ class Pipeline:
         with shown("scoring") as on_progress:
             items = self.task.encode(examples)
             return evaluate(
-                as_model(self.model),
+                as_model(complete(self.task, self.model, self.folder)),
                 self.task,
                 items,
                 budget=budget,
@@ -145,11 +149,12 @@ def pipeline(
     report: Any = getattr(found, "load_report", None)
     if report is not None and report.new:
         raise ValueError(f"{model} was not trained for {task}: it has no {report.new[0]}; train it first")
-    made = _made(config_folder(model), cls)
-    of_task = {**taken(cls, made), **cls.read_extras(config_folder(model), task), **of_task}
+    folder = config_folder(model)
+    made = _made(folder, cls)
+    of_task = {**taken(cls, made), **cls.read_extras(folder, task), **of_task}
     tokenizer = tokenizer or load_tokenizer(model)
     check_fit(found, tokenizer)
-    return Pipeline(found, cls.for_model(tokenizer, as_model(found), **of_task), made, of_call)
+    return Pipeline(found, cls.for_model(tokenizer, as_model(found), **of_task), made, of_call, folder=folder)
 
 
 def _pair_name(task: str, options: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ from glassformer.text.saving import FILES
 from glassformer.train import checkpoint
 from glassformer.train.processes import Processes
 
+from . import generator
 from .recipe import RECIPE, Recipe
 
 LOCK = ".lock"  # there while a run goes on; whether it is held is known to the kernel, so a killed run leaves it free
@@ -26,7 +27,7 @@ CARD, CURVES, RESULT, METRICS, BOARD = "README.md", "curves.svg", "run.json", "m
 EXAMPLES = "examples.npz"  # the scores of each example
 POOLING = (pooling.MODULES, pooling.LENGTH, pooling.PLACE)
 OWN = (RECIPE, CARD, CURVES, RESULT, METRICS, EXAMPLES, BOARD, checkpoint.FOLDER)
-WRITTEN = (*OWN, CONFIG, GENERATION, SAFETENSORS, *FILES, *POOLING)
+WRITTEN = (*OWN, CONFIG, GENERATION, SAFETENSORS, *FILES, *POOLING, generator.FOLDER)
 RECIPE_HEADER = "# The recipe of a run, as glassformer wrote it down: to change something, change a copy.\n"
 CARD_HEADER = "---\nlibrary_name: glassformer\n"
 

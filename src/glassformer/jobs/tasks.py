@@ -15,6 +15,8 @@ TASKS = {
     "question-answering": ("question_answering", "QuestionAnswering"),
     "fill-mask": ("fill_mask", "FillMask"),
     "pretraining": ("pretraining", "Pretraining"),
+    "sentence-order-prediction": ("sentence_order", "SentenceOrder"),
+    "replaced-token-detection": ("replaced_tokens", "ReplacedTokens"),
     "text-generation": ("text_generation", "TextGeneration"),
     "translation": ("translation", "Translation"),
     "summarization": ("summarization", "Summarization"),

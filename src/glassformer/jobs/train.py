@@ -32,6 +32,7 @@ from glassformer.train.signals import terminable
 from .assemble import assemble
 from .card import card, curves
 from .data import Splits
+from .generator import apart, complete
 from .models import check_arch, check_config, check_model
 from .preflight import Preflight, overfit, preflight
 from .progress import ConsoleListener, NullListener, shown
@@ -138,7 +139,8 @@ def _fit(
 
     def keep(model: nn.Module) -> None:
         try:
-            save(_plain(model), folder, tokenizer=task.tokenizer)
+            for place, part in apart(_plain(model)).items():
+                save(part, folder / place, tokenizer=task.tokenizer)
         except SafetensorError as error:  # its way to say that a disk is full
             raise OSError(str(error)) from None
         task.write_extras(folder)
@@ -191,7 +193,7 @@ def _conclude(
             with shown(f"scoring {name}") as on_progress:
                 items = task.encode(examples)
                 sheets[name] = evaluate(
-                    as_model(model),
+                    as_model(complete(task, model, folder)),
                     task,
                     items,
                     budget=plan.budget,

@@ -1,17 +1,15 @@
 """BERT (Devlin et al. 2018): token + segment + position embeddings, a post-norm encoder, a pooler, six heads."""
 
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any
 
 from torch import nn
 
 from glassformer.blocks.activations import activation
-from glassformer.blocks.embeddings import Embeddings
-from glassformer.files.schema import Depth, NotNegative, Probability, Size, TokenId
+from glassformer.files.schema import Probability
 
-from . import config as hf
 from .architecture import Architecture, Head
-from .encoder import Encoder, encoder_layers
+from .encoder import Encoder, EncoderConfig, build_layers, encoder_embeddings
 from .heads import (
     ClassifierHead,
     MaskedLMHead,
@@ -28,69 +26,18 @@ NEED_POOLER = ("next-sentence-prediction", "pretraining", "text-classification")
 
 
 @dataclass(frozen=True, kw_only=True)
-class BertConfig(hf.BaseConfig):
+class BertConfig(EncoderConfig):
     """Hugging Face's names; the defaults are bert-base-uncased."""
 
     model_type: str = "bert"
-    vocab_size: Size = 30522
-    hidden_size: Size = 768
-    num_hidden_layers: Depth = 12
-    num_attention_heads: Size = 12
-    intermediate_size: Size = 3072
-    hidden_act: str = "gelu"
-    hidden_dropout_prob: Probability = 0.1
-    attention_probs_dropout_prob: Probability = 0.1
     classifier_dropout: Probability | None = None
-    max_position_embeddings: Size = 512
-    type_vocab_size: Size = 2
-    initializer_range: NotNegative = 0.02
-    layer_norm_eps: NotNegative = 1e-12
-    tie_word_embeddings: bool = True
     add_pooling_layer: bool = True
-    pad_token_id: TokenId | None = 0
-    bos_token_id: TokenId | None = None
-    eos_token_id: TokenId | list[TokenId] | None = None
-    problem_type: hf.ProblemType | None = None
-    id2label: dict[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
-
-    has_segments = True
-
-    @classmethod
-    def from_hf(cls, raw: dict[str, Any]) -> Self:
-        only: dict[str, tuple[Any, ...]] = {
-            "position_embedding_type": ("absolute", None),
-            "is_decoder": (False,),
-            "add_cross_attention": (False,),
-            "pruned_heads": (None, {}),
-        }
-        return hf.read(cls, raw, only=only)
-
-    @property
-    def max_positions(self) -> int:
-        return self.max_position_embeddings
 
 
 def bert_body(config: BertConfig) -> dict[str, Any]:
     """The embeddings and layers that BERT and RoBERTa have in common."""
-    width, eps = config.hidden_size, config.layer_norm_eps
-    embeddings = Embeddings(
-        nn.Embedding(config.vocab_size, width),
-        nn.Embedding(config.max_position_embeddings, width),
-        segment=nn.Embedding(config.type_vocab_size, width),
-        norm=nn.LayerNorm(width, eps=eps),
-        dropout=config.hidden_dropout_prob,
-    )
-    layers = encoder_layers(
-        config.num_hidden_layers,
-        width,
-        config.num_attention_heads,
-        config.intermediate_size,
-        act=config.hidden_act,
-        eps=eps,
-        dropout=config.hidden_dropout_prob,
-        attention_dropout=config.attention_probs_dropout_prob,
-    )
-    return {"config": config, "embeddings": embeddings, "layers": layers}
+    embeddings = encoder_embeddings(config, config.hidden_size)
+    return {"config": config, "embeddings": embeddings, "layers": build_layers(config, config.num_hidden_layers)}
 
 
 def head_dropout(config: BertConfig) -> float:

@@ -9,6 +9,8 @@ from torch import nn
 from glassformer.blocks.activations import activation
 from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.embeddings import Embeddings
+from glassformer.blocks.relative import PositionScores
+from glassformer.blocks.rotary import Rotary
 from glassformer.blocks.transformer import FeedForward, Layer, Stack
 from glassformer.files.schema import Depth, NotNegative, Probability, Size, TokenId
 
@@ -63,13 +65,20 @@ def build(config: Gpt2Config, head: str | None = "text-generation") -> CausalDec
 
 
 def build_with(
-    config: Gpt2Config, position: nn.Module | None, head: str | None, *, scale: float = 1.0
+    config: Gpt2Config,
+    position: nn.Module | None,
+    head: str | None,
+    *,
+    scale: float = 1.0,
+    rotary: Rotary | None = None,
+    position_scores: PositionScores | None = None,
 ) -> CausalDecoder:
-    """The same with any kind of positions, or none; `scale` makes the token vectors larger."""
+    """The same with any kind of positions, in the embeddings or the attention; `scale` makes token vectors larger."""
     width = config.n_embd
     token = nn.Embedding(config.vocab_size, width)
     embeddings = Embeddings(token, position, dropout=config.embd_pdrop, scale=scale)
-    layers = Stack(build_layer(config, number) for number in range(config.n_layer))
+    inside: dict[str, Any] = {"rotary": rotary, "position_scores": position_scores}
+    layers = Stack(build_layer(config, number, **inside) for number in range(config.n_layer))
     norm = nn.LayerNorm(width, eps=config.layer_norm_epsilon)
     cache = (config.n_head, width // config.n_head)
     output = build_head(head, config, token)
@@ -98,13 +107,16 @@ def build_head(name: str | None, config: Gpt2Config, token: nn.Embedding) -> nn.
             return None
 
 
-def build_layer(config: Gpt2Config, number: int) -> Layer:
+def build_layer(
+    config: Gpt2Config, number: int, *, rotary: Rotary | None = None, position_scores: PositionScores | None = None
+) -> Layer:
     width = config.n_embd
     scale = hf.check_heads(width, config.n_head) ** -0.5 if config.scale_attn_weights else 1.0
     if config.scale_attn_by_inverse_layer_idx:
         scale /= number + 1
+    positions: dict[str, Any] = {"rotary": rotary, "position_scores": position_scores}
     return Layer(
-        MultiHeadAttention(width, config.n_head, dropout=config.attn_pdrop, scale=scale),
+        MultiHeadAttention(width, config.n_head, dropout=config.attn_pdrop, scale=scale, **positions),
         FeedForward(width, config.n_inner or 4 * width, activation(config.activation_function)),
         partial(nn.LayerNorm, width, eps=config.layer_norm_epsilon),
         pre_norm=True,

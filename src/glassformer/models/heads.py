@@ -9,19 +9,29 @@ from torch import Tensor, nn
 
 from glassformer.blocks.activations import Activation
 
-from .outputs import Logits, PretrainingLogits, SpanLogits
+from .outputs import Logits, PretrainingLogits, SentenceOrderLogits, SpanLogits
 
 
 class MaskedLMHead(nn.Module):
     """Transform, norm, and a score for every word of the vocabulary."""
 
     def __init__(
-        self, embedding: nn.Embedding, activation: Activation, eps: float, *, tied: bool, own_bias: bool = True
+        self,
+        embedding: nn.Embedding,
+        activation: Activation,
+        eps: float,
+        *,
+        tied: bool,
+        own_bias: bool = True,
+        hidden_width: int | None = None,
     ) -> None:
-        """`own_bias`: BERT and RoBERTa give the output's bias a second name, idle when untied."""
+        """`own_bias`: BERT and RoBERTa give the output's bias a second name, idle when untied.
+
+        `hidden_width`: of the hidden states, where it is not that of the embedding.
+        """
         super().__init__()
         vocabulary, width = embedding.weight.shape
-        self.dense = nn.Linear(width, width)
+        self.dense = nn.Linear(hidden_width or width, width)
         self.activation = activation
         self.norm = nn.LayerNorm(width, eps=eps)
         self.decoder = nn.Linear(width, vocabulary)
@@ -32,6 +42,19 @@ class MaskedLMHead(nn.Module):
 
     def forward(self, hidden: Tensor, _summary: Tensor | None = None) -> Logits:
         return Logits(self.decoder(self.norm(self.activation(self.dense(hidden)))))
+
+
+class PredictionTransform(nn.Module):
+    """norm(activation(dense(x))): what ModernBERT puts before each of its output layers."""
+
+    def __init__(self, width: int, activation: Activation, *, eps: float, bias: bool, norm_bias: bool) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width, bias=bias)
+        self.activation = activation
+        self.norm = nn.LayerNorm(width, eps=eps, bias=norm_bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.activation(self.dense(x)))  # type: ignore[no-any-return]
 
 
 class NextSentenceHead(nn.Module):
@@ -46,57 +69,89 @@ class NextSentenceHead(nn.Module):
 
 
 class PretrainingHead(nn.Module):
-    """Both of BERT's pretraining heads."""
+    """A head for words and one for pairs of sentences, as BERT and ALBERT are pretrained with."""
 
-    def __init__(self, words: MaskedLMHead, sentences: NextSentenceHead) -> None:
+    def __init__(
+        self,
+        words: MaskedLMHead,
+        sentences: nn.Module,
+        outputs: type[PretrainingLogits | SentenceOrderLogits] = PretrainingLogits,
+    ) -> None:
         super().__init__()
         self.words = words
         self.sentences = sentences
+        self.outputs = outputs
 
-    def forward(self, hidden: Tensor, summary: Tensor) -> PretrainingLogits:
-        return PretrainingLogits(self.words(hidden).logits, self.sentences(hidden, summary).logits)
+    def forward(self, hidden: Tensor, summary: Tensor) -> PretrainingLogits | SentenceOrderLogits:
+        return self.outputs(self.words(hidden).logits, self.sentences(hidden, summary).logits)
 
 
 class ClassifierHead(nn.Module):
     """A label for each text, from its summary; RoBERTa and DistilBERT put a dense layer in between."""
 
     def __init__(
-        self, width: int, classes: int, dropout: float, *, dense: Activation | None = None, bias: bool = True
+        self,
+        width: int,
+        classes: int,
+        dropout: float,
+        *,
+        dense: Activation | None = None,
+        transform: nn.Module | None = None,
+        bias: bool = True,
     ) -> None:
         super().__init__()
+        self.transform = nn.Identity() if transform is None else transform
         self.dense = nn.Linear(width, width) if dense else None
         self.activation = dense
         self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(width, classes, bias=bias)
 
     def forward(self, _hidden: Tensor, summary: Tensor) -> Logits:
+        summary = self.transform(summary)
         if self.dense is not None and self.activation is not None:
             summary = self.activation(self.dense(summary))
         return Logits(self.output(self.dropout(summary)))
 
 
 class TokenClassifierHead(nn.Module):
-    """A label for each token."""
+    """A label for each token; a word of the vocabulary, too, can be its label."""
 
-    def __init__(self, width: int, classes: int, dropout: float) -> None:
+    def __init__(
+        self, width: int, classes: int, dropout: float, *, transform: nn.Module | None = None, bias: bool = True
+    ) -> None:
         super().__init__()
+        self.transform = nn.Identity() if transform is None else transform
         self.dropout = nn.Dropout(dropout)
-        self.output = nn.Linear(width, classes)
+        self.output = nn.Linear(width, classes, bias=bias)
 
     def forward(self, hidden: Tensor, _summary: Tensor | None = None) -> Logits:
-        return Logits(self.output(self.dropout(hidden)))
+        return Logits(self.output(self.dropout(self.transform(hidden))))
+
+
+class ReplacedTokenHead(nn.Module):
+    """One score a token: how likely it is that another one stood there."""
+
+    def __init__(self, width: int, activation: Activation) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.activation = activation
+        self.output = nn.Linear(width, 1)
+
+    def forward(self, hidden: Tensor, _summary: Tensor | None = None) -> Logits:
+        return Logits(self.output(self.activation(self.dense(hidden))).squeeze(-1))
 
 
 class SpanHead(nn.Module):
     """Where an answer starts and ends."""
 
-    def __init__(self, width: int, dropout: float = 0.0) -> None:
+    def __init__(self, width: int, dropout: float = 0.0, *, transform: nn.Module | None = None) -> None:
         super().__init__()
+        self.transform = nn.Identity() if transform is None else transform
         self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(width, 2)
 
     def forward(self, hidden: Tensor, _summary: Tensor | None = None) -> SpanLogits:
-        start, end = self.output(self.dropout(hidden)).unbind(-1)
+        start, end = self.output(self.dropout(self.transform(hidden))).unbind(-1)
         return SpanLogits(start, end)
 
 

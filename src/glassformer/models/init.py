@@ -18,7 +18,7 @@ def start(module: nn.Module, name: str, tensor: Tensor, std: float) -> None:
     """Fill one tensor of a module: normal weights, zero biases, norms that change nothing."""
     if isinstance(module, (nn.LayerNorm, nn.RMSNorm)) and name == "weight":
         nn.init.ones_(tensor)
-    elif isinstance(module, (nn.Linear, nn.Embedding)) and name == "weight":
+    elif isinstance(module, (nn.Linear, nn.Embedding, nn.Conv1d)) and name == "weight":
         nn.init.normal_(tensor, std=std)
     else:
         nn.init.zeros_(tensor)

@@ -22,9 +22,9 @@ class PooledHidden(NamedTuple):
 
 
 class Logits(NamedTuple):
-    """Language models, classifiers and taggers."""
+    """Language models, classifiers, taggers and detectors."""
 
-    logits: Tensor  # (B, S, V), (B, C) or (B, S, C)
+    logits: Tensor  # (B, S, V), (B, C), (B, S, C) or (B, S)
 
 
 class SpanLogits(NamedTuple):
@@ -39,6 +39,13 @@ class PretrainingLogits(NamedTuple):
 
     prediction_logits: Tensor  # (B, S, V)
     seq_relationship_logits: Tensor  # (B, 2)
+
+
+class SentenceOrderLogits(NamedTuple):
+    """ALBERT's two pretraining heads."""
+
+    prediction_logits: Tensor  # (B, S, V)
+    sop_logits: Tensor  # (B, 2)
 
 
 class Seq2SeqHidden(NamedTuple):

@@ -43,7 +43,7 @@ class TraceAnswers:
         head = self.head
         if head == "question-answering":
             return "tokens"
-        return "classes" if "classification" in head or head == "next-sentence-prediction" else "words"
+        return "classes" if "classification" in head or head in ANSWERS else "words"
 
     @property
     def side(self) -> str | None:
@@ -64,10 +64,9 @@ class TraceAnswers:
         """(T, V) of the trace itself."""
         return self.scores_of(self.trace.outputs)
 
-    @staticmethod
-    def scores_of(outputs: dict[str, Tensor]) -> Tensor:
-        """(T, V) of what a model gave."""
-        return scores(list(outputs.values()))[0].float()
+    def scores_of(self, outputs: dict[str, Tensor]) -> Tensor:
+        """(T, V) of what the model gave."""
+        return scores(self.model, list(outputs.values()))[0].float()
 
     @property
     def answer_places(self) -> list[int]:
@@ -106,9 +105,7 @@ class TraceAnswers:
 
     @property
     def labels(self) -> list[str]:
-        if self.model.head_name == "next-sentence-prediction":
-            return ["follows", "does not follow"]
-        return label_names(self.model.config)
+        return ANSWERS.get(self.head) or label_names(self.model.config)
 
     def name(self, number: int) -> str:
         """A choice as a person reads it."""
@@ -119,6 +116,10 @@ class TraceAnswers:
         return token_text(self.trace.loaded.tokenizer, number)
 
 
+ANSWERS = {  # classes that no config names
+    "next-sentence-prediction": ["follows", "does not follow"],
+    "replaced-token-detection": ["original", "replaced"],
+}
 WHOLE = {
     "text-classification": ["text"],
     "next-sentence-prediction": ["text"],

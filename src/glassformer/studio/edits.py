@@ -168,8 +168,8 @@ def prediction(trace: Trace, changes: Edits) -> Any:
 def _pipeline_call(trace: Trace, max_new_tokens: int) -> tuple[Any, dict[str, Any]] | None:
     """What the pipeline of the model's task is given, and its options; None where it has no words, or no question."""
     loaded, task, few = trace.loaded, trace.loaded.task, {"max_new_tokens": max_new_tokens}
-    known = {"text-classification": {}, "token-classification": {}, "text-generation": few}
-    known |= dict.fromkeys(TEXT_TO_TEXT, few)
+    known: dict[str, dict[str, Any]] = {"text-classification": {}, "token-classification": {}, "text-generation": few}
+    known |= {"replaced-token-detection": {}, **dict.fromkeys(TEXT_TO_TEXT, few)}
     if trace.pair:
         known["question-answering"] = {"top_k": 1}
     if loaded.tokenizer is not None and loaded.tokenizer.mask_token_id in trace.reading.tokens["read"].ids:

@@ -18,6 +18,7 @@ from glassformer.jobs.reading import EMPTY
 from glassformer.models.contract import as_model
 from glassformer.tasks.fill_mask import FillMask
 from glassformer.tasks.question_answering import QuestionAnswering
+from glassformer.tasks.replaced_tokens import ReplacedTokens
 from glassformer.tasks.sentence_similarity import FeatureExtraction, SentenceSimilarity
 from glassformer.tasks.teaching import ASKED, Teaching
 from glassformer.tasks.text_classification import TextClassification
@@ -34,6 +35,7 @@ ANSWERS, FILLS = 5, 8  # how many are given where nobody says it
 OPTIONS: dict[type, tuple[str, ...]] = {  # what may be asked of each task
     TextClassification: (),
     TokenClassification: ("aggregation_strategy",),
+    ReplacedTokens: (),
     QuestionAnswering: ("top_k", "max_answer_length", "handle_impossible_answer"),
     FillMask: ("top_k",),
     FeatureExtraction: (),
@@ -180,6 +182,8 @@ def given(pipe: Pipeline, question: PredictionRequest) -> tuple[Any, dict[str, A
             return (text, _pair(pipe, pair, "a second text")), {}
         case FillMask():
             return text, {"top_k": FILLS, **question.options}
+        case ReplacedTokens():
+            return text, question.options
         case TokenClassification():
             return text, {"aggregation_strategy": "first", **question.options}
     return text, request(question.options)
@@ -215,6 +219,16 @@ def _entities(pipe: Pipeline, question: PredictionRequest) -> Line:
     }
 
 
+def _replaced(pipe: Pipeline, question: PredictionRequest) -> Line:
+    """Tokens that were more likely replaced than not, and all of them with the number of their word."""
+    tokens, words = _called(pipe, question), pipe.task.tokenizer(str(question.inputs)).word_ids()
+    return {
+        "kind": "entities",
+        "entities": [{"entity_group": one["entity"], **one} for one in tokens if one["score"] > 0.5],
+        "tokens": [{**one, "number": words[one["index"]]} for one in tokens],
+    }
+
+
 def _answers(pipe: Pipeline, question: PredictionRequest) -> Line:
     found = _called(pipe, question)
     return {"kind": "answers", "answers": found if isinstance(found, list) else [found]}
@@ -236,6 +250,7 @@ def _likeness(pipe: Pipeline, question: PredictionRequest) -> Line:
 RESULTS: dict[type, Callable[[Pipeline, PredictionRequest], Line]] = {
     TextClassification: _classes,
     TokenClassification: _entities,
+    ReplacedTokens: _replaced,
     QuestionAnswering: _answers,
     FillMask: _fills,
     FeatureExtraction: _vector,

@@ -99,7 +99,7 @@ def found(trace: Trace, name: str) -> Tensor:
     outputs = {"outputs": trace.outputs, "edited": edited}.get(of, {})
     if output in outputs:
         return outputs[output]
-    weights = dict(trace.loaded.model.named_parameters())
+    weights = dict(trace.loaded.model.named_parameters(remove_duplicate=False))
     if name in weights:
         return weights[name].detach()
     raise Missing(f"this trace has no tensor {name!r}; GET …/tensors lists what it has")

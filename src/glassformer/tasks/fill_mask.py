@@ -6,7 +6,7 @@ B batch, T length, M masked places, D model width, V vocabulary.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -62,17 +62,16 @@ class MaskedTexts:
         return np.unique(np.linspace(0, len(self.lengths) - 1, SAMPLE).astype(np.int64))
 
 
-class FillMask(RunningTextTask[MaskedTexts]):
-    """The loss is the cross-entropy at the masked places, and only there is anything predicted.
+class MaskedTextTask(RunningTextTask[MaskedTexts]):
+    """Text of which some tokens are hidden.
 
     `packing` joins all documents into one stream and cuts it into blocks of max_length; without it each line of a
-    document is an example, cut to max_length. A share `mask_rate` of the tokens is chosen, anew in every epoch: 80 % of
-    them become the mask, 10 % any token, 10 % stay. `whole_words` chooses all tokens of a word or none.
+    document is an example, cut to max_length. A share `mask_rate` of the tokens is chosen, anew in every epoch, and
+    of those `shares` become the mask or any token. `whole_words` chooses all tokens of a word or none.
     """
 
-    name = "fill-mask"
     longest = 128
-    head = "fill-mask"
+    shares: ClassVar[dict[str, float]] = {"masked": 0.8, "replaced": 0.1}  # of the chosen tokens; the rest stays
 
     def __init__(
         self,
@@ -84,18 +83,10 @@ class FillMask(RunningTextTask[MaskedTexts]):
         whole_words: bool = False,
     ) -> None:
         self.tokenizer, self.max_length, self.packing = tokenizer, max_length, packing
-        self.masking = Masking.of(tokenizer, rate=mask_rate)
+        self.masking = Masking.of(tokenizer, rate=mask_rate, **self.shares)
         self.starts = word_starts(tokenizer)  # (V,)
         self.ordinary = np.isin(np.arange(len(self.starts)), self.masking.replacements)  # (V,)
         self.whole_words = whole_words
-        self.summed = summed_cross_entropy
-
-    def compile(self) -> None:
-        self.summed = torch.compile(summed_cross_entropy)
-
-    def word_head(self, model: Model) -> Head:
-        """The layers that score words."""
-        return as_token_scorer(model).logits
 
     def encode(self, examples: Sequence[Document] | Shards) -> MaskedTexts:
         """Tokenise documents, once; shards are tokenised, and the last token of each document is its end."""
@@ -130,7 +121,7 @@ class FillMask(RunningTextTask[MaskedTexts]):
         every = np.arange(len(indices))
         ids, real = table.padded(every, self.tokenizer.pad_token_id or 0).numpy(), table.mask(every).numpy()
         maskable = self.ordinary[ids] & (real > 0)  # what is padding is told by lengths
-        words = word_numbers(ids, self.starts) if self.whole_words else None
+        words = self.wholes(ids, indices, seed) if self.whole_words else None
         masked = mask_tokens(ids, maskable, indices, masking=self.masking, seed=seed, words=words)
         places = np.flatnonzero(masked.chosen)  # (M,) in the flattened batch, known before a GPU is asked
         inputs = {"input_ids": torch.from_numpy(masked.ids)}
@@ -140,6 +131,26 @@ class FillMask(RunningTextTask[MaskedTexts]):
         rows = np.flatnonzero(np.isin(indices, items.sample)).tolist()
         sampled = [(table[row], np.flatnonzero(maskable[row])) for row in rows]
         return Batch(inputs, targets, count=len(places), extra={"sampled": sampled})
+
+    def wholes(self, ids: NDArray[np.int64], indices: Indices, seed: int) -> NDArray[np.int64]:
+        """(B, T): tokens of one number are chosen together or not at all."""
+        del indices, seed
+        return word_numbers(ids, self.starts)
+
+
+class FillMask(MaskedTextTask):
+    """The loss is the cross-entropy at the masked places, and only there is anything predicted."""
+
+    name = "fill-mask"
+    head = "fill-mask"
+    summed = staticmethod(summed_cross_entropy)
+
+    def compile(self) -> None:
+        self.summed = torch.compile(summed_cross_entropy)
+
+    def word_head(self, model: Model) -> Head:
+        """The layers that score words."""
+        return as_token_scorer(model).logits
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
         hidden = model.hidden(**batch.inputs)
@@ -206,9 +217,14 @@ def at_places(hidden: Tensor, batch: Batch) -> Tensor:
 
 def score_rows(sheet: Likelihood, hidden: Tensor, head: Head, batch: Batch) -> Tensor:
     """Enter the guesses of a batch, example by example; gives the mean loss of each (B,)."""
-    losses, right = judged(at_places(hidden, batch), head, batch.targets["words"])
-    rows = (batch.targets["places"] // hidden.shape[1]).cpu()  # (M,)
-    sums = torch.zeros(3, len(hidden), dtype=torch.float64)
+    return enter_rows(sheet, *judged(at_places(hidden, batch), head, batch.targets["words"]), batch)
+
+
+def enter_rows(sheet: Likelihood, losses: Tensor, right: Tensor, batch: Batch) -> Tensor:
+    """Enter the losses (M,) of a batch's masked places and which guesses are right; gives the mean of each example."""
+    size, length = batch.inputs["input_ids"].shape
+    rows = (batch.targets["places"] // length).cpu()  # (M,)
+    sums = torch.zeros(3, size, dtype=torch.float64)
     sums.index_add_(1, rows, torch.stack([losses, torch.ones_like(losses), right.float()]).cpu().double())
     sheet.update(sums[0], sums[1], correct=sums[2])
     return sums[0] / sums[1].clamp(min=1)

@@ -3,7 +3,8 @@
 B pairs, M masked places.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from glassformer.data.batches import Indices
 from glassformer.data.blocks import tokenised
 from glassformer.data.documents import Unit, read_documents
 from glassformer.data.examples import Document
-from glassformer.data.masking import next_sentence_pairs, sentences_of
+from glassformer.data.masking import Ids, Pair, next_sentence_pairs, sentences_of
 from glassformer.data.report import Read
 from glassformer.data.rows import Format
 from glassformer.data.shards import Shards
@@ -28,8 +29,6 @@ from .metrics import Classification, Likelihood, MeanLoss, Meter, ScoreSheet
 from .windows import Frame, ragged
 from .words import Head
 
-ANSWERS = ("follows", "another")  # in the order of the model's classes
-
 
 class Pretraining(FillMask):
     """A pair's loss is the mean over its masked tokens plus that of its second text; a batch's is the sum over pairs.
@@ -40,6 +39,8 @@ class Pretraining(FillMask):
 
     name = "pretraining"
     head = "pretraining"
+    answers: ClassVar[tuple[str, str]] = ("follows", "another")  # in the order of the model's classes
+    prefix: ClassVar[str] = "nsp_"  # of their scores
 
     def __init__(
         self,
@@ -87,16 +88,22 @@ class Pretraining(FillMask):
         documents = [[next(ids) for _ in one] for one in sentences]
         frame = Frame(self.tokenizer, pair=True)
         capacity = frame.capacity(self.max_length or self.longest)
-        pairs = [
-            pair for copy in range(self.copies) for pair in next_sentence_pairs(documents, limit=capacity, epoch=copy)
-        ]
-        used = sum(len(pair.first) + len(pair.second) * pair.follows for pair in pairs)  # each sentence once a copy
+        pairs = [pair for copy in range(self.copies) for pair in self.pairs(documents, limit=capacity, epoch=copy)]
+        used = sum(map(self.own, pairs))  # each sentence once a copy
         return MaskedTexts(
             ragged([frame.row(pair.first, pair.second) for pair in pairs]),
             num_truncated=self.copies * sum(len(row) for one in documents for row in one) - used,
             segments=ragged([frame.types(len(pair.first), len(pair.second)) for pair in pairs]),
             follows=np.array([pair.follows for pair in pairs]),
         )
+
+    def pairs(self, documents: Sequence[Sequence[Ids]], *, limit: int, epoch: int) -> Iterator[Pair]:
+        """The pairs of all documents, other ones in another epoch."""
+        return next_sentence_pairs(documents, limit=limit, epoch=epoch)
+
+    def own(self, pair: Pair) -> int:
+        """How many tokens of a pair are those of the document that it was made for."""
+        return len(pair.first) + len(pair.second) * pair.follows
 
     def batch(self, items: MaskedTexts, indices: Indices, seed: int = 0) -> Batch:
         masked = super().batch(items, indices, seed)
@@ -120,7 +127,7 @@ class Pretraining(FillMask):
     def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
         """The loss of a pair; of masked tokens their loss and accuracy; how often the second text is judged rightly."""
         loss, words = MeanLoss(), Likelihood(keep_examples=keep_examples)
-        answers = Classification(ANSWERS, keep_examples=keep_examples)
+        answers = Classification(self.answers, keep_examples=keep_examples)
 
         def update(model: Model, batch: Batch) -> None:
             hidden = model.hidden(**batch.inputs)
@@ -130,7 +137,7 @@ class Pretraining(FillMask):
             sums = float(means.sum()) + float(F.cross_entropy(scores, gold, reduction="sum"))
             loss.update(sums, batch.count)
 
-        sentences = Meter(answers, prefix="nsp_", only=("accuracy",))
+        sentences = Meter(answers, prefix=self.prefix, only=("accuracy",))
         return ScoreSheet(update, loss=loss, words=Meter(words, prefix="mlm_"), sentences=sentences)
 
     def final_metrics(self, *, keep_examples: bool = False) -> ScoreSheet:

@@ -29,6 +29,7 @@ ROBERTA = {
     "cls_token": "<s>",
     "mask_token": "<mask>",
 }
+ALBERT = BERT | {"bos_token": "[CLS]", "eos_token": "[SEP]", "unk_token": "<unk>", "pad_token": "<pad>"}
 GPT2 = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
 MARIAN = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 NO_LIMIT = int(1e30)  # what transformers calls the length of a model that states none
@@ -227,6 +228,8 @@ def from_json(folder: Folder) -> tuple[tokenizers.Tokenizer, dict[str, str]]:
     vocab = rust.get_vocab()
     if all(token in vocab for token in BERT.values()):
         return rust, BERT
+    if all(token in vocab for token in ALBERT.values()):
+        return rust, ALBERT
     if "roberta" in folder.kind or {"<s>", "</s>", "<mask>"} <= vocab.keys():
         return rust, ROBERTA
     return rust, GPT2 if "<|endoftext|>" in vocab else MARIAN

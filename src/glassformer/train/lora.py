@@ -3,6 +3,7 @@
 A transform before it is trained; `merge` makes it the plain architecture again.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 
 from torch import Tensor, nn
@@ -28,19 +29,23 @@ def add_lora(
     """Put adapters beside the linear layers that `targets` names, in `freeze`'s patterns, and freeze the rest.
 
     Beside them only `whole` is trained: by default the head and the pooler, but for what was frozen before and for
-    tensors that they share with the body.
+    tensors that they share with the body. Layers with one weight (ALBERT) have one adapter, if any of them is named.
     """
     _check(model, rank=rank, alpha=alpha, dropout=dropout)
     parameters = dict(model.named_parameters(remove_duplicate=False))
     kept = _heads(parameters) if whole is None else _all_matching(parameters, whole)
-    names = _all_matching(_adaptable(model, parameters, kept), targets)
+    adaptable = _adaptable(model, parameters, kept)
+    named = {adaptable[name].weight for name in _all_matching(adaptable, targets)}
     model.requires_grad_(False)
     for name in kept:
         parameters[name].requires_grad_(True)
-    for name in names:
-        base = model.get_submodule(name)
-        assert isinstance(base, nn.Linear)
-        _place(model, name, LoraLinear(base, rank=rank, alpha=alpha, dropout=dropout))
+    adapters: dict[Tensor, LoraLinear] = {}
+    for name, base in adaptable.items():
+        if base.weight in named:
+            new = LoraLinear(base, rank=rank, alpha=alpha, dropout=dropout)
+            first = adapters.setdefault(base.weight, new)
+            new.lora_down, new.lora_up = first.lora_down, first.lora_up
+            _place(model, name, new)
     return trained(model)
 
 
@@ -66,17 +71,18 @@ def _heads(parameters: Mapping[str, Tensor]) -> list[str]:
 def _adaptable(model: nn.Module, parameters: Mapping[str, Tensor], kept: list[str]) -> dict[str, nn.Linear]:
     """The linear layers below the head that are not trained whole."""
     whole = {id(parameters[name]) for name in kept}
-    holders = [id(tensor) for tensor in parameters.values()]
+    holders = Counter(id(tensor) for tensor in parameters.values())
     found = {}
     for path, part in model.named_modules():
         for name, child in part.named_children():
             full = f"{path}.{name}".removeprefix(".")
             if not isinstance(child, nn.Linear) or full.split(".")[0] == "head" or id(child.weight) in whole:
                 continue
-            alone = holders.count(id(child.weight)) == 1  # else merging would change another layer as well
-            if alone and not isinstance(part, ConcatScore):  # which takes its weight past the layer
+            if not isinstance(part, ConcatScore):  # which takes its weight past the layer
                 found[full] = child
-    if not found:
+    here = Counter(id(child.weight) for child in found.values())
+    found = {name: child for name, child in found.items() if here[id(child.weight)] == holders[id(child.weight)]}
+    if not found:  # a weight that another part holds too is left out: merging would change that part
         raise ValueError(f"a {type(model).__name__} has no linear layer for an adapter; freeze parts of it instead")
     return found
 

@@ -1,6 +1,6 @@
 """Will it fit? The memory that training takes, worked out before its first step, and what the device has.
 
-Three small batches are run forward, and what autograd keeps of them is scaled up: a part that does not grow (weights
+Four small batches are run forward, and what autograd keeps of them is scaled up: a part that does not grow (weights
 cast to half precision), one that grows with the tokens, and one with the square of the length (attention).
 """
 
@@ -70,7 +70,7 @@ def scaled_up(model: nn.Module, rows: int, *, length: int, loss: Loss | None = N
     """What autograd will keep of a batch, from what it keeps of small ones."""
     loss = made_up_loss(model) if loss is None else loss
     short = max(1, min(PROBE, length // 2))
-    shapes = ((1, short), (2, short), (2, 2 * short))
+    shapes = ((1, short), (2, short), (1, 2 * short), (2, 2 * short))
     with _as_in_training(model):
         tried = [measured(model, loss, *shape) for shape in shapes]
     return SavedActivations(*(_extrapolated(part, short, rows, length) for part in zip(*tried, strict=True)))
@@ -94,14 +94,18 @@ def measured(model: nn.Module, loss: Loss, rows: int, length: int) -> SavedActiv
     )
 
 
-def _extrapolated(tried: tuple[int, int, int], short: int, rows: int, length: int) -> int:
-    """fixed + rows · (straight · length + square · length²), through one row, two rows, and two of twice the length."""
-    one, two, long = tried
-    row, fixed = two - one, 2 * one - two
-    double = (long - fixed) / 2  # a row of twice the length
-    square = max(0.0, (double - 2 * row) / (2 * short**2))
-    straight = double / (2 * short) - square * 2 * short
-    return round(fixed + rows * (straight * length + square * length**2))
+def _extrapolated(tried: tuple[int, int, int, int], short: int, rows: int, length: int) -> int:
+    """What all rows share, which may grow with length² as a window's mask does, and each row's own.
+
+    Of one row and of two, of a length and of twice that length.
+    """
+    one, two, one_long, two_long = tried
+    shared, shared_long = 2 * one - two, 2 * one_long - two_long
+    row, row_long = two - one, two_long - one_long
+    shared_square = max(0.0, (shared_long - shared) / (3 * short**2))
+    square = max(0.0, (row_long - 2 * row) / (2 * short**2))
+    straight = row_long / (2 * short) - square * 2 * short
+    return round(shared + shared_square * (length**2 - short**2) + rows * (straight * length + square * length**2))
 
 
 def made_up_loss(model: nn.Module) -> Loss:

@@ -34,7 +34,7 @@ from ..experiment import DataExperiment
 from ..reporting import CONTESTANT, differences, score_figure, score_table, written
 from ..results import Results
 
-WANTED = ("sinusoidal", "learned", "rotary", "relative", "none")
+KINDS = (*get_args(PositionKind), "none")
 VISIBLE = 0.005  # of a loss; less is not worth a word
 BUCKETS = 16  # points of the curve for each trained length
 
@@ -63,11 +63,9 @@ class Positions(DataExperiment):
             raise ValueError(f"positions trains language models, so its task is text-generation, not {self.task!r}")
         check_heads(self.width, self.heads)
         self.read()
-        return [cell for kind in WANTED for cell in self._cells(kind)]
+        return [cell for kind in KINDS for cell in self._cells(kind)]
 
     def _cells(self, kind: str) -> list[Cell]:
-        if kind not in (*get_args(PositionKind), "none"):
-            return self.each_seed(Cell(contestant=kind, reason="a decoder cannot have them here yet"))
         sizes = {"n_embd": self.width, "n_layer": self.layers, "n_head": self.heads}
         table = self.length * (1 if kind == "learned" else self.times)  # a row that is never trained would be noise
         config = {**sizes, "positions": kind, "n_positions": table}

@@ -28,8 +28,9 @@ def walk_norm(walk: Walk, name: str, x: str) -> str:
     return walk.add(name, norm_formula(walk.parts[name]), operands, walk.out(name))
 
 
-@walks(nn.Identity)
+@walks(nn.Identity, nn.Dropout)
 def walk_identity(_walk: Walk, _name: str, x: str) -> str:
+    """Dropout is one in eval mode, and a model in training is refused."""
     return x
 
 

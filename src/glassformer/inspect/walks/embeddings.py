@@ -1,4 +1,4 @@
-"""The walks of embeddings: token + segment + position, normed; and of the kinds of positions.
+"""The walks of embeddings: token + segment + position, normed and projected; and of the kinds of positions.
 
 Positions are counted by the model, and taken as it counted them.
 """
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from glassformer.blocks.embeddings import Embeddings, OffsetPositions, Sinusoidal, TokenEmbeddings
+from glassformer.blocks.embeddings import Embeddings, OffsetPositions, ProjectedNorm, Sinusoidal, TokenEmbeddings
 
 from ..formulas import Formula
 from ..walk import Walk, walks
@@ -30,9 +30,17 @@ def walk_embeddings(walk: Walk, name: str) -> str:
         operands["segment"] = walk.block(f"{name}.segment", walk.give(f"{name}.segments", segments))
     if part.position is not None:
         operands["position"] = walk.block(f"{name}.position", walk.give(f"{name}.positions", places))
-    seen = walk.out(name) if part.norm is None else walk.fed(f"{name}.norm")
-    total = walk.add(f"{name}.sum", weighted_sum(operands, part.scale), operands, seen)
-    return total if part.norm is None else walk.block(f"{name}.norm", total)
+    after = [f"{name}.{one}" for one in ("norm", "projection") if f"{name}.{one}" in walk.parts]
+    seen = walk.fed(after[0]) if after else walk.out(name)
+    x = walk.add(f"{name}.sum", weighted_sum(operands, part.scale), operands, seen)
+    for block in after:
+        x = walk.block(block, x)
+    return x
+
+
+@walks(ProjectedNorm)
+def walk_projected_norm(walk: Walk, name: str, x: str) -> str:
+    return walk.block(f"{name}.norm", walk.block(f"{name}.projection", x))
 
 
 @walks(OffsetPositions)

@@ -12,7 +12,9 @@ from glassformer.models.heads import (
     MaskedLMHead,
     NextSentenceHead,
     Pooler,
+    PredictionTransform,
     PretrainingHead,
+    ReplacedTokenHead,
     SpanHead,
     TokenClassifierHead,
 )
@@ -34,12 +36,12 @@ def walk_head(walk: Walk, name: str, hidden: str, summary: Summary) -> Outputs:
 
 @walks(TokenClassifierHead)
 def walk_token_classifier(walk: Walk, name: str, hidden: str, _: Summary) -> Outputs:
-    yield "logits", walk.block(f"{name}.output", hidden)
+    yield "logits", walk.block(f"{name}.output", walk.block(f"{name}.transform", hidden))
 
 
 @walks(SpanHead)
 def walk_span(walk: Walk, name: str, hidden: str, _: Summary) -> Outputs:
-    both = walk.block(f"{name}.output", hidden)
+    both = walk.block(f"{name}.output", walk.block(f"{name}.transform", hidden))
     for column, end in enumerate(("start", "end")):
         yield f"{end}_logits", walk.add(f"{name}.{end}", column_of(column), {"x": both})
 
@@ -51,11 +53,18 @@ def walk_next_sentence(walk: Walk, name: str, _: str, summary: Summary) -> Outpu
 
 @walks(ClassifierHead)
 def walk_classifier(walk: Walk, name: str, _: str, summary: Summary) -> Outputs:
-    part, x = walk.part(name, ClassifierHead), summary()
+    part, x = walk.part(name, ClassifierHead), walk.block(f"{name}.transform", summary())
     if part.activation is not None:
         operands = {"x": walk.block(f"{name}.dense", x)}
         x = walk.add(f"{name}.activated", activation(part.activation), operands, walk.fed(f"{name}.output"))
     yield "logits", walk.block(f"{name}.output", x)
+
+
+@walks(PredictionTransform)
+def walk_transform(walk: Walk, name: str, x: str) -> str:
+    operands = {"x": walk.block(f"{name}.dense", x)}
+    formula = activation(walk.part(name, PredictionTransform).activation)
+    return walk.block(f"{name}.norm", walk.add(f"{name}.activated", formula, operands, walk.fed(f"{name}.norm")))
 
 
 @walks(MaskedLMHead)
@@ -68,9 +77,18 @@ def walk_masked_lm(walk: Walk, name: str, hidden: str, _: Summary) -> Outputs:
 
 @walks(PretrainingHead)
 def walk_pretraining(walk: Walk, name: str, hidden: str, summary: Summary) -> Outputs:
-    for part, output in (("words", "prediction_logits"), ("sentences", "seq_relationship_logits")):
+    names = walk.part(name, PretrainingHead).outputs._fields
+    for part, output in zip(("words", "sentences"), names, strict=True):
         inner = walk.walk_of(f"{name}.{part}")
         yield from ((output, logits) for _, logits in inner(walk, f"{name}.{part}", hidden, summary))
+
+
+@walks(ReplacedTokenHead)
+def walk_replaced_token(walk: Walk, name: str, hidden: str, _: Summary) -> Outputs:
+    operands = {"x": walk.block(f"{name}.dense", hidden)}
+    formula = activation(walk.part(name, ReplacedTokenHead).activation)
+    x = walk.add(f"{name}.activated", formula, operands, walk.fed(f"{name}.output"))
+    yield "logits", walk.add(f"{name}.score", column_of(0), {"x": walk.block(f"{name}.output", x)})
 
 
 @walks(LMHead)

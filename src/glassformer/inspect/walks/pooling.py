@@ -3,11 +3,12 @@
 B batch, T length, D width.
 """
 
-from glassformer.blocks.pooling import AttentionPooling, MaxPooling, SumPooling
+from glassformer.blocks.pooling import AttentionPooling, MaxPooling, MeanPooling, SumPooling
 
 from ..formulas import TANH, Formula
 from ..walk import Walk, walks
 from .alignment import ALIGN, CONTEXT
+from .recurrent import MEAN
 
 SUM = Formula("the sum of x over tokens", r"\sum_t x_t", lambda x: x.sum(1))
 LARGEST = Formula("the largest of x over time", r"\max_t x_t", lambda x: x.amax(1))
@@ -22,6 +23,11 @@ def walk_sum(walk: Walk, name: str, x: str, *_: object) -> str:
 @walks(MaxPooling)
 def walk_max(walk: Walk, name: str, x: str, *_: object) -> str:
     return walk.add("summary", LARGEST, {"x": x}, walk.out(name))
+
+
+@walks(MeanPooling)
+def walk_mean(walk: Walk, name: str, x: str, _state: object, keep: str) -> str:
+    return walk.add("summary", MEAN, {"x": x, "keep": keep}, walk.out(name))
 
 
 @walks(AttentionPooling)

@@ -2,9 +2,14 @@
 
 from collections.abc import Callable
 
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from glassformer.blocks.convolved import ConvolvedLayer, TextConvolution
 from glassformer.blocks.transformer import FeedForward, GatedFeedForward, Layer, Stack
 
-from ..formulas import AT_PADDING, PRODUCT, RESIDUAL, activation
+from ..formulas import AT_PADDING, PRODUCT, RESIDUAL, Formula, activation
 from ..walk import Walk, walks
 from .attention import MaskOperands
 from .basic import walk_list
@@ -57,3 +62,33 @@ def walk_stack(walk: Walk, name: str, x: str, mask: MaskOperands, *source: objec
     if bool(walk.given[mask.keep].all()):
         return x
     return walk.add(name, AT_PADDING, {"x": x, "keep": mask.keep}, walk.out(name))
+
+
+@walks(TextConvolution)
+def walk_text_convolution(walk: Walk, name: str, x: str, keep: str) -> str:
+    part = walk.part(name, TextConvolution)
+    operands = {"x": x, "keep": keep, **walk.weights(f"{name}.conv", W="weight", b="bias")}
+    seen = walk.out(f"{name}.conv").mT
+    found = walk.add(f"{name}.conv", convolution(part.reach, part.conv.groups), operands, seen)
+    return walk.add(name, activation(part.activation), {"x": found}, walk.out(name))
+
+
+@walks(ConvolvedLayer)
+def walk_convolved_layer(walk: Walk, name: str, x: str, mask: MaskOperands) -> str:
+    y = walk_layer(walk, name, x, mask)
+    beside = walk.block(f"{name}.convolution", x, mask.keep)
+    norm = f"{name}.convolution_norm"
+    return walk.block(norm, walk.add(f"{name}.convolution_residual", RESIDUAL, {"x": y, "y": beside}, walk.fed(norm)))
+
+
+def convolution(reach: int, groups: int) -> Formula:
+    """(B, T, D) -> (B, T, D): each group of outputs from the same group of inputs, of every token in reach."""
+
+    def compute(x: Tensor, keep: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        near = F.pad(x * keep[..., None], (0, 0, reach, reach)).unfold(1, 2 * reach + 1, 1)  # (B, T, D, 2r + 1)
+        near, weight = near.unflatten(2, (groups, -1)), weight.unflatten(0, (groups, -1))
+        return torch.einsum("btgdr,godr->btgo", near, weight).flatten(2) + bias
+
+    return Formula(
+        f"W [x(t−{reach}); …; x(t+{reach})] + b", rf"W [x_{{t-{reach}}}; \dots; x_{{t+{reach}}}] + b", compute
+    )

@@ -6,7 +6,7 @@ const TAIL = 60; // characters of the prompt that are shown again
 // {before, after} as nodes, or null where the task has no words for it.
 export function answersOf({ task, said: { before, after } }, t, prompt) {
   if (before === null || after === null) return null;
-  const show = { "text-classification": classes, "token-classification": entities, "question-answering": answer, "fill-mask": fills, "text-generation": text, translation: text, summarization: text, "text2text-generation": text }[task];
+  const show = { "text-classification": classes, "token-classification": entities, "replaced-token-detection": entities, "question-answering": answer, "fill-mask": fills, "text-generation": text, translation: text, summarization: text, "text2text-generation": text }[task];
   const read = task === "text-generation" ? prompt : "";
   return show ? { before: show(before, after, t, read), after: show(after, before, t, read) } : null;
 }

@@ -6,6 +6,7 @@ and what they are compared with second, everywhere.
 
 from glassformer.tasks.metrics.answers import Answers
 from glassformer.tasks.metrics.classification import Classification, MultiLabel
+from glassformer.tasks.metrics.detection import Detection
 from glassformer.tasks.metrics.entities import Entities
 from glassformer.tasks.metrics.intervals import Interval, bootstrap, wilson
 from glassformer.tasks.metrics.likelihood import Likelihood
@@ -23,6 +24,7 @@ __all__ = [
     "Classification",
     "Correlation",
     "DeferredMetric",
+    "Detection",
     "Entities",
     "ExactMatch",
     "Interval",

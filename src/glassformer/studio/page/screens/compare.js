@@ -77,7 +77,7 @@ async function outputs(view, traces, other) {
   const writes = Boolean(model.head?.endsWith("generation"));
   if (!model.task || !(model.tokenizer || writes)) card.append(make("p", "", t("cmpNoTask")));
   else {
-    const options = writes ? { strategy: "greedy" } : model.task === "fill-mask" || model.task === "pretraining" ? { top_k: 200 } : {};
+    const options = writes ? { strategy: "greedy" } : ["fill-mask", "pretraining", "sentence-order-prediction"].includes(model.task) ? { top_k: 200 } : {};
     const questions = [view.asked(), other].map(({ model: name, inputs, pair }) => ({ model: name, inputs, pair, options }));
     const lines = await Promise.all(questions.map((body) => all(api.lines("/results", { body, signal }), api)));
     const logits = (side, slice) => api.slice(traces[side].trace_id, "outputs.logits", { slice, signal });

@@ -38,7 +38,7 @@ function options(view) {
   if (model.task === "token-classification") {
     return [build("div", "bar", select(t("runAggregation"), GROUPING.map((one) => [one, one]), state.aggregation_strategy ?? "first", (one) => set({ aggregation_strategy: one })))];
   }
-  const names = writes(model) ? ["max_new_tokens", ...STRATEGIES[strategyOf(view)]] : { "question-answering": ["top_k"], "fill-mask": ["top_k"], pretraining: ["top_k"] }[model.task];
+  const names = writes(model) ? ["max_new_tokens", ...STRATEGIES[strategyOf(view)]] : { "question-answering": ["top_k"], "fill-mask": ["top_k"], pretraining: ["top_k"], "sentence-order-prediction": ["top_k"] }[model.task];
   if (!names) return [];
   const label = (name) => (writes(model) ? WORDS[name] : model.task === "question-answering" ? "runTopAnswers" : "runTopFills");
   const fields = names.map((name) => field(t(label(name)), build("input", "", [], {
@@ -57,7 +57,7 @@ function options(view) {
 function asked(view) {
   const { model, state } = view, { inputs, pair } = view.asked();
   const typed = (name) => state[name] ?? (writes(model) ? USUAL[name] : undefined);
-  let names = { "token-classification": ["aggregation_strategy"], "question-answering": ["top_k"], "fill-mask": ["top_k"], pretraining: ["top_k"] }[model.task] ?? [];
+  let names = { "token-classification": ["aggregation_strategy"], "question-answering": ["top_k"], "fill-mask": ["top_k"], pretraining: ["top_k"], "sentence-order-prediction": ["top_k"] }[model.task] ?? [];
   const found = {};
   if (writes(model)) {
     found.strategy = strategyOf(view);
