@@ -254,6 +254,8 @@ def transformer_settings(draw: Any, model_type: str) -> dict[str, Any]:
     if model_type == "marian" and draw(st.booleans()):
         settings |= {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": VOCABULARY + 9}
         settings["tie_word_embeddings"] = True
+    if model_type in ("mbart", "m2m_100"):  # whose target never begins with padding, which has no position
+        settings |= {"pad_token_id": 1, "decoder_start_token_id": 2}
     if model_type == "glassformer-transformer":
         settings |= {"pre_norm": draw(st.booleans()), "norm_embedding": draw(st.booleans())}
         settings |= {"positions": "learned" if not settings["pre_norm"] else draw(positions)}
@@ -351,6 +353,9 @@ SETTINGS = {
     "qwen3": llama_settings,
     "marian": transformer_settings,
     "bart": transformer_settings,
+    "mbart": transformer_settings,
+    "pegasus": transformer_settings,
+    "m2m_100": transformer_settings,
     "glassformer-transformer": transformer_settings,
     "t5": t5_settings,
     "mt5": t5_settings,

@@ -13,6 +13,7 @@ from glassformer.data.blocks import Reframed
 from glassformer.data.corpus import Corpus, Tail, account_of, is_labelled, is_large
 from glassformer.data.documents import read_documents
 from glassformer.data.examples import Document
+from glassformer.data.shards import DocumentFrame
 from glassformer.text.train import train
 
 TEXT = "".join(f"Line {number} of a text that goes on.\n\n" for number in range(400))
@@ -74,22 +75,22 @@ def test_both_parts_are_tokenised_once(file, tokenizer, monkeypatch):
     texts = ["".join(one.text for one in part) for part in (train_part, dev_part)]
     assert len(texts[1]) == dev_part.held == len(TEXT) // 10
     assert "".join(texts) == TEXT.replace("\n", "")
-    made = [part.to_shards(tokenizer, 0) for part in (train_part, dev_part)]
+    made = [part.to_shards(tokenizer, DocumentFrame(end_token_id=0)) for part in (train_part, dev_part)]
     assert [shards.bytes for shards in made] == [len(text) for text in texts]
     assert account_of(made[0]).lines == read_documents([file], unit="block").report.lines()
     monkeypatch.setattr(corpora, "stream_documents", lambda *_, **__: iter(()))  # which would give nothing
-    again = [part.to_shards(tokenizer, 0) for part in (train_part, dev_part)]
+    again = [part.to_shards(tokenizer, DocumentFrame(end_token_id=0)) for part in (train_part, dev_part)]
     assert [shards[:].tolist() for shards in again] == [shards[:].tolist() for shards in made]
 
 
 def test_whatever_changes_the_stream_changes_its_home(file, tokenizer):
     one = Corpus((str(file),))
     others = [replace(one, unit="line"), replace(one, limit=3), replace(one, columns={"text": "0"}), *one.split()]
-    homes = {corpus.home(tokenizer, 0) for corpus in [one, *others]}
-    homes |= {one.home(tokenizer, None)}
+    homes = {corpus.home(tokenizer, DocumentFrame(end_token_id=0)) for corpus in [one, *others]}
+    homes |= {one.home(tokenizer, DocumentFrame()), one.home(tokenizer, DocumentFrame(bos_token_id=1, end_token_id=0))}
     file.write_text(TEXT + "more", encoding="utf-8")
-    homes |= {one.home(tokenizer, 0)}
-    assert len(homes) == len(others) + 3
+    homes |= {one.home(tokenizer, DocumentFrame(end_token_id=0))}
+    assert len(homes) == len(others) + 4
 
 
 def test_large_is_a_matter_of_all_files_together(file, monkeypatch):

@@ -52,7 +52,7 @@ def test_gradients_do_not_depend_on_who_listens(model_type, head, data):
         torch.testing.assert_close(listened[name] / scale, gradient / scale, atol=1e-9, rtol=1e-9)
 
 
-@pytest.mark.parametrize("model_type", ["marian", "bart", "glassformer-transformer", "glassformer-seq2seq"])
+@pytest.mark.parametrize("model_type", ["marian", "bart", "m2m_100", "glassformer-transformer", "glassformer-seq2seq"])
 @settings(max_examples=6)
 @given(data=st.data())
 def test_padding_of_the_target_is_invisible(model_type, data):

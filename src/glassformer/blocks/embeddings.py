@@ -5,6 +5,7 @@ B batch, S length, D model width.
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 
 class TokenEmbeddings(nn.Module):
@@ -85,12 +86,31 @@ class Sinusoidal(nn.Module):
     def reset_buffers(self, device: torch.device | None = None, dtype: torch.dtype | None = None) -> None:
         """Fill the table, which no checkpoint holds; computed in float64, as its far positions need."""
         device, dtype = device or self.table.device, dtype or self.table.dtype
-        rates = 10000.0 ** (-torch.arange(0, self.width, 2, dtype=torch.float64, device=device) / self.width)
-        angles = torch.arange(self.positions, dtype=torch.float64, device=device)[:, None] * rates
-        self.table = torch.cat([angles.sin(), angles[:, : self.width // 2].cos()], dim=1).to(dtype)
+        places = torch.arange(self.positions, dtype=torch.float64, device=device)
+        self.table = self.vectors(places).to(dtype)
+
+    def vectors(self, places: Tensor) -> Tensor:
+        """(…) -> (…, D), of places in float64."""
+        rates = 10000.0 ** (-torch.arange(0, self.width, 2, dtype=torch.float64, device=places.device) / self.width)
+        angles = places[..., None] * rates
+        return torch.cat([angles.sin(), angles[..., : self.width // 2].cos()], dim=-1)
 
     def forward(self, position_ids: Tensor) -> Tensor:
         return self.table[position_ids]
+
+
+class FairseqSinusoidal(Sinusoidal):
+    """M2M-100's fixed positions: counted from `offset`, the slowest rate is 1/10000 itself, an odd width ends in 0."""
+
+    def __init__(self, positions: int, width: int, *, offset: int) -> None:
+        self.offset = offset
+        super().__init__(positions, width)
+
+    def vectors(self, places: Tensor) -> Tensor:
+        half = self.width // 2
+        rates = 10000.0 ** (-torch.arange(half, dtype=torch.float64, device=places.device) / (half - 1))
+        angles = (places + self.offset)[..., None] * rates
+        return pad(torch.cat([angles.sin(), angles.cos()], dim=-1), (0, self.width % 2))
 
 
 class OffsetPositions(nn.Embedding):

@@ -1,7 +1,7 @@
 """`glassformer generate`: go on from a prompt, or answer a source, streamed as it is written."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +10,7 @@ import typer
 
 from glassformer.generate.strategies import DEFAULT_NEW, STRATEGIES
 
+from .chat import converse
 from .lines import lines_of
 from .output import Device, Dtype, Json, Name, Quant, echo, print_json, print_table
 
@@ -74,6 +75,8 @@ def generate(
     logprobs: Annotated[int | None, typer.Option(help="Tell each token's log-probability and k alternatives.")] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed draws the same text.")] = None,
     condition: Annotated[str | None, typer.Option(help="A kind of text that the model was trained to tell.")] = None,
+    chat: Annotated[bool, typer.Option("--chat", help="A conversation: a line a turn; /reset begins anew.")] = False,
+    system: Annotated[str | None, typer.Option(help="Chat: what the system says first.")] = None,
     file: Annotated[str | None, typer.Option(help="A prompt on each line.")] = None,
     batch_size: Annotated[
         int, typer.Option(min=1, help="Prompts of a file at once; it does not change what is written.")
@@ -86,6 +89,7 @@ def generate(
     """Generate text with a language model, or with an encoder-decoder from a source text.
 
     Example: glassformer generate ./my-gpt2 "Once upon a time" --strategy sample --top-p 0.95
+    With --chat, a conversation: glassformer generate ./my-llama --chat --system "Answer briefly."
     """
     import glassformer as gf
     from glassformer.models.contract import as_model
@@ -113,12 +117,17 @@ def generate(
         "seed": seed,
         "num_return_sequences": n,
     }
-    prompts = _prompts(prompt, file)
+    if system is not None and not chat:
+        raise ValueError("--system is for a conversation; add --chat")
+    prompts = _prompts(prompt, file, typed=chat)
     model, tokenizer = gf.load(name, device=device, dtype=dtype, quant=quant), gf.load_tokenizer(name)
     if must:
         request["force_words_ids"] = [_spellings(tokenizer, word) for word in must]
     if draft is not None:
         request["assistant_model"] = gf.load(draft, device=device)
+    if chat:
+        converse(model, tokenizer, prompts, request, system=system, json=json)
+        return
     before = "" if condition is None else _prefix(as_model(model), tokenizer, condition)
     if prompt is None and not sys.stdin.isatty():
         together = _batches(as_model(model), tokenizer, prompts, request, batch_size)
@@ -190,16 +199,19 @@ def _others(top: list[dict[str, Any]]) -> str:
     return "  ".join(f"{other['token']!r} {other['logprob']:.3f}" for other in top)
 
 
-def _prompts(prompt: str | None, file: str | None) -> list[str]:
+def _prompts(prompt: str | None, file: str | None, *, typed: bool) -> Iterable[str]:
+    """All prompts; `typed`: each when it comes, since the next one waits for its answer."""
     if prompt is not None:
         if file is not None:
             raise ValueError("give a prompt or --file, not both")
         return [prompt]
+    if typed and file is None:
+        return (line.rstrip("\r\n") for line in sys.stdin)
     return [line for line in lines_of(file or "-") if line.strip()]
 
 
 def _batches(
-    model: "Model", tokenizer: Any, prompts: list[str], request: dict[str, Any], batch_size: int
+    model: "Model", tokenizer: Any, prompts: Iterable[str], request: dict[str, Any], batch_size: int
 ) -> Iterator[list[str]]:
     """Prompts that are answered at once, in their order.
 

@@ -36,6 +36,8 @@ def translate(
     name: Name,
     text: Annotated[str | None, typer.Argument(help="The text; without it, each line of --file or stdin.")] = None,
     file: Annotated[str | None, typer.Option(help="A text on each line; blank lines stay blank.")] = None,
+    src_lang: Annotated[str | None, typer.Option(help="Language of the texts, as the tokenizer calls it.")] = None,
+    tgt_lang: Annotated[str | None, typer.Option(help="Language to translate to (NLLB, M2M-100, mBART).")] = None,
     num_beams: Annotated[int | None, typer.Option(help="Beams; by default as the folder says, or 4.")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="Above 0 favours longer translations.")] = None,
     n: Annotated[int, typer.Option("--n", min=1, help="The n best of each, as line number, score and text.")] = 1,
@@ -56,7 +58,8 @@ def translate(
     Example: glassformer translate runs/en-de --file test.en --num-beams 5 --out test.de
     """
     _check(text, file)
-    pipe = _pipeline(name, align, device=device, dtype=dtype, quant=quant)
+    languages = {"src_lang": src_lang, "tgt_lang": tgt_lang}
+    pipe = _pipeline(name, align, device=device, dtype=dtype, quant=quant, **languages)
     settings = {"length_penalty": length_penalty, "max_new_tokens": max_new_tokens, "num_return_sequences": n}
     settings = {key: value for key, value in settings.items() if value is not None}
     settings["num_beams"] = _beams(pipe, num_beams, n)
@@ -95,7 +98,7 @@ def _pipeline(name: str, align: bool, **how: Any) -> Any:
         what = "a language model, which goes on from a text" if head == "text-generation" else f"a model for {head}"
         better = "glassformer generate" if head == "text-generation" else "glassformer predict"
         raise ValueError(f"{name} is {what}, not an encoder-decoder that translates; use {better}")
-    pipe = pipeline("translation", name, **how)
+    pipe = pipeline("translation", name, **{key: value for key, value in how.items() if value is not None})
     if align:
         crossing_names(pipe.model)  # which it must have
     return pipe

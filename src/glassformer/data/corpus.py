@@ -16,7 +16,7 @@ from glassformer.data.documents import Unit, stream_documents
 from glassformer.data.examples import Document
 from glassformer.data.report import ReadReport
 from glassformer.data.rows import Format
-from glassformer.data.shards import Shards, home_of, identity_of, tokenise_to_shards
+from glassformer.data.shards import DocumentFrame, Shards, home_of, identity_of, tokenise_to_shards
 from glassformer.data.source import resolve
 from glassformer.files import read_json, write_json
 from glassformer.text.tokenizer import Tokenizer
@@ -86,13 +86,11 @@ class Corpus:
         reading = (self.unit, self.file_format, columns, self.part, self.held, self.limit)
         return f"{identity_of(self.files)}\n{reading}"
 
-    def home(self, tokenizer: Tokenizer, end_token_id: int | None) -> Path:
+    def home(self, tokenizer: Tokenizer, frame: DocumentFrame) -> Path:
         """The folder of its shards."""
-        return home_of(shards_folder(), tokenizer, identity=self.identity(), end_token_id=end_token_id)
+        return home_of(shards_folder(), tokenizer, identity=self.identity(), **frame._asdict())
 
-    def to_shards(
-        self, tokenizer: Tokenizer, end_token_id: int | None, on_progress: OnProgress | None = None
-    ) -> Shards:
+    def to_shards(self, tokenizer: Tokenizer, frame: DocumentFrame, on_progress: OnProgress | None = None) -> Shards:
         """Tokenise it, or what is left of it after a stop; what was done before is only opened."""
         report = ReadReport()
         shards = tokenise_to_shards(
@@ -100,7 +98,7 @@ class Corpus:
             tokenizer,
             shards_folder(),
             identity=self.identity(),
-            end_token_id=end_token_id,
+            **frame._asdict(),
         )
         if report.rows:
             write_json(shards.folder / REPORT, {"lines": report.lines(), "facts": report.as_dict()})

@@ -19,7 +19,7 @@ from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,6 +100,13 @@ class Shards:
         return np.concatenate([np.zeros(0, np.int64), *parts])
 
 
+class DocumentFrame(NamedTuple):
+    """The ids that stand before and after each document of a stream; None: none."""
+
+    bos_token_id: int | None = None
+    end_token_id: int | None = None
+
+
 def opened(folder: Path) -> Shards:
     """Shards that were open before, and so need no check."""
     return Shards(folder, verify=False)
@@ -111,11 +118,13 @@ def tokenise_to_shards(
     folder: str | Path,
     *,
     identity: str = "",
+    bos_token_id: int | None = None,
     end_token_id: int | None = None,
     shard_tokens: int = SHARD_TOKENS,
     progress: Progress | None = None,
 ) -> Shards:
-    """The ids of all documents, without special tokens but for `end_token_id` after each; done before, they are reused.
+    """The ids of all documents, without special tokens but for `bos_token_id` before and `end_token_id` after each;
+    done before, they are reused.
 
     `identity` is whatever tells this stream from others: `identity_of(files)`, and how they are read. With it, finished
     shards are opened and the stream is not touched. Without it, the stream is read, and compared with what they were
@@ -123,7 +132,8 @@ def tokenise_to_shards(
     """
     if shard_tokens < 1:
         raise ValueError(f"shard_tokens={shard_tokens}: a shard holds at least 1 token, and is best in millions")
-    home = home_of(folder, tokenizer, identity=identity, end_token_id=end_token_id, shard_tokens=shard_tokens)
+    frame = {"bos_token_id": bos_token_id, "end_token_id": end_token_id}
+    home = home_of(folder, tokenizer, identity=identity, shard_tokens=shard_tokens, **frame)
     if identity and is_complete(home):
         return Shards(home)
     home.mkdir(parents=True, exist_ok=True)
@@ -135,10 +145,10 @@ def tokenise_to_shards(
     while (shard := finished(home, len(shards))) is not None:
         stream.skip(shard, home)
         shards.append(shard)
-    end = np.array([] if end_token_id is None else [end_token_id], dtype)
+    bos, end = (np.array([] if token is None else [token], dtype) for token in (bos_token_id, end_token_id))
     draft = ShardWriter(dtype)
     for text, ids in stream.rows():
-        draft.add(text, ids, end)
+        draft.add(text, np.concatenate([bos, ids, end]))
         if draft.tokens >= shard_tokens:
             shards.append(draft.write(home, len(shards)))
             draft = ShardWriter(dtype)
@@ -153,11 +163,13 @@ def home_of(
     tokenizer: Tokenizer,
     *,
     identity: str,
+    bos_token_id: int | None = None,
     end_token_id: int | None = None,
     shard_tokens: int = SHARD_TOKENS,
 ) -> Path:
     """Where in a folder the shards of a stream are."""
-    settings = f"{identity}\n{end_token_id}\n{shard_tokens}\n{fingerprint(tokenizer)}"
+    frame = end_token_id if bos_token_id is None else (bos_token_id, end_token_id)
+    settings = f"{identity}\n{frame}\n{shard_tokens}\n{fingerprint(tokenizer)}"
     return Path(folder) / digest(settings.encode())
 
 
@@ -262,10 +274,10 @@ class ShardWriter:
         self._bytes = 0
         self._text = TextHash()
 
-    def add(self, text: bytes, ids: NDArray[Any], end: NDArray[Any]) -> None:
+    def add(self, text: bytes, ids: NDArray[Any]) -> None:
         """One more document."""
-        self._parts += [ids.astype(self._dtype), end]
-        self.tokens += len(ids) + len(end)
+        self._parts.append(ids.astype(self._dtype))
+        self.tokens += len(ids)
         self.ends.append(self.tokens)
         self._bytes += len(text)
         self._text.add(text)

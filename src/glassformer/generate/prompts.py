@@ -78,7 +78,10 @@ def _encoded(
     if (longest := max(map(len, texts), default=0)) > LONGEST_PROMPT:
         raise ValueError(f"a prompt has {longest:,} characters; {LONGEST_PROMPT:,} are the most that is read")
     cut = {"truncation": True, "max_length": source_limit} if request.truncation and source_limit else {}
-    rows = tokenizer(list(texts), add_special_tokens=seq2seq, **cut)["input_ids"]
+    if seq2seq or not request.add_special_tokens:
+        rows = tokenizer(list(texts), add_special_tokens=request.add_special_tokens, **cut)["input_ids"]
+    else:
+        rows = tokenizer.encode_prompts(texts)
     first = request.ends[:1] if request.bos_token_id is None else [request.bos_token_id]
     rows = [row or first for row in rows]
     if not rows or not all(rows):

@@ -32,6 +32,7 @@ class GenerationSettings:
     min_length: Whole | None = None
     max_time: Positive | None = None  # seconds
     truncation: bool = False  # a prompt that is too long: cut, or an error
+    add_special_tokens: bool = True  # BOS before a prompt, where the tokenizer puts one; what a source has around it
     do_sample: bool | None = None  # None: if any of the sampling settings is given
     num_beams: Beams = 1
     num_return_sequences: Some = 1

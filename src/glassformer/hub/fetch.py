@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from glassformer.files import has_file, read_json
+from glassformer.text.chat import TEMPLATE_FILE
 
 from .folder import CONFIG, GENERATION, INDEX, WEIGHT_FILES
 
@@ -22,6 +23,7 @@ PORTS = {"https": 443, "socks4": 1080, "socks5": 1080, "socks5h": 1080}
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "source.spm")
 TOKENIZER_EXTRAS = (
     *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt"),
+    TEMPLATE_FILE,
     *("target.spm", "target_vocab.json", CONFIG),
 )
 

@@ -120,10 +120,12 @@ def _room_for_a_model(folder: str | Path, names: Sequence[str]) -> Path:
     return folder
 
 
-def load_tokenizer(name: str | Path, *, revision: str | None = None) -> Tokenizer:
-    """The tokenizer of a folder or hub name."""
+def load_tokenizer(
+    name: str | Path, *, src_lang: str | None = None, tgt_lang: str | None = None, revision: str | None = None
+) -> Tokenizer:
+    """The tokenizer of a folder or hub name; a multilingual one may be told the languages of sources and targets."""
     folder = fetch.tokenizer_folder(name, revision=revision)
-    return Tokenizer.from_folder(folder, model_facts(folder))
+    return Tokenizer.from_folder(folder, model_facts(folder)).adapted(src_lang=src_lang, tgt_lang=tgt_lang)
 
 
 def model_facts(folder: Path) -> ModelFacts:

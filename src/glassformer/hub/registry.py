@@ -46,6 +46,9 @@ ARCHITECTURES: dict[str, Architecture] = {
         llama.QWEN3,
         transformer.MARIAN,
         transformer.BART_ARCHITECTURE,
+        transformer.MBART,
+        transformer.PEGASUS,
+        transformer.M2M_100,
         transformer.OURS,
         t5.T5,
         t5.MT5,
@@ -80,6 +83,12 @@ def head_for(architecture: Architecture, hf_classes: list[str] | None) -> str | 
         f"config.json asks for {', '.join(hf_classes)}, which is not supported; supported: {known}; "
         f"or load it with a head of your choice: gf.load(…, head=H), H one of {heads}"
     )
+
+
+def reading_head(architecture: Architecture, head: str | None) -> str | None:
+    """A task's head; where it asks for a bare model that reads, of an encoder-decoder its encoder, if it has one."""
+    alone = "feature-extraction"
+    return alone if head is None and alone in architecture.heads else head
 
 
 def check_head(architecture: Architecture, head: str | None) -> None:

@@ -19,7 +19,7 @@ from glassformer.train.transforms import compiled, recomputing
 from .data import Splits, examples_with_labels, read_splits, texts_of, tokenise
 from .defaults import defaults
 from .generator import complete
-from .models import head_for, in_order_of, model_for
+from .models import head_for, in_order_of, model_for, state_generation
 from .recipe import Recipe, changed
 from .tasks import taken, task_class
 from .vocabulary import tokenizer_for
@@ -55,6 +55,7 @@ def assemble(recipe: Recipe, device: torch.device, processes: Processes | None =
     torch.manual_seed(int(recipe.plan.get("seed", 0)))
     model = model_for(cls, spec, vocabulary, name=recipe.model, arch=recipe.arch, config=recipe.config)
     spec = cls.fit_spec(spec, vocabulary, as_model(model))
+    state_generation(model, spec)
     tokenizer = vocabulary.adapted(segments=spec.segments, model_max_length=spec.max_length)
     task = cls.from_spec(tokenizer, spec)
     model = complete(task, model, config_folder(recipe.model) if recipe.model else None, new=True)

@@ -107,10 +107,11 @@ def _shards(corpus: Corpus, task: RunningTextTask[Any], processes: Processes, *,
                 show(done, total)
                 still_at_it()
 
-            corpus.to_shards(task.tokenizer, task.end, on_progress)
+            corpus.to_shards(task.tokenizer, task.frame, on_progress)
 
     processes.run_on_main(make)
-    home = processes.all_gather(corpus.home(task.tokenizer, task.end))[0]  # the first's, wherever others see the files
+    homes = processes.all_gather(corpus.home(task.tokenizer, task.frame))
+    home = homes[0]  # the first's, wherever others see the files
     if not is_complete(home):
         raise ValueError(f"there is no {home} here: set GLASSFORMER_CACHE to a folder that all machines share")
     return Shards(home, verify=False)  # which the first has done

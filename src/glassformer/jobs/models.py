@@ -15,7 +15,7 @@ from glassformer.files.schema import hints_of
 from glassformer.hub.fetch import config_folder
 from glassformer.hub.folder import read_config
 from glassformer.hub.load import load
-from glassformer.hub.registry import ARCHITECTURES, architecture_for, build, check_known, skeleton
+from glassformer.hub.registry import ARCHITECTURES, architecture_for, build, check_known, reading_head, skeleton
 from glassformer.models.config import labels as read_labels
 from glassformer.models.contract import as_model, generation_config, set_generation_config
 from glassformer.tasks.spec import Spec
@@ -127,13 +127,15 @@ def model_for(
     """The model of a run, from the folder or hub name, or a new one of this arch; `config` changes its settings."""
     wanted = cls.model_settings(tokenizer, spec)
     if name is not None:
-        model = loaded(name, spec.head, wanted, tokenizer, config)
-    else:
-        model = fresh(str(arch), spec.head, wanted, tokenizer, config)
-    if spec.generation:  # so that the folder generates as it was scored
+        return loaded(name, spec.head, wanted, tokenizer, config)
+    return fresh(str(arch), spec.head, wanted, tokenizer, config)
+
+
+def state_generation(model: nn.Module, spec: Spec) -> None:
+    """Have a model's folder generate as it was scored."""
+    if spec.generation:
         made = as_model(model)
         set_generation_config(made, {**generation_config(made), **spec.generation})
-    return model
 
 
 def fresh(
@@ -141,6 +143,7 @@ def fresh(
 ) -> nn.Module:
     """A new model, as large as its vocabulary asks, with the settings that its task wants."""
     kind = model_type(arch, head)
+    head = reading_head(architecture_for(kind), head)
     known = architecture_for(kind).config.__dataclass_fields__
     settings = {**architecture_for(kind).small, "vocab_size": len(tokenizer)}
     if arch in RNNS:
@@ -195,7 +198,7 @@ def loaded(
     kind = architecture_for(read_config(config_folder(name)).get("model_type"))
     if "problem_type" in wanted and "problem_type" in kind.config.__dataclass_fields__:
         changes["problem_type"] = wanted["problem_type"]
-    model = load(name, head=head, labels=labels, dtype=torch.float32, config=changes)
+    model = load(name, head=reading_head(kind, head), labels=labels, dtype=torch.float32, config=changes)
     if labels and known and len(known) > 1 and known != labels:
         log.warning("%s was trained for other labels (%s); its head starts anew", name, ", ".join(known[:5]))
         std = as_model(model).config.to_hf().get("initializer_range", 0.02)

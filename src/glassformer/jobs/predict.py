@@ -19,7 +19,7 @@ from glassformer.generate.settings import GenerationSettings
 from glassformer.hub.fetch import config_folder
 from glassformer.hub.folder import read_config
 from glassformer.hub.load import load, load_tokenizer
-from glassformer.hub.registry import architecture_for, head_for
+from glassformer.hub.registry import architecture_for, head_for, reading_head
 from glassformer.models.contract import as_model
 from glassformer.tasks.metrics import ScoreSheet
 from glassformer.tasks.summarization import Summarization
@@ -140,7 +140,7 @@ def pipeline(
     if isinstance(model, nn.Module):
         if tokenizer is None:
             raise ValueError("a pipeline over a model needs its tokenizer as well: pipeline(task, model, tokenizer)")
-        made_task = cls.for_model(tokenizer, as_model(model), **of_task)
+        made_task = cls.for_model(tokenizer, as_model(model), **_languages(task, tokenizer, of_task))
         return Pipeline(model.eval(), made_task, defaults=of_call)
     if model is None:
         raise ValueError(f'there is no built-in model for {task} yet; name a folder: pipeline("{task}", "folder")')
@@ -154,15 +154,27 @@ def pipeline(
     of_task = {**taken(cls, made), **cls.read_extras(folder, task), **of_task}
     tokenizer = tokenizer or load_tokenizer(model)
     check_fit(found, tokenizer)
+    of_task = _languages(task, tokenizer, of_task)
     return Pipeline(found, cls.for_model(tokenizer, as_model(found), **of_task), made, of_call, folder=folder)
 
 
-def _pair_name(task: str, options: dict[str, Any]) -> str:
-    """The task; translation with src_lang and tgt_lang, which are taken out, is translation_en_to_de."""
-    pair = [options.pop(name) for name in LANGUAGES if task == "translation" and name in options]
-    if len(pair) == 1:
-        raise ValueError(f"translation goes from one language to another: give src_lang and tgt_lang, not {pair[0]!r}")
-    return "translation_{}_to_{}".format(*pair) if pair else task
+def _pair_name(task: str, options: Mapping[str, Any]) -> str:
+    """The task; translation with src_lang and tgt_lang is translation_en_to_de."""
+    pair = [options[name] for name in LANGUAGES if task == "translation" and options.get(name)]
+    return "translation_{}_to_{}".format(*pair) if len(pair) == 2 else task
+
+
+def _languages(task: str, tokenizer: Tokenizer, options: Mapping[str, Any]) -> dict[str, Any]:
+    """A task's options with the languages that its name says, if the tokenizer marks languages; else without any."""
+    rest = {name: value for name, value in options.items() if name not in LANGUAGES}
+    given = {name: options[name] for name in LANGUAGES if options.get(name)}
+    if tokenizer.settings.languages is None:
+        if len(given) == 1:
+            (one,) = given.values()
+            raise ValueError(f"translation goes from one language to another: give src_lang and tgt_lang, not {one!r}")
+        return rest  # the two were part of the task's name
+    named = task.removeprefix("translation_").split("_to_") if task.startswith("translation_") else []
+    return {**rest, **(dict(zip(LANGUAGES, named, strict=True)) if len(named) == 2 else {}), **given}
 
 
 def _told_apart(task: str, cls: type[AnyTask], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -197,7 +209,9 @@ def chunks(inputs: Iterator[Any]) -> Iterator[list[Any]]:
 
 def _head(cls: type[AnyTask], model: str | Path) -> str | None:
     """The head a task asks for; a lesson takes the one that is there."""
-    return head_of(model) if cls.built_in else cls.head
+    if cls.built_in:
+        return head_of(model)
+    return reading_head(architecture_for(read_config(config_folder(model)).get("model_type")), cls.head)
 
 
 def head_of(model: str | Path) -> str | None:
@@ -215,7 +229,7 @@ def task_of(model: str) -> str:
     if head == Summarization.head and list(task_params(config_folder(model))) == [Summarization.name]:
         return Summarization.name
     for name in TASKS:
-        if head is not None and task_class(name).head == head:
+        if head is not None and head in (name, task_class(name).head):
             return name
     raise ValueError(f"{model} has head {head!r}, which is for no task; name one with --task: {', '.join(TASKS)}")
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.generate.api import generate
-from glassformer.models.contract import as_model
+from glassformer.models.contract import as_model, can_generate
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.view.board import AxisTokens
 
@@ -70,6 +70,10 @@ def _read(
     if not text.strip():  # though special tokens alone would be some
         raise ValueError(EMPTY)
     segments = None if as_model(model).config.has_segments else False
+    read = as_model(model)
+    if pair is None and can_generate(read) and not read.config.is_encoder_decoder:  # as a prompt
+        ids = checked_ids(model, tokenizer.encode_prompts([text])[0], device)
+        return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, []
     encoding = tokenizer(text, pair, return_token_type_ids=segments, return_tensors="pt")
     checked_ids(model, encoding["input_ids"][0].tolist(), device)
     inputs = {part: value.to(device) for part, value in encoding.items()}

@@ -14,7 +14,7 @@ from glassformer.blocks.masks import as_keep, positions
 from glassformer.blocks.transformer import Source, Stack, embed_and_run
 
 from .contract import ModelConfig, by_parts
-from .outputs import Seq2SeqHidden, Seq2SeqLogits
+from .outputs import Hidden, Seq2SeqHidden, Seq2SeqLogits
 from .stepping import StepsByParts
 
 
@@ -74,6 +74,26 @@ class EncoderSide(nn.Module):
         places = positions(keep, input_ids.shape[1], input_ids.device)
         hidden = embed_and_run(self.embeddings, self.layers, keep, input_ids, places, norm=self.final_norm)
         return self.dropout(hidden)  # type: ignore[no-any-return]
+
+
+class EncoderAlone(EncoderSide):
+    """The encoder of an encoder-decoder as a model of its own, which reads and does not write."""
+
+    is_causal = False
+
+    def __init__(
+        self, config: ModelConfig, embeddings: Embeddings, layers: Stack, *, final_norm: nn.Module, dropout: float
+    ) -> None:
+        super().__init__(embeddings, layers, final_norm, dropout)
+        self.config, self.head_name = config, "feature-extraction"
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Hidden:  # type: ignore[override]
+        """Ids (B, S) and a mask with 1 = keep -> the last hidden states (B, S, D), zero at padding."""
+        return Hidden(self.hidden(input_ids, attention_mask))
+
+    def hidden(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        check_length(input_ids.shape[1], self.config.max_positions)
+        return super().forward(input_ids, as_keep(attention_mask, input_ids, stay=True))
 
 
 class DecoderSide(EncoderSide):

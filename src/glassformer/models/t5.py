@@ -19,8 +19,8 @@ from glassformer.blocks.transformer import FeedForward, GatedFeedForward, Layer,
 from glassformer.files.schema import Count, Depth, NotNegative, Probability, Size, TokenId
 
 from . import config as hf
-from .architecture import Architecture, Head
-from .encoder_decoder import DecoderSide, EncoderSide, Transformer
+from .architecture import Architecture, Head, Row
+from .encoder_decoder import DecoderSide, EncoderAlone, EncoderSide, Transformer
 from .init import initialise
 
 DEFAULTS: dict[str, dict[str, Any]] = {  # what `transformers` takes where a config.json is silent
@@ -70,11 +70,13 @@ class T5Config(hf.BaseConfig):
         raw = {**DEFAULTS.get(kind, {}), **raw}
         if kind == "t5" and "scale_decoder_outputs" not in raw:  # 1.1 says so by its output layer
             raw["scale_decoder_outputs"] = raw.get("tie_word_embeddings") is not False
-        return hf.read(cls, raw, only={"is_decoder": (False, None), "is_encoder_decoder": (True, None)})
+        return hf.read(cls, raw, only={"is_decoder": (False, None)})
 
     def to_hf(self) -> dict[str, Any]:
         """As 4 and 5 read it: 4 scales the outputs where they are tied, and so does 5 unless told."""
-        return {**hf.write(self), "num_decoder_layers": self.decoder_layers, "is_encoder_decoder": True}
+        return {**hf.write(self), "num_decoder_layers": self.decoder_layers} | {
+            "is_encoder_decoder": self.is_encoder_decoder
+        }
 
     @property
     def max_positions(self) -> None:
@@ -85,8 +87,17 @@ class T5Config(hf.BaseConfig):
         return self.num_layers if self.num_decoder_layers is None else self.num_decoder_layers
 
 
-def build(config: T5Config, head: str | None = "text2text-generation") -> Transformer:
+@dataclass(frozen=True, kw_only=True)
+class T5EncoderConfig(T5Config):
+    """T5's, of its encoder alone."""
+
+    is_encoder_decoder = False
+
+
+def build(config: T5Config, head: str | None = "text2text-generation") -> Transformer | EncoderAlone:
     """One with random weights."""
+    if head == "feature-extraction":
+        return build_encoder(T5EncoderConfig(**vars(config)))
     shared = nn.Embedding(config.vocab_size, config.d_model)
     tables = [nn.Embedding(config.vocab_size, config.d_model) for _ in range(2)]
     tables[0].weight = tables[1].weight = shared.weight
@@ -100,6 +111,18 @@ def build(config: T5Config, head: str | None = "text2text-generation") -> Transf
         head=build_head(config, shared) if head else None,
         head_name=head,
         shared=shared,
+    )
+    start_weights(model, config)
+    return model
+
+
+def build_encoder(config: T5EncoderConfig) -> EncoderAlone:
+    model = EncoderAlone(
+        config,
+        Embeddings(nn.Embedding(config.vocab_size, config.d_model), None, dropout=config.dropout_rate),
+        build_stack(config, config.num_layers, cross=False),
+        final_norm=nn.RMSNorm(config.d_model, eps=config.layer_norm_epsilon),
+        dropout=config.dropout_rate,
     )
     start_weights(model, config)
     return model
@@ -191,14 +214,28 @@ def _side(side: str, feed_forward: int) -> list[tuple[str, str]]:
     return [*rows, (f"{theirs}.{feed_forward}.layer_norm", f"{ours}.feed_forward_norm")]
 
 
-def weights(config: T5Config) -> list[tuple[str, str]]:
-    """The two kinds of feed-forwards have names of their own."""
-    rows = [("shared", "shared"), *_side("encoder", 1), *_side("decoder", 2)]
+def weights(config: T5Config) -> list[Row]:
+    """The two kinds of feed-forwards have names of their own; an encoder alone leaves the decoder in its file."""
+    encoder, decoder = _side("encoder", 1), _side("decoder", 2)
+    rows: list[Row] = [("shared", "shared"), *encoder, *decoder]
+    if not config.is_encoder_decoder:
+        rows = [("shared", "embeddings.token"), *((theirs, ours.removeprefix("encoder.")) for theirs, ours in encoder)]
+        rows += [(theirs, None) for theirs, _ in decoder]
     other = ("wi",) if feed_forward_kind(config.feed_forward_proj)[0] else ("wi_0", "wi_1")
     return [row for row in rows if not row[0].endswith(tuple(f".{name}" for name in other))]
 
 
 OUTPUT = [("lm_head", "head.output")]
+
+
+def heads(name: str) -> dict[str | None, Head]:
+    return {
+        None: Head(f"{name}Model"),
+        "text2text-generation": Head(f"{name}ForConditionalGeneration", OUTPUT),
+        "feature-extraction": Head(f"{name}EncoderModel"),
+    }
+
+
 T5 = Architecture(
     model_type="t5",
     config=T5Config,
@@ -208,11 +245,11 @@ T5 = Architecture(
     fit_config=fit_config,
     small={"d_model": 256, "d_kv": 64, "d_ff": 704, "num_layers": 3, "num_heads": 4, "dropout_rate": 0.1}
     | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "scale_decoder_outputs": False},
-    heads={None: Head("T5Model"), "text2text-generation": Head("T5ForConditionalGeneration", OUTPUT)},
+    heads=heads("T5"),
 )
 MT5 = replace(
     T5,
     model_type="mt5",
     small={},
-    heads={None: Head("MT5Model"), "text2text-generation": Head("MT5ForConditionalGeneration", OUTPUT)},
+    heads=heads("MT5"),
 )

@@ -1,4 +1,6 @@
-"""The Transformer of 2017 (Vaswani et al.): encoder, decoder, cross-attention. It also loads Marian and BART folders.
+"""The Transformer of 2017 (Vaswani et al.): encoder, decoder, cross-attention.
+
+Folders of Marian, BART, mBART, Pegasus and M2M-100 (NLLB) differ from it in their norms and positions alone.
 
 B batch, T target length, S source length, D model width, V vocabulary.
 """
@@ -11,7 +13,7 @@ from torch import nn
 
 from glassformer.blocks.activations import activation
 from glassformer.blocks.attention import MultiHeadAttention
-from glassformer.blocks.embeddings import Embeddings, OffsetPositions, Sinusoidal
+from glassformer.blocks.embeddings import Embeddings, FairseqSinusoidal, OffsetPositions, Sinusoidal
 from glassformer.blocks.output import LMHead
 from glassformer.blocks.transformer import FeedForward, Layer, Stack
 from glassformer.files.schema import Count, Depth, NotNegative, Positions, Probability, Size, TokenId
@@ -21,7 +23,15 @@ from .architecture import Architecture, Head
 from .encoder_decoder import DecoderSide, EncoderSide, Transformer
 from .init import initialise
 
-BART = {"positions": "learned", "position_offset": 2, "norm_embedding": True}
+PLAIN = {"positions": "sinusoidal", "position_offset": 0, "norm_embedding": False, "pre_norm": False}
+BART = {"positions": "learned", "position_offset": 2, "norm_embedding": True, "pre_norm": False}
+FAMILIES: dict[str, dict[str, Any]] = {  # what tells those apart that `transformers` knows
+    "marian": PLAIN,
+    "bart": BART,
+    "mbart": {**BART, "pre_norm": True},
+    "pegasus": {**PLAIN, "pre_norm": True},
+    "m2m_100": {**PLAIN, "pre_norm": True, "positions": "fairseq"},
+}
 LARGE: dict[str, Any] = {
     "encoder_layers": 12,
     "decoder_layers": 12,
@@ -30,12 +40,18 @@ LARGE: dict[str, Any] = {
 }
 LARGE |= {"d_model": 1024, "encoder_ffn_dim": 4096, "decoder_ffn_dim": 4096}
 LARGE |= {"activation_function": "gelu", "scale_embedding": False}
-NEVER = ("is_decoder", "add_bias_logits", "add_final_layer_norm", "normalize_before")
+NEVER = ("is_decoder", "add_bias_logits")
+POST_NORM = ("add_final_layer_norm", "normalize_before")
 DEFAULTS: dict[str, dict[str, Any]] = {  # what `transformers` takes where a config.json is silent
     "marian": {**LARGE, "vocab_size": 58101, "pad_token_id": 58100, "eos_token_id": 0, "forced_eos_token_id": 0}
     | {"decoder_start_token_id": 58100},
-    "bart": {**LARGE, **BART, "vocab_size": 50265, "pad_token_id": 1, "bos_token_id": 0, "forced_eos_token_id": 2}
+    "bart": {**LARGE, "vocab_size": 50265, "pad_token_id": 1, "bos_token_id": 0, "forced_eos_token_id": 2}
     | {"decoder_start_token_id": 2},
+    "mbart": {**LARGE, "vocab_size": 50265, "pad_token_id": 1, "bos_token_id": 0, "forced_eos_token_id": 2}
+    | {"decoder_start_token_id": None},
+    "pegasus": {**LARGE, "vocab_size": 50265, "eos_token_id": 1, "forced_eos_token_id": 1, "decoder_start_token_id": 0},
+    "m2m_100": {**LARGE, "vocab_size": 128112, "activation_function": "relu", "scale_embedding": True}
+    | {"attention_dropout": 0.1, "pad_token_id": 1, "bos_token_id": 0, "decoder_start_token_id": 2},
 }
 
 
@@ -43,7 +59,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {  # what `transformers` takes where a con
 class TransformerConfig(hf.BaseConfig):
     """Hugging Face's names where they exist; the defaults are the paper's base model.
 
-    Folders of Marian and BART take `transformers`' own defaults.
+    Folders of the families that `transformers` knows take its own defaults. `positions`: "fairseq" ones are sinusoidal
+    too, of other rates, and counted from pad_token_id + 1, as M2M-100's.
     """
 
     vocab_size: Size = 32000
@@ -69,7 +86,7 @@ class TransformerConfig(hf.BaseConfig):
     eos_token_id: TokenId | list[TokenId] | None = 2
     decoder_start_token_id: TokenId | None = 1
     forced_eos_token_id: TokenId | None = None
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    positions: Literal["sinusoidal", "learned", "fairseq"] = "sinusoidal"
     position_offset: Count = 0
     norm_embedding: bool = False
     pre_norm: bool = False
@@ -79,6 +96,8 @@ class TransformerConfig(hf.BaseConfig):
     def __post_init__(self) -> None:
         if self.position_offset and self.positions != "learned":
             raise ValueError("position_offset is for learned positions; leave it out with sinusoidal ones")
+        if self.positions == "fairseq" and (self.pad_token_id is None or self.d_model < 4):
+            raise ValueError("fairseq positions are counted from pad_token_id + 1 and need a d_model of 4; set both")
         if self.one_embedding and self.target_vocab_size != self.vocab_size:
             raise ValueError(
                 f"a shared embedding has one vocabulary, not {self.vocab_size} and {self.target_vocab_size}; "
@@ -100,31 +119,37 @@ class TransformerConfig(hf.BaseConfig):
 
     @property
     def model_type(self) -> str:
-        """The family whose folder can hold this model: transformers knows Marian and BART, only we the rest."""
-        if not self.pre_norm and self.positions == "sinusoidal" and not self.norm_embedding:
-            return "marian"
+        """The family whose folder can hold this model: where `transformers` knows none, only we do."""
         plain = self.share_encoder_decoder_embeddings and self.target_vocab_size == self.vocab_size
-        if not self.pre_norm and plain and all(getattr(self, key) == value for key, value in BART.items()):
-            return "bart"
+        for family, traits in FAMILIES.items():
+            fits = all(getattr(self, name) == value for name, value in traits.items())
+            if fits and (plain or family == "marian"):
+                return family
         return "glassformer-transformer"
 
     @classmethod
     def from_hf(cls, raw: dict[str, Any]) -> Self:
         kind = raw.get("model_type", "glassformer-transformer")
         raw = {**DEFAULTS.get(kind, {}), **raw}
-        bart = kind == "bart"
-        if bart:
-            raw |= {**BART, "share_encoder_decoder_embeddings": True, "decoder_vocab_size": None}
+        raw |= FAMILIES.get(kind, {})
+        if kind in FAMILIES and kind != "marian":
+            raw |= {"share_encoder_decoder_embeddings": True, "decoder_vocab_size": None}
         only: dict[str, tuple[Any, ...]] = dict.fromkeys(NEVER, (False, None))
-        only |= dict.fromkeys(("encoder_layerdrop", "decoder_layerdrop"), (0.0, 0, None))
-        if kind in DEFAULTS:
-            only |= {"normalize_embedding": (bart, None), "static_position_embeddings": (not bart, None)}
-            only |= {"extra_pos_embeddings": (2 if bart else 0, None)}
+        if kind not in ("mbart", "pegasus", "m2m_100"):  # which never were otherwise, whatever their folders say
+            only |= dict.fromkeys(POST_NORM, (False, None))
+        if kind in ("marian", "bart"):
+            only |= {
+                "normalize_embedding": (kind == "bart", None),
+                "static_position_embeddings": (kind != "bart", None),
+            }
+            only |= {"extra_pos_embeddings": (2 if kind == "bart" else 0, None)}
+        if kind != "m2m_100":  # whose folders were trained with it; it is for training alone
+            only |= dict.fromkeys(("encoder_layerdrop", "decoder_layerdrop"), (0.0, 0, None))
         return hf.read(cls, raw, only=only)
 
     def to_hf(self) -> dict[str, Any]:
-        raw = hf.write(self)
-        return {**raw, "decoder_vocab_size": self.target_vocab_size, "is_encoder_decoder": True}
+        raw = {**hf.write(self), "decoder_vocab_size": self.target_vocab_size, "is_encoder_decoder": True}
+        return raw | dict.fromkeys(("encoder_layerdrop", "decoder_layerdrop"), 0.0)
 
 
 def build(config: TransformerConfig, head: str | None = "text2text-generation") -> Transformer:
@@ -144,7 +169,7 @@ def build(config: TransformerConfig, head: str | None = "text2text-generation") 
         EncoderSide(build_embeddings(config, source), encoder, norms[0]),
         DecoderSide(build_embeddings(config, target), decoder, norms[1]),
         cache=(heads, config.d_model // heads),
-        head=LMHead(target, tied=config.tie_word_embeddings) if head else None,
+        head=build_head(config, target) if head else None,
         head_name=head,
         shared=shared,
     )
@@ -152,11 +177,22 @@ def build(config: TransformerConfig, head: str | None = "text2text-generation") 
     return model
 
 
+def build_head(config: TransformerConfig, token: nn.Embedding) -> nn.Module:
+    if config.model_type != "m2m_100":
+        return LMHead(token, tied=config.tie_word_embeddings)
+    output = nn.Linear(token.embedding_dim, token.num_embeddings, bias=False)  # whose folders have no bias
+    if config.tie_word_embeddings:
+        output.weight = token.weight
+    return output
+
+
 def build_embeddings(config: TransformerConfig, token: nn.Embedding) -> Embeddings:
     width, length = config.d_model, config.max_position_embeddings
     position: nn.Module = Sinusoidal(length, width)
     if config.positions == "learned":
         position = OffsetPositions(length, width, offset=config.position_offset)
+    elif config.positions == "fairseq":
+        position = FairseqSinusoidal(length, width, offset=(config.pad_token_id or 0) + 1)
     return Embeddings(
         token,
         position,
@@ -215,10 +251,18 @@ MARIAN = Architecture(
     zero_if_absent=("head.bias",),
     heads={None: Head("MarianModel"), "text2text-generation": Head("MarianMTModel", OUTPUT)},
 )
-BART_ARCHITECTURE = replace(
-    MARIAN,
-    model_type="bart",
-    heads={None: Head("BartModel"), "text2text-generation": Head("BartForConditionalGeneration", OUTPUT)},
+BART_ARCHITECTURE, MBART, PEGASUS, M2M_100 = (
+    replace(
+        MARIAN,
+        model_type=kind,
+        heads={None: Head(f"{name}Model"), "text2text-generation": Head(f"{name}ForConditionalGeneration", output)},
+    )
+    for kind, name, output in (
+        ("bart", "Bart", OUTPUT),
+        ("mbart", "MBart", OUTPUT),
+        ("pegasus", "Pegasus", OUTPUT),
+        ("m2m_100", "M2M100", [("lm_head", "head")]),
+    )
 )
 OURS = replace(
     MARIAN,

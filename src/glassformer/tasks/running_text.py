@@ -9,6 +9,7 @@ from glassformer.data.documents import Unit, read_documents
 from glassformer.data.examples import Document
 from glassformer.data.report import Read
 from glassformer.data.rows import Format
+from glassformer.data.shards import DocumentFrame
 
 from .task import I, Task
 
@@ -55,6 +56,11 @@ class RunningTextTask(Task[Document, I]):
     @abstractmethod
     def end(self) -> int | None:
         """The id that stands after each document of a stream."""
+
+    @property
+    def frame(self) -> DocumentFrame:
+        """What stands around each document of a stream."""
+        return DocumentFrame(end_token_id=self.end)
 
     @classmethod
     def split(cls, examples: Sequence[Document]) -> tuple[list[Document], list[Document]]:

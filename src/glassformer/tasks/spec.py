@@ -1,7 +1,7 @@
 """The spec: what a tokenizer, a model and a task must agree on, worked out so that each of them is built once."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from glassformer.models.contract import Model, ProblemType, generation_config
@@ -18,6 +18,7 @@ class SpecialIds:
     ends: tuple[int, ...]  # the first is what it is taught to end with
     pad: int
     first: int  # what stands for a source without any token
+    forced: int | None = None  # what the decoder must write first: the language, where a tokenizer marks several
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, stated: Mapping[str, Any]) -> Self:
@@ -40,6 +41,17 @@ class SpecialIds:
         for name, value in stated.items():  # many a small model has kept the special ids of a large one
             stated[name] = None if isinstance(value, int) and value >= model.config.target_vocab_size else value
         return cls.of(tokenizer, stated)
+
+    def speaking(self, tokenizer: Tokenizer) -> Self:
+        """The same, to write in a multilingual tokenizer's tgt_lang: a decoder that begins with a language (mBART)
+        begins with that one, any other writes it first."""
+        languages = tokenizer.settings.languages
+        if languages is None or tokenizer.tgt_lang is None:
+            return self
+        code = tokenizer.convert_tokens_to_ids(languages.token(tokenizer.tgt_lang))
+        if tokenizer.convert_ids_to_tokens(self.start) in languages.tokens.values():
+            return replace(self, start=code)
+        return replace(self, forced=code)
 
     def config(self) -> dict[str, int]:
         """The same in the words of a config."""

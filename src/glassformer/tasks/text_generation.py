@@ -17,13 +17,14 @@ from glassformer.data.blocks import Reframed, Windows, drawn, joined, tokenised
 from glassformer.data.corpus import Corpus, is_labelled
 from glassformer.data.examples import Document
 from glassformer.data.ragged import Ragged
-from glassformer.data.shards import Shards
+from glassformer.data.shards import DocumentFrame, Shards
 from glassformer.files.schema import Size
 from glassformer.generate.api import generate
 from glassformer.models.contract import Model, as_module, as_token_scorer, generation_config
 from glassformer.text.tokenizer import Tokenizer
 
 from .batch import Batch, OnProgress, predict_in_batches
+from .conversation import Conversation
 from .metrics import Likelihood, ScoreSheet
 from .running_text import RunningTextTask, as_text
 from .spec import Spec
@@ -64,7 +65,8 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
 
     `packing` joins all documents into one stream and cuts it into blocks, without padding; without it each document
     is a row of its own, cut to `block_size`. A document stands between two end tokens, so its first word and its end
-    are learnt as well; a row has the first one every other time in training, since prompts will come without it. A
+    are learnt as well; a row has the first one every other time in training, since prompts will come without it. Where
+    the tokenizer puts BOS before a text, as Llama's does, BOS stands before a document and a prompt instead. A
     document's label, its condition, is written before it, as a special token of its own.
     """
 
@@ -128,19 +130,28 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
     def model_settings(cls, tokenizer: Tokenizer, spec: Spec) -> dict[str, Any]:
         """One token stands before a text and after it; a fresh model has a position for each token of a block."""
         end = end_of(tokenizer)
-        ends = {"bos_token_id": end, "eos_token_id": end}
+        ends = {"bos_token_id": (tokenizer.bos_ids or [end])[0], "eos_token_id": end}
         return ends if spec.max_length is None else {**ends, "n_positions": spec.max_length}
 
     @property
     def end(self) -> int:
         return end_of(self.tokenizer)
 
+    @property
+    def frame(self) -> DocumentFrame:
+        return DocumentFrame(next(iter(self.tokenizer.bos_ids), None), self.end)
+
+    @property
+    def first(self) -> list[int]:
+        """What stands before a document: BOS where the tokenizer puts one before a text, else the end of another."""
+        return self.tokenizer.bos_ids or [self.end]
+
     def condition_prefix(self, label: str) -> str:
-        """What stands before a text of this kind: the end of another, and the condition."""
+        """What stands before a text of this kind: BOS or the end of another, and the condition."""
         if label not in self.conditions:
             known = ", ".join(self.conditions) or "none: train it on labelled texts (--columns label=NAME)"
             raise ValueError(f"the model knows no condition {label!r}; it knows {known}")
-        return self.tokenizer.convert_ids_to_tokens(self.end) + control_token(label)  # type: ignore[no-any-return]
+        return self.tokenizer.convert_ids_to_tokens(self.first[0]) + control_token(label)  # type: ignore[no-any-return]
 
     def marked(self, example: Document) -> str:
         """The text as it is learnt: after its condition, if it has one."""
@@ -155,14 +166,16 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
         if isinstance(examples, Shards):
             if not self.packing:
                 raise ValueError("shards hold one stream of text: leave packing on, or give documents")
-            ids = Reframed(examples, before=[self.end])
+            ids = Reframed(examples, before=() if self.tokenizer.bos_ids else [self.end])
             return PackedStream(Windows(ids, size, stride=self.stride), examples.bytes / max(1, len(examples)))
         rows = tokenised(self.tokenizer, [self.marked(one) for one in examples])
         sizes = np.array([len(one.text.encode()) for one in examples], np.float64)
         if self.packing:
-            windows = Windows(joined(rows, self.end), size, stride=self.stride)
+            bos = np.array(self.tokenizer.bos_ids, np.int64)
+            stream = joined((np.concatenate([bos, row]) for row in rows), self.end)[len(bos) :]
+            windows = Windows(stream, size, stride=self.stride)
             return PackedStream(windows, sizes.sum() / (len(windows.ids) - 1))
-        whole = [np.concatenate([[self.end], row, [self.end]]) for row in rows]
+        whole = [np.concatenate([self.first, row, [self.end]]) for row in rows]
         kept = ragged([row[: size + 1] for row in whole])
         lengths = np.array([len(row) for row in whole])
         return Texts(
@@ -182,7 +195,9 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
 
     def _padded(self, items: Texts, indices: Indices, seed: int | None) -> Batch:
         """What is padding is told by lengths, so that an end token learns even where it is the padding too."""
-        first = np.zeros(len(indices), int) if seed is None else drawn(2, indices, seed) * (items.lengths[indices] > 1)
+        first = np.zeros(len(indices), int)
+        if seed is not None and not self.tokenizer.bos_ids:
+            first = drawn(2, indices, seed) * (items.lengths[indices] > 1)
         table = items.rows.padded(indices, self.tokenizer.pad_token_id or 0).numpy()  # (B, T + 1)
         places = np.minimum(np.arange(table.shape[1]) + first[:, None], table.shape[1] - 1)
         ids = np.take_along_axis(table, places, 1)
@@ -208,6 +223,10 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
 
         return ScoreSheet(update, likelihood=likelihood)
 
+    def call_inputs(self, inputs: Any, more: Sequence[Any], options: dict[str, Any]) -> Any:
+        """A list of messages is one conversation, not many inputs."""
+        return Conversation.of(inputs) or super().call_inputs(inputs, more, options)
+
     def predict(
         self,
         model: Model,
@@ -223,23 +242,34 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
         """For each prompt a list of dicts with generated_text; `settings` are those of generate.
 
         Several texts of a prompt (num_return_sequences) are drawn, unless beams or other settings are asked for. The
-        `prefix` is read before each prompt and not given back.
+        `prefix` is read before each prompt and not given back. A prompt may be a conversation, a list of messages, to
+        which generated_text adds the answer.
         """
         prefix = prefix if condition is None else self.condition_prefix(condition) + prefix
-        prompts = [as_text(one) for one in inputs]
+        chats = [Conversation.of(one) for one in inputs]
+        prompts = [
+            as_text(one) if chat is None else chat.prompt(self.tokenizer)
+            for one, chat in zip(inputs, chats, strict=True)
+        ]
+        if any(chat is not None for chat in chats):
+            if not all(chat is not None for chat in chats) or prefix:
+                raise ValueError("conversations are answered without prompts of another kind, a prefix or a condition")
+            settings = {"add_special_tokens": False, **settings}  # the template has written what it wants
         if not settings.keys() & {"num_beams", "do_sample", "penalty_alpha"} and _several(settings, model):
             settings["do_sample"] = True
         if settings.get("seed") is not None or {"max_length", "min_length"} & settings.keys():
             batch_size = 1  # what is drawn, and how long the longest prompt is, depends on what else is in the batch
 
         def predict(indices: Indices) -> Iterator[Any]:
-            some = [prompts[place] for place in indices.tolist()]
-            written = generate(as_module(model), self.tokenizer, [prefix + prompt for prompt in some], **settings)
-            for prompt, texts in zip(some, written, strict=True):
-                read = len(self.tokenizer.decode(self._ids(prefix + prompt), skip_special_tokens=True))
-                before = prompt if return_full_text else ""
-                listed = [texts] if isinstance(texts, str) else texts
-                yield [{"generated_text": before + text[read:]} for text in listed]
+            some = [prefix + prompts[place] for place in indices.tolist()]
+            written = generate(as_module(model), self.tokenizer, some, **settings)
+            for place, prompt, texts in zip(indices.tolist(), some, written, strict=True):
+                read = len(self.tokenizer.decode(self._ids(prompt), skip_special_tokens=True))
+                new = [text[read:] for text in ([texts] if isinstance(texts, str) else texts)]
+                yield [{"generated_text": whole(place, text) if return_full_text else text} for text in new]
+
+        def whole(place: int, text: str) -> str | list[dict[str, Any]]:
+            return prompts[place] + text if (chat := chats[place]) is None else chat.answered(text)
 
         characters = np.array([len(prompt) for prompt in prompts], np.int64)
         return predict_in_batches(characters, Budget(rows=batch_size), predict, on_progress)

@@ -6,6 +6,7 @@ B batch, S source length, T target length, R real target tokens, D width, V targ
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -70,6 +71,8 @@ class Translation(Task[Parallel, Translated]):
         tokenizer: Tokenizer,
         *,
         max_length: Size | None = None,
+        src_lang: str | None = None,
+        tgt_lang: str | None = None,
         prefix: str = "",
         label_smoothing: Probability = 0.0,
         r_drop: NotNegative = 0.0,
@@ -81,21 +84,22 @@ class Translation(Task[Parallel, Translated]):
         generate: Mapping[str, Any] | None = None,
         special_ids: SpecialIds | None = None,
     ) -> None:
-        """`prefix` is put before every source, as T5 is told what to do: "translate English to German: ".
+        """`src_lang` and `tgt_lang` are codes of languages that a multilingual tokenizer marks (NLLB, M2M-100, mBART).
+        `prefix` is put before every source, as T5 is told what to do: "translate English to German: ".
         `r_drop` weighs how far two passes with different dropout may disagree (alpha); 0 for one pass.
         `bpe_dropout` is the share of merges left out where a training text is cut into tokens, anew each epoch.
         `bleu_lowercase` and `bleu_tokenize` say how sacreBLEU compares; no text is changed.
 
         `special_ids` are those of the model; without them, those that a new model is built with.
         """
-        self.tokenizer, self.max_length, self.max_target_length = tokenizer, max_length, max_length
+        self.max_length, self.max_target_length = max_length, max_length
         self.prefix, self.label_smoothing = prefix, label_smoothing
         self.r_drop, self.bleu, self.exact_match = r_drop, bleu, exact_match
         self.bleu_lowercase, self.bleu_tokenize = bleu_lowercase, bleu_tokenize
         self.generate = dict(generate or {})
         self.metric = "bleu" if bleu else "exact_match" if exact_match else "-loss"
         self.special_ids = special_ids or SpecialIds.of(tokenizer, {})
-        self.before = self._before_targets()
+        self._speak(tokenizer.adapted(src_lang=src_lang, tgt_lang=tgt_lang))
         self.cut = BpeDropout.of(tokenizer, bpe_dropout) if bpe_dropout else None
 
     @classmethod
@@ -118,9 +122,13 @@ class Translation(Task[Parallel, Translated]):
 
     @classmethod
     def fit_spec(cls, spec: Spec, tokenizer: Tokenizer, model: Model) -> Spec:
-        """Also with the ids by which the model begins, ends and pads texts."""
-        fitted = super().fit_spec(spec, tokenizer, model)
-        return replace(fitted, special_ids=SpecialIds.of_model(tokenizer, model))
+        """Also with the ids by which the model begins, ends and pads texts, and the language that it is to write."""
+        fitted, ids = super().fit_spec(spec, tokenizer, model), SpecialIds.of_model(tokenizer, model)
+        if tokenizer.settings.languages is None:
+            return replace(fitted, special_ids=ids)
+        ids = ids.speaking(tokenizer.adapted(tgt_lang=spec.options.get("tgt_lang")))
+        begins = {"decoder_start_token_id": ids.start, "forced_bos_token_id": ids.forced}
+        return replace(fitted, special_ids=ids, generation={**begins, **spec.generation})
 
     @classmethod
     def model_settings(cls, tokenizer: Tokenizer, spec: Spec) -> dict[str, Any]:
@@ -148,6 +156,10 @@ class Translation(Task[Parallel, Translated]):
 
     def _before_targets(self) -> list[int]:
         """What the tokenizer puts before a target, as BART's does: it is learnt, unless the decoder begins with it."""
+        if (marked := self.special_ids.forced) is not None:
+            return [marked]
+        if self.tokenizer.settings.languages is not None:  # the decoder begins with the language
+            return []
         special = self.tokenizer(text_target="")["input_ids"]
         before = special[: -1 if special[-1:] == [self.special_ids.ends[0]] else None]
         return [] if before == [self.special_ids.start] else before
@@ -280,10 +292,33 @@ class Translation(Task[Parallel, Translated]):
     def request(self, model: Model, length: int, settings: dict[str, Any]) -> dict[str, Any]:
         """What generate is asked for a source of so many tokens."""
         given = {"decoder_start_token_id": self.special_ids.start, "eos_token_id": list(self.special_ids.ends)}
-        given |= {"pad_token_id": self.special_ids.pad} | self.generate | settings
-        stated = {**generation_config(model), **given}
+        given |= {"pad_token_id": self.special_ids.pad, "forced_bos_token_id": self.special_ids.forced}
+        given |= self.generate | settings
+        stated = {**generation_config(model), **{name: value for name, value in given.items() if value is not None}}
+        self._check_language(stated)
         limited = stated.get("max_new_tokens") is not None or stated.get("max_length") is not None
         return given if limited else {**given, "max_new_tokens": self.max_new_tokens(length, model)}
+
+    def _check_language(self, stated: Mapping[str, Any]) -> None:
+        """Refuse to write in no language, where the model knows several."""
+        if self.tokenizer.settings.languages is None or self.tgt_lang is not None:
+            return
+        if stated.get("forced_bos_token_id") is None:
+            raise ValueError("say which language to translate to: tgt_lang=CODE, or --tgt-lang CODE")
+
+    def speaking(self, src_lang: str | None, tgt_lang: str | None) -> Self:
+        """The task with other languages, where any is given."""
+        if src_lang is None and tgt_lang is None:
+            return self
+        twin = copy(self)
+        twin._speak(self.tokenizer.adapted(src_lang=src_lang, tgt_lang=tgt_lang))
+        return twin
+
+    def _speak(self, tokenizer: Tokenizer) -> None:
+        """Read and write in the tokenizer's languages, if it has any."""
+        self.tokenizer, self.src_lang, self.tgt_lang = tokenizer, tokenizer.src_lang, tokenizer.tgt_lang
+        self.special_ids = self.special_ids.speaking(tokenizer)
+        self.before = self._before_targets()
 
     def write(
         self,
@@ -321,6 +356,8 @@ class Translation(Task[Parallel, Translated]):
         model: Model,
         inputs: Sequence[object],
         *,
+        src_lang: str | None = None,
+        tgt_lang: str | None = None,
         return_tensors: bool = False,
         clean_up_tokenization_spaces: bool | None = None,
         batch_size: Size | None = None,
@@ -337,16 +374,17 @@ class Translation(Task[Parallel, Translated]):
         if "progress" in settings:
             warnings.warn("progress is called on_progress now", DeprecationWarning, stacklevel=2)
             on_progress = settings.pop("progress")
-        items = self.encode([Parallel(as_source(one)) for one in inputs])
+        task = self.speaking(src_lang, tgt_lang)
+        items = task.encode([Parallel(as_source(one)) for one in inputs])
         if items.num_truncated:
             LOG.warning(
                 "%s tokens of the texts were cut: the model reads %s a text", items.num_truncated, self.max_length
             )
 
         def predict(indices: Indices) -> Iterator[Any]:
-            batch = self.batch(items, indices).to(device_of(model))
-            prompts, clean = self.prompts(batch), clean_up_tokenization_spaces
-            written = self.write(model, *prompts, tensors=return_tensors, clean=clean, **settings)
+            batch = task.batch(items, indices).to(device_of(model))
+            prompts, clean = task.prompts(batch), clean_up_tokenization_spaces
+            written = task.write(model, *prompts, tensors=return_tensors, clean=clean, **settings)
             return (some if len(some) > 1 else some[0] for some in written)
 
         return predict_in_batches(items.lengths, Budget.of(batch_size, batch_tokens), predict, on_progress)

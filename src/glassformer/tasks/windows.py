@@ -45,7 +45,7 @@ class Frame:
     """What a tokenizer puts around a text, or around and between a pair."""
 
     def __init__(self, tokenizer: Tokenizer, *, pair: bool) -> None:
-        self.template = tokenizer.backend.template(pair=pair, special=True)
+        self.template = tokenizer.template(pair=pair)
         self.segments = tokenizer.settings.segments
         self.longest = min(tokenizer.model_max_length, NO_LIMIT)
 

@@ -10,6 +10,8 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
 from glassformer.files import has_file, read_json, read_text
 from glassformer.files.schema import Bounds
+from glassformer.text.chat import NamedTemplate, Templates, read_templates
+from glassformer.text.languages import Languages
 from glassformer.text.rust import read_tokenizer, read_vocabulary
 
 NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
@@ -79,6 +81,10 @@ class TokenizerConfig(SpecialTokensMap, total=False):
     add_prefix_space: bool
     separate_vocabs: bool
     clean_up_tokenization_spaces: bool
+    src_lang: str
+    tgt_lang: str
+    legacy_behaviour: bool
+    chat_template: str | list[NamedTemplate]
 
 
 class ConfigOfModel(TypedDict, total=False):
@@ -105,6 +111,8 @@ class TokenizerSettings:
     extra: list[str] = field(default_factory=list)  # further special tokens
     segments: bool = True  # whether token_type_ids are a model input
     model_max_length: int = NO_LIMIT
+    languages: Languages | None = None  # of a tokenizer that marks them
+    chat_template: Templates | None = None  # of a chat model; by name where there are several
 
 
 @dataclass
@@ -151,6 +159,7 @@ class Folder:
             extra=[str(content(token)) for token in (extra.values() if isinstance(extra, dict) else extra)],
             segments=segments if inputs is None else "token_type_ids" in inputs,
             model_max_length=int(self.config.get("model_max_length") or max_positions or NO_LIMIT),
+            chat_template=read_templates(self.path, self.config),
         )
 
     def added(self) -> list[AddedToken]:
@@ -201,6 +210,8 @@ def load(folder: Folder, model: ModelFacts) -> tuple[tokenizers.Tokenizer, Token
     segments = type(rust.model).__name__ == "WordPiece" if model.segments is None else model.segments  # as BERT
     settings = folder.settings(defaults, rust.get_vocab(), segments=segments, max_positions=model.max_positions)
     name_special_tokens(rust, folder, settings)
+    special = [token.content for token in rust.get_added_tokens_decoder().values() if token.special]
+    settings.languages = Languages.of(folder.kind, folder.config, special)
     return rust, settings
 
 

@@ -7,6 +7,7 @@ import tokenizers
 
 from glassformer.files import write_json
 from glassformer.text.backend import RustBackend, state_of
+from glassformer.text.chat import written_templates
 from glassformer.text.folder import NO_LIMIT
 
 if TYPE_CHECKING:
@@ -15,13 +16,14 @@ if TYPE_CHECKING:
 MARIAN_FILES = ("source.spm", "target.spm", "vocab.json", "target_vocab.json")
 SMALL_FILES = ("tokenizer_config.json", "special_tokens_map.json")
 FILES = ("tokenizer.json", *SMALL_FILES, *MARIAN_FILES)
-# What older files say of the vocabulary; tokenizer.json says it now.
+# What older files say of the vocabulary, which tokenizer.json says now, and what is written anew.
 DROPPED = (
     "added_tokens_decoder",
     "extra_special_tokens",
     "special_tokens_map_file",
     "name_or_path",
     "tokenizer_file",
+    "chat_template",
 )
 
 
@@ -38,6 +40,8 @@ def save(tokenizer: "Tokenizer", folder: Path, segments: bool) -> None:
     config["model_input_names"] = inputs(segments)
     config["padding_side"] = tokenizer.padding_side
     config["truncation_side"] = tokenizer.truncation_side
+    config |= tokenizer.languages_of_sides
+    config |= written_templates(tokenizer.chat_template)
     config.setdefault("clean_up_tokenization_spaces", False)
     special: dict[str, Any] = {**names}
     if settings.extra:

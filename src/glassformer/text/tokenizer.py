@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 from tokenizers import AddedToken
 
-from glassformer.text.assemble import Ids, RowLayout, Side, TruncationPlan, special_count
+from glassformer.text.assemble import Ids, RowLayout, Side, Template, TruncationPlan, special_count
 from glassformer.text.backend import Pieces, RustBackend
+from glassformer.text.chat import chosen, is_chat, rendered
 from glassformer.text.encoding import Encoding, Words
 from glassformer.text.folder import NO_LIMIT, Folder, ModelFacts, TokenizerSettings, load
+from glassformer.text.languages import Language
 from glassformer.text.marian import MarianBackend, is_marian, load_marian
 from glassformer.text.options import Options, as_batch
 from glassformer.text.rust import rust_border
@@ -24,7 +26,12 @@ LOG = logging.getLogger("glassformer")
 
 
 class Tokenizer(SpecialTokens):
-    """A tokenizer read from a folder or made by training."""
+    """A tokenizer read from a folder or made by training.
+
+    `src_lang` and `tgt_lang` are the codes that a multilingual one puts beside texts and, with text_target, targets.
+    """
+
+    src_lang, tgt_lang = Language(), Language()
 
     def __init__(self, backend: RustBackend | MarianBackend, settings: TokenizerSettings) -> None:
         self.backend = backend
@@ -32,6 +39,11 @@ class Tokenizer(SpecialTokens):
         self.model_max_length = settings.model_max_length
         self.padding_side: Side = settings.config.get("padding_side", "right")
         self.truncation_side: Side = settings.config.get("truncation_side", "right")
+        self.chat_template = settings.chat_template
+        self.languages_of_sides: dict[str, str | None] = {}
+        if settings.languages is not None:
+            self.src_lang = settings.config.get("src_lang") or settings.languages.default
+            self.tgt_lang = settings.config.get("tgt_lang")
 
     @classmethod
     def from_folder(cls, path: str | Path, model: ModelFacts | None = None) -> "Tokenizer":
@@ -54,12 +66,18 @@ class Tokenizer(SpecialTokens):
         save(self, Path(folder), self.settings.segments if segments is None else segments)
 
     def adapted(
-        self, *, special_tokens: Sequence[str] = (), segments: bool = True, model_max_length: int | None = None
+        self,
+        *,
+        special_tokens: Sequence[str] = (),
+        segments: bool = True,
+        model_max_length: int | None = None,
+        src_lang: str | None = None,
+        tgt_lang: str | None = None,
     ) -> "Tokenizer":
         """A tokenizer of the same vocabulary for another model; this one stays as it is.
 
-        It has further special tokens, gives no token_type_ids where the model has no segments, and no more than
-        model_max_length tokens.
+        It has further special tokens, gives no token_type_ids where the model has no segments, no more than
+        model_max_length tokens, and has other languages of sources and targets.
         """
         twin = deepcopy(self) if special_tokens else copy(self)
         twin.settings = replace(twin.settings, segments=self.settings.segments and segments)
@@ -69,6 +87,10 @@ class Tokenizer(SpecialTokens):
             )
         if model_max_length is not None:
             twin.model_max_length = min(self.model_max_length, model_max_length)
+        if src_lang is not None:
+            twin.src_lang = src_lang
+        if tgt_lang is not None:
+            twin.tgt_lang = tgt_lang
         return twin
 
     def refresh(self) -> None:
@@ -146,7 +168,7 @@ class Tokenizer(SpecialTokens):
             raise ValueError(
                 "a text holds half a character (a lone surrogate): read its file with errors='replace'"
             ) from None
-        batch, num_truncated = self._lay_out(ids, options)
+        batch, num_truncated = self._lay_out(ids, options, target=target)
 
         inputs: dict[str, Any] = {"input_ids": batch.table(batch.ids(ids), self.pad_token_id or 0)}
         wanted = options.return_token_type_ids
@@ -171,9 +193,29 @@ class Tokenizer(SpecialTokens):
             finished(inputs, options.return_tensors, flat), batch=batch, words=words, num_truncated=num_truncated
         )
 
-    def _lay_out(self, ids: list[list[Ids]], options: Options) -> tuple[RowLayout, list[int]]:
+    def template(self, *, pair: bool = False, special: bool = True, target: bool = False) -> Template:
+        """Where special tokens go beside a text, or a text and its pair; `target`: a text of the other language."""
+        languages, code = self.settings.languages, self.tgt_lang if target and self.tgt_lang else self.src_lang
+        if languages is None or code is None or not special:
+            return self.backend.template(pair=pair, special=special)
+        marks = self.convert_tokens_to_ids([languages.token(code), str(self.eos_token)])
+        return languages.template(*marks, pair=pair)
+
+    @property
+    def bos_ids(self) -> list[int]:
+        """[BOS] of a tokenizer that puts it before a single text (Llama's does, GPT-2's does not); else nothing."""
+        first, bos = self.template()[0], self.bos_token_id
+        return [] if bos is None or first.text is not None or first.ids.tolist() != [bos] else [bos]
+
+    def encode_prompts(self, texts: Sequence[str], **options: Any) -> list[list[int]]:
+        """The ids of texts that a language model goes on from: without an end, and after BOS where the tokenizer puts
+        one before a text, unless the text begins with it."""
+        bos, rows = self.bos_ids, self(list(texts), add_special_tokens=False, **options)["input_ids"]
+        return [row if row[:1] == bos else bos + row for row in rows]
+
+    def _lay_out(self, ids: list[list[Ids]], options: Options, *, target: bool) -> tuple[RowLayout, list[int]]:
         """Truncate and pad: which tokens go to which row, and how many each text lost."""
-        template = self.backend.template(pair=len(ids) > 1, special=options.add_special_tokens)
+        template = self.template(pair=len(ids) > 1, special=options.add_special_tokens, target=target)
         limit = self._limit(options)
         capacity = None if limit is None else limit - special_count(template)
         if capacity is not None and capacity < 0:
@@ -249,6 +291,38 @@ class Tokenizer(SpecialTokens):
                 raise ValueError(f"a text has {longest} tokens, over max_length={width}: pass truncation=True")
         batch.pad(width, options.pad_to_multiple_of, side)
 
+    def apply_chat_template(
+        self,
+        conversation: Any,
+        *,
+        chat_template: str | None = None,
+        tools: Sequence[Any] | None = None,
+        tokenize: bool = True,
+        return_dict: bool = True,
+        padding: bool | str = False,
+        truncation: bool = False,
+        max_length: int | None = None,
+        return_tensors: str | None = None,
+        **options: Any,
+    ) -> Any:
+        """A conversation, or a list of them, as model inputs; its ids, without return_dict; its text, without tokenize.
+
+        Messages are dicts with role and content. `options`: add_generation_prompt, continue_final_message, documents,
+        and whatever else the template asks for. `chat_template`: another template, or the name of one of several;
+        `tools` are JSON schemas.
+        """
+        template = chosen(self.chat_template, chat_template, tools=tools is not None)
+        named = {name: token for name, token in self.settings.names.items() if token is not None}
+        options = {**named, "tools": tools, "documents": None, **options}
+        many = isinstance(conversation, list) and bool(conversation) and all(map(is_chat, conversation))
+        texts = [rendered(template, one, **options) for one in (conversation if many else [conversation])]
+        text = texts if many else texts[0]
+        if not tokenize:
+            return text
+        how = {"padding": padding, "truncation": truncation, "max_length": max_length, "return_tensors": return_tensors}
+        found = self(text, add_special_tokens=False, **how)  # type: ignore[arg-type]
+        return found if return_dict else found["input_ids"]
+
     def encode(self, text: Any, pair: Any = None, **options: Any) -> Any:
         """The ids of one text, with special tokens unless add_special_tokens=False."""
         return self(text, pair, **options)["input_ids"]
@@ -322,7 +396,7 @@ class Tokenizer(SpecialTokens):
 
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
         """How many special tokens a text, or a pair, is given."""
-        return special_count(self.backend.template(pair=pair, special=True))
+        return special_count(self.template(pair=pair))
 
     @property
     def vocab_size(self) -> int:

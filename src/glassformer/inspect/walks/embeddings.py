@@ -8,7 +8,14 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from glassformer.blocks.embeddings import Embeddings, OffsetPositions, ProjectedNorm, Sinusoidal, TokenEmbeddings
+from glassformer.blocks.embeddings import (
+    Embeddings,
+    FairseqSinusoidal,
+    OffsetPositions,
+    ProjectedNorm,
+    Sinusoidal,
+    TokenEmbeddings,
+)
 
 from ..formulas import Formula
 from ..walk import Walk, walks
@@ -53,6 +60,12 @@ def walk_sinusoidal(walk: Walk, name: str, ids: str) -> str:
     return walk.add(name, sinusoid(walk.part(name, Sinusoidal).width), {"i": ids}, walk.out(name))
 
 
+@walks(FairseqSinusoidal)
+def walk_fairseq_sinusoidal(walk: Walk, name: str, ids: str) -> str:
+    part = walk.part(name, FairseqSinusoidal)
+    return walk.add(name, fairseq_sinusoid(part.width, part.offset), {"i": ids}, walk.out(name))
+
+
 def weighted_sum(kinds: Iterable[str], factor: float) -> Formula:
     """The vectors of a token, its segment and its position; a Transformer makes the token's larger first."""
     text = " + ".join(kinds)
@@ -77,3 +90,19 @@ def sinusoid(width: int) -> Formula:
         return torch.cat([angles.sin(), angles[..., : width // 2].cos()], dim=-1)
 
     return Formula("sin, cos(i / 10000^(2k/D))", rf"\sin, \cos\left(i / 10000^{{2k/{width}}}\right)", compute)
+
+
+def fairseq_sinusoid(width: int, offset: int) -> Formula:
+    """M2M-100's positions, counted from an offset: sines, then cosines, then 0 where a column is over."""
+    half = width // 2
+
+    def compute(places: Tensor) -> Tensor:
+        angles = [(places + offset) / 10000.0 ** (k / (half - 1)) for k in range(half)]
+        waves = [torch.sin(angle) for angle in angles] + [torch.cos(angle) for angle in angles]
+        return torch.stack(waves + [torch.zeros_like(angles[0])] * (width % 2), dim=-1)
+
+    return Formula(
+        f"sin, cos((i + {offset}) / 10000^(k/{half - 1}))",
+        rf"\sin, \cos\left((i + {offset}) / 10000^{{k/{half - 1}}}\right)",
+        compute,
+    )
