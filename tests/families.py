@@ -382,7 +382,9 @@ def random_model(model_type: str, head: str | None, settings: dict[str, Any], se
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = build(model_type, head, **given)
-    assert sum(one.numel() for one in model.parameters()) < 500_000, f"{settings} leave the sizes of {model_type} large"
+    assert sum(one.numel() for one in model.parameters()) < 2_000_000, (
+        f"{settings} leave the sizes of {model_type} large"
+    )
     return shake(model, seed)
 
 
