@@ -310,7 +310,7 @@ def test_dtype_defaults_to_the_files_and_can_be_chosen(folder):
 def test_unknown_names_of_the_package_are_explained():
     with pytest.raises(AttributeError, match="glassformer has no 'lode'; it has: "):
         gf.lode  # noqa: B018
-    with pytest.raises(ValueError, match="bert has no setting .hidden.; it has: vocab_size, hidden_size"):
+    with pytest.raises(ValueError, match="bert has no setting .hidden.; it has: model_type, vocab_size"):
         gf.build("bert", hidden=3)
 
 
