@@ -250,6 +250,7 @@ def transformer_settings(draw: Any, model_type: str) -> dict[str, Any]:
         "eos_token_id": 3,
         "decoder_start_token_id": 0,
         "forced_eos_token_id": 3,
+        "num_labels": draw(labels),
     }
     if model_type == "marian" and draw(st.booleans()):
         settings |= {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": VOCABULARY + 9}
