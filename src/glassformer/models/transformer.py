@@ -48,7 +48,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {  # what `transformers` takes where a con
     "marian": {**LARGE, "vocab_size": 58101, "pad_token_id": 58100, "eos_token_id": 0, "forced_eos_token_id": 0}
     | {"decoder_start_token_id": 58100},
     "bart": {**LARGE, "vocab_size": 50265, "pad_token_id": 1, "bos_token_id": 0, "forced_eos_token_id": 2}
-    | {"decoder_start_token_id": 2, "num_labels": 3},
+    | {"decoder_start_token_id": 2},
     "mbart": {**LARGE, "vocab_size": 50265, "pad_token_id": 1, "bos_token_id": 0, "forced_eos_token_id": 2}
     | {"decoder_start_token_id": None},
     "pegasus": {**LARGE, "vocab_size": 50265, "eos_token_id": 1, "forced_eos_token_id": 1, "decoder_start_token_id": 0},
