@@ -30,6 +30,7 @@ CASES: dict[str, tuple[str, list[Any], dict[str, Any], Any]] = {  # inputs, opti
     "pretrained masks": ("pretraining/bert", ["Paul is [MASK] ."], {}, [FILLED]),
     "masks of an albert": ("sentence-order-prediction/albert", ["Paul is [MASK] ."], {}, [FILLED]),
     "replaced tokens": ("replaced-token-detection/electra", TEXTS, {}, [TOKEN]),
+    "gaps": ("span-corruption/t5", ["Paul <extra_id_0> ."], {"max_new_tokens": 3}, {"generated_text": str}),
     "texts": ("text-generation/gpt2", TEXTS, {"max_new_tokens": 3}, [{"generated_text": str}]),
     "translations": ("translation/gru", TEXTS, {"max_new_tokens": 3}, {"translation_text": str}),
     "summaries": ("summarization/gru", TEXTS, {"max_new_tokens": 3}, {"summary_text": str}),

@@ -76,6 +76,7 @@ def test_several_labels_a_text(glassformer, here):
         ("pretraining", "documents", ("--arch", "bert", *SIZES["bert"], "--set", "unit=block")),
         ("sentence-order-prediction", "documents", ("--arch", "albert", *SIZES["albert"])),
         ("replaced-token-detection", "documents", ("--arch", "electra", *SIZES["electra"])),
+        ("span-corruption", "documents", ("--arch", "t5", *SIZES["t5"], "--set", "vocab_size=150")),
         ("sentence-similarity", "scored", ("--arch", "bert", *SIZES["bert"], "--set", "loss=contrastive")),
     ],
 )

@@ -21,7 +21,7 @@ from glassformer.train.update import OptimizerStep, updates
 from tasks.cases import NAMES, Case, case
 
 ADDING_UP = [name for name in NAMES if "contrastive" not in name]
-MASKED = ("fill-mask", "pretraining", "sentence-order", "replaced-token")
+MASKED = ("fill-mask", "pretraining", "sentence-order", "replaced-token", "span-corruption")
 DYNAMIC = [name for name in NAMES if name.startswith(MASKED) or name.endswith(("rows", "drawn", "bpe_dropout"))]
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}  # losses are summed in float32
 

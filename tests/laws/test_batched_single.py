@@ -16,6 +16,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "question-answering": [{}, {"top_k": 3, "handle_impossible_answer": True}],
     "fill-mask": [{"top_k": 3}],
     "text-generation": [{"max_new_tokens": 6}, {"max_new_tokens": 4, "num_beams": 3, "num_return_sequences": 2}],
+    "span-corruption": [{"max_new_tokens": 8}, {"max_new_tokens": 5, "num_beams": 3, "num_return_sequences": 2}],
     "translation": [{"max_new_tokens": 8}, {"max_new_tokens": 5, "num_beams": 3}],
     "summarization": [{"max_new_tokens": 8}, {"max_new_tokens": 5, "num_beams": 3}],
     "zero-shot-classification": [
@@ -34,6 +35,9 @@ def inputs_for(one: Case) -> list[Any]:
     if name in ("fill-mask", "pretraining", "sentence-order-prediction"):
         sentences = [example.text.split(".")[0].split() for example in examples[:7]]
         return [" ".join([*words[:4], one.task.tokenizer.mask_token, *words[5:9]]) for words in sentences]
+    if name == "span-corruption":
+        sentences = [example.text.split(".")[0].split() for example in examples[:7]]
+        return [{"text": " ".join([*words[:3], "<extra_id_0>", *words[4:7]])} for words in sentences]
     if name == "text-generation":
         return [" ".join(example.text.split()[: 1 + place % 4]) for place, example in enumerate(examples[:7])]
     if name == "sentence-similarity":

@@ -31,6 +31,7 @@ SMALL: dict[str, dict[str, Any]] = {  # by model_type
     "electra": BERT | {"embedding_size": 8},
     "gpt2": {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 32},
     "glassformer-decoder": {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 32},
+    "t5": {"d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_heads": 2},
     "glassformer-rnn": {"embedding_size": 12, "hidden_size": 12},
     "glassformer-cnn": {"embedding_size": 12, "num_filters": 4},
     "glassformer-bow": {},
@@ -67,6 +68,8 @@ _case("fill-mask", "bert", "lines", packing=False, whole_words=True)
 _case("pretraining", "bert", max_length=32)
 _case("sentence-order-prediction", "albert", max_length=32)
 _case("replaced-token-detection", "electra", max_length=24)
+_case("span-corruption", "t5", block_size=20)
+_case("span-corruption", "transformer", block_size=20, noise_density=0.5, mean_noise_span_length=2.0)
 _case("replaced-token-detection", "electra", "lines", packing=False, generator_size=0.5)
 for arch in ("rnn", "gru", "lstm", "gpt2", "transformer"):
     _case("text-generation", arch, block_size=16)

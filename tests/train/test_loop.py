@@ -226,7 +226,7 @@ def test_compiled_layers_give_the_same_losses(tmp_path, monkeypatch):
 
 
 STREAMING = ("text-classification", "token-classification", "fill-mask", "pretraining", "sentence-order")
-STREAMING += ("replaced-token", "text-generation")
+STREAMING += ("replaced-token", "span-corruption", "text-generation")
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith(STREAMING) and "regression" not in name])

@@ -24,6 +24,7 @@ KINDS = {  # of the micro-world's examples, by task
     "pretraining": "documents",
     "sentence-order-prediction": "documents",
     "replaced-token-detection": "documents",
+    "span-corruption": "documents",
 }
 COUNTS = {"train": 4000, "dev": 400, "test": 400}
 

@@ -8,7 +8,10 @@ from glassformer.blocks.attention import MultiHeadAttention
 
 MILLION = 1_000_000
 TEXT_TO_TEXT = ("translation", "summarization", "text2text-generation")
-RUNNING_TEXT = ("text-generation", "fill-mask", "pretraining", "sentence-order-prediction", "replaced-token-detection")
+RUNNING_TEXT = (
+    *("text-generation", "fill-mask", "pretraining", "sentence-order-prediction", "replaced-token-detection"),
+    "span-corruption",
+)
 
 
 def defaults(task: str, model: nn.Module, *, pretrained: bool, device: str) -> dict[str, Any]:

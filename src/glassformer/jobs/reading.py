@@ -70,14 +70,19 @@ def _read(
     if not text.strip():  # though special tokens alone would be some
         raise ValueError(EMPTY)
     segments = None if as_model(model).config.has_segments else False
-    read = as_model(model)
-    if pair is None and can_generate(read) and not read.config.is_encoder_decoder:  # as a prompt
+    if pair is None and reads_prompts(model):
         ids = checked_ids(model, tokenizer.encode_prompts([text])[0], device)
         return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, []
     encoding = tokenizer(text, pair, return_token_type_ids=segments, return_tensors="pt")
     checked_ids(model, encoding["input_ids"][0].tolist(), device)
     inputs = {part: value.to(device) for part, value in encoding.items()}
     return inputs, encoding.sequence_ids() if pair is not None else []
+
+
+def reads_prompts(model: nn.Module) -> bool:
+    """Whether a model reads a text to go on from it: as `Tokenizer.encode_prompts` makes it."""
+    read = as_model(model)
+    return can_generate(read) and not read.config.is_encoder_decoder
 
 
 def checked_ids(model: nn.Module, ids: Sequence[int], device: torch.device, *, size: int | None = None) -> Tensor:

@@ -17,6 +17,7 @@ TASKS = {
     "pretraining": ("pretraining", "Pretraining"),
     "sentence-order-prediction": ("sentence_order", "SentenceOrder"),
     "replaced-token-detection": ("replaced_tokens", "ReplacedTokens"),
+    "span-corruption": ("span_corruption", "SpanCorruption"),
     "text-generation": ("text_generation", "TextGeneration"),
     "translation": ("translation", "Translation"),
     "summarization": ("summarization", "Summarization"),

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from glassformer.generate.prompts import request_of
 from glassformer.inspect.record import record
 from glassformer.jobs.inspect import boards
-from glassformer.jobs.reading import TokenizedInputs, reading
+from glassformer.jobs.reading import TokenizedInputs, reading, reads_prompts
 from glassformer.models.contract import as_generative, as_model
 from glassformer.view.board import Board
 
@@ -256,9 +256,11 @@ def offsets(trace: Trace) -> tuple[Sequence[tuple[int | None, int | None]], Sequ
     count, tokenizer = len(trace.reading.tokens["read"].ids), trace.loaded.tokenizer
     if tokenizer is None:
         return [(None, None)] * count, [None] * count
-    encoding = tokenizer(trace.text, trace.pair, return_offsets_mapping=True)
-    sides = encoding.sequence_ids()
-    found = zip(encoding["offset_mapping"], sides, strict=True)
+    special = trace.pair is not None or not reads_prompts(trace.loaded.model)
+    encoding = tokenizer(trace.text, trace.pair, add_special_tokens=special, return_offsets_mapping=True)
+    before = count - len(encoding["input_ids"])  # the BOS of a prompt
+    sides = [*[None] * before, *encoding.sequence_ids()]
+    found = zip([(0, 0)] * before + encoding["offset_mapping"], sides, strict=True)
     return [(None, None) if side is None else (place[0], place[1]) for place, side in found], sides
 
 
@@ -293,7 +295,10 @@ def python_of(trace: Trace) -> str:
     if trace.loaded.tokenizer is None:
         inputs = f"inputs = {{'input_ids': torch.tensor([{trace.text!r}])}}"
     else:
-        inputs = f"tok = gf.load_tokenizer({source!r})\ninputs = tok({arguments}, return_tensors='pt')"
+        called = f"tok({arguments}, return_tensors='pt')"
+        if trace.pair is None and reads_prompts(trace.loaded.model):
+            called = f"{{'input_ids': torch.tensor(tok.encode_prompts([{arguments}]))}}"
+        inputs = f"tok = gf.load_tokenizer({source!r})\ninputs = {called}"
     if "decoder_input_ids" in trace.reading.inputs:
         ids = trace.reading.inputs["decoder_input_ids"].tolist()
         inputs += f"\ninputs['decoder_input_ids'] = torch.tensor({ids})"

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from tokenizers import AddedToken
+
 from glassformer.models.contract import Model, ProblemType, generation_config
 from glassformer.text.tokenizer import Tokenizer
 
@@ -68,7 +70,7 @@ class Spec:
     head: str | None
     labels: tuple[str, ...] = ()  # the classes, in the order of the model's outputs
     problem_type: ProblemType | None = None
-    special_tokens: tuple[str, ...] = ()  # that the vocabulary must have beside its own
+    special_tokens: tuple[str | AddedToken, ...] = ()  # that the vocabulary must have beside its own
     special_ids: SpecialIds | None = None
     max_length: int | None = None  # tokens of an example at most
     segments: bool = True  # whether the model has a use for token_type_ids

@@ -13,6 +13,7 @@ from glassformer.files.schema import Bounds
 from glassformer.text.chat import NamedTemplate, Templates, read_templates
 from glassformer.text.languages import Languages
 from glassformer.text.rust import read_tokenizer, read_vocabulary
+from glassformer.text.sentinels import NUMBER, sentinel_tokens
 
 NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 BERT = {
@@ -84,6 +85,7 @@ class TokenizerConfig(SpecialTokensMap, total=False):
     src_lang: str
     tgt_lang: str
     legacy_behaviour: bool
+    extra_ids: Annotated[int, Bounds(0, 10_000)]
     chat_template: str | list[NamedTemplate]
 
 
@@ -209,6 +211,11 @@ def load(folder: Folder, model: ModelFacts) -> tuple[tokenizers.Tokenizer, Token
         )
     segments = type(rust.model).__name__ == "WordPiece" if model.segments is None else model.segments  # as BERT
     settings = folder.settings(defaults, rust.get_vocab(), segments=segments, max_positions=model.max_positions)
+    stated = str(folder.config.get("tokenizer_class"))
+    if stated.startswith("T5") and rust.token_to_id("<extra_id_0>") is None:  # as transformers adds them
+        sentinels = sentinel_tokens(folder.config.get("extra_ids", NUMBER))
+        rust.add_special_tokens(list(sentinels))
+        settings.extra += [token.content for token in sentinels]
     name_special_tokens(rust, folder, settings)
     special = [token.content for token in rust.get_added_tokens_decoder().values() if token.special]
     settings.languages = Languages.of(folder.kind, folder.config, special)

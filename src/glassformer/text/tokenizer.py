@@ -68,7 +68,7 @@ class Tokenizer(SpecialTokens):
     def adapted(
         self,
         *,
-        special_tokens: Sequence[str] = (),
+        special_tokens: Sequence[str | AddedToken] = (),
         segments: bool = True,
         model_max_length: int | None = None,
         src_lang: str | None = None,
@@ -82,9 +82,8 @@ class Tokenizer(SpecialTokens):
         twin = deepcopy(self) if special_tokens else copy(self)
         twin.settings = replace(twin.settings, segments=self.settings.segments and segments)
         if special_tokens:
-            twin.add_tokens(
-                [token for token in special_tokens if token not in twin.settings.extra], special_tokens=True
-            )
+            new = [token for token in special_tokens if _content(token) not in twin.settings.extra]
+            twin.add_tokens(new, special_tokens=True)
         if model_max_length is not None:
             twin.model_max_length = min(self.model_max_length, model_max_length)
         if src_lang is not None:
@@ -386,7 +385,7 @@ class Tokenizer(SpecialTokens):
         listed = [tokens] if isinstance(tokens, (str, AddedToken)) else list(tokens)
         new = self.backend.add_tokens(listed, special=special_tokens)
         if special_tokens:
-            self.settings.extra += [str(getattr(token, "content", token)) for token in listed]
+            self.settings.extra += map(_content, listed)
         self.refresh()
         return new
 
@@ -423,6 +422,10 @@ class Tokenizer(SpecialTokens):
         """The ids of the special tokens."""
         ids = (self.backend.token_to_id(token) for token in self.all_special_tokens)
         return [index for index in ids if index is not None]
+
+
+def _content(token: str | AddedToken) -> str:
+    return token if isinstance(token, str) else str(token.content)
 
 
 def finished(inputs: dict[str, Any], tensors: str | None, flat: bool) -> dict[str, Any]:
