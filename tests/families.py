@@ -250,6 +250,7 @@ def transformer_settings(draw: Any, model_type: str) -> dict[str, Any]:
         "eos_token_id": 3,
         "decoder_start_token_id": 0,
         "forced_eos_token_id": 3,
+        "num_labels": draw(labels),
     }
     if model_type == "marian" and draw(st.booleans()):
         settings |= {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": VOCABULARY + 9}
@@ -382,7 +383,9 @@ def random_model(model_type: str, head: str | None, settings: dict[str, Any], se
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = build(model_type, head, **given)
-    assert sum(one.numel() for one in model.parameters()) < 500_000, f"{settings} leave the sizes of {model_type} large"
+    assert sum(one.numel() for one in model.parameters()) < 2_000_000, (
+        f"{settings} leave the sizes of {model_type} large"
+    )
     return shake(model, seed)
 
 

@@ -27,8 +27,8 @@ def test_padding_that_leaks_is_seen(bert, monkeypatch):
 
 
 def test_sequences_that_see_each_other_are_seen(bert, monkeypatch):
-    def attend(_self, query, key, value, *, scale, dropout):
-        return DenseMask().attend(query[None], key[None], value[None], scale=scale, dropout=dropout)[0]
+    def attend(_self, query, key, value, **how):
+        return DenseMask().attend(query[None], key[None], value[None], **how)[0]
 
     monkeypatch.setattr(PackedBatch, "attend", attend)
     assert laws.padding_is_invisible(bert, sequences()) > 1e-3

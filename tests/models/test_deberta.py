@@ -83,6 +83,15 @@ def test_a_tokenizer_gives_segments_where_the_model_has_some(kinds, segments, tm
 
 
 @pytest.mark.parametrize(
+    ("model_type", "segments"), [("deberta-v2", None), ("bert", True), ("roberta", False), ("glassformer-rnn", False)]
+)
+def test_a_tokenizer_beside_a_config_that_is_refused(model_type, segments, tmp_path):
+    """What every model of the kind does is known even so."""
+    (tmp_path / "config.json").write_text(f'{{"model_type": "{model_type}", "vocab_size": "many"}}')
+    assert model_facts(tmp_path).segments is segments
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"pos_att_type": ["c2p", "p2p"]}, r"pos_att_type\[1\] is 'p2p'; it must be 'c2p' or 'p2c' or 'none'"),

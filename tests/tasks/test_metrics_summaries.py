@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from glassformer.tasks.metrics import Rouge, rouge_tokenizer
 from glassformer.tasks.metrics.summaries import longest_common
 
-scorers = pytest.importorskip("rouge_score.rouge_scorer")
 words = st.sampled_from(
     ["The", "the", "cat", "sat,", "sat", "U.S.", "3.5", "it's", "über", "a", "_", "x-ray", "\n", "我"]
 )
@@ -17,6 +16,7 @@ letters = st.lists(st.sampled_from("abc"), max_size=9)
 
 @given(st.lists(st.tuples(texts, texts), min_size=1, max_size=5))
 def test_scores_equal_the_means_of_rouge_score(pairs):
+    scorers = pytest.importorskip("rouge_score.rouge_scorer")
     scorer = scorers.RougeScorer(["rouge1", "rouge2", "rougeL"])
     rows = [scorer.score(target=reference, prediction=hypothesis) for hypothesis, reference in pairs]
     metric = Rouge()

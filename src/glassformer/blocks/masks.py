@@ -94,6 +94,14 @@ def last_kept(keep: Tensor) -> Tensor:
     return keep.shape[1] - 1 - keep.flip(1).int().argmax(1)
 
 
+def last_token(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """(B, D): what hidden states (B, T, D) are at each row's last real token."""
+    if attention_mask is None:
+        return hidden[:, -1]
+    last = send(last_kept(attention_mask.bool()), hidden.device)
+    return hidden.take_along_dim(last[:, None, None], dim=1)[:, 0]
+
+
 def has_gaps(keep: Tensor) -> bool:
     """Whether padding stands between real tokens of a row."""
     return bool(((last_kept(keep) - first_kept(keep) + 1 > keep.sum(1)) & keep.any(1)).any())

@@ -143,8 +143,8 @@ def model_facts(folder: Path) -> ModelFacts:
     try:
         config = architecture.config.from_hf(raw)
     except ValueError:  # which is told when the model is loaded
-        config = architecture.config()
-        raw = {}
+        always = architecture.config.has_segments  # unless a config decides it
+        return ModelFacts(always if isinstance(always, bool) else None)
     stated = raw.keys() - {"model_type"}  # a config.json that has nothing else is there for the tokenizer alone
     return ModelFacts(config.has_segments, config.max_positions if stated else None)
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from glassformer.blocks.cache import DecoderState, KVCache
 from glassformer.blocks.decoder import DecoderParts
 from glassformer.blocks.embeddings import Embeddings, check_length
-from glassformer.blocks.masks import as_keep, last_kept, real_positions, send
+from glassformer.blocks.masks import as_keep, last_token, real_positions
 from glassformer.blocks.transformer import Stack, embed_and_run
 
 from .contract import ModelConfig, by_parts
@@ -75,10 +75,7 @@ class CausalDecoder(nn.Module, StepsByParts):
 
     def summary(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """The last token's vector (B, D), which has seen all others."""
-        if attention_mask is None:
-            return hidden[:, -1]
-        last = send(last_kept(attention_mask.bool()), hidden.device)
-        return hidden.take_along_dim(last[:, None, None], dim=1)[:, 0]
+        return last_token(hidden, attention_mask)
 
     @by_parts
     def logits(self, hidden: Tensor) -> Tensor:

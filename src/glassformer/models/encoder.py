@@ -26,6 +26,7 @@ from .outputs import Hidden, PooledHidden
 class EncoderConfig(hf.BaseConfig):
     """What BERT, RoBERTa, ALBERT and ELECTRA are all told, under Hugging Face's names."""
 
+    model_type: str = "bert"
     vocab_size: Size = 30522
     hidden_size: Size = 768
     num_hidden_layers: Depth = 12

@@ -4,13 +4,15 @@ B batch, T target length, S source length, D model width, E memory width, V targ
 """
 
 from abc import ABC, abstractmethod
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from glassformer.blocks.cache import DecoderState, KVCache
 from glassformer.blocks.decoder import DecoderParts
 from glassformer.blocks.embeddings import Embeddings, check_length
-from glassformer.blocks.masks import as_keep, positions
+from glassformer.blocks.masks import as_keep, first_kept, last_token, positions, send
 from glassformer.blocks.transformer import Source, Stack, embed_and_run
 
 from .contract import ModelConfig, by_parts
@@ -22,7 +24,9 @@ class EncoderDecoder(nn.Module, ABC):
     """Reads a source, writes a target; without a head it returns the hidden states of both."""
 
     is_causal = True
+    config: Any  # a ModelConfig, which each kind knows more closely
     head: nn.Module | None
+    head_name: str | None
 
     def forward(
         self,
@@ -32,9 +36,13 @@ class EncoderDecoder(nn.Module, ABC):
         decoder_attention_mask: Tensor | None = None,
     ) -> Seq2SeqLogits | Seq2SeqHidden:
         """The scores (B, T, V) of each next target token, given the source and the target so far. Masks: 1 = keep."""
-        target = _target(decoder_input_ids)
-        hidden, memory = self.read_both(input_ids, attention_mask, target, decoder_attention_mask)
-        return Seq2SeqHidden(hidden, memory) if self.head is None else Seq2SeqLogits(self.logits(hidden), memory)
+        target = self.target(input_ids, attention_mask, decoder_input_ids, decoder_attention_mask)
+        hidden, memory = self.read_both(input_ids, attention_mask, *target)
+        if self.head is None:
+            return Seq2SeqHidden(hidden, memory)
+        if self.head_name == "text-classification":
+            return Seq2SeqLogits(self.head(hidden, self.summary(hidden, target[1])).logits, memory)
+        return Seq2SeqLogits(self.logits(hidden), memory)
 
     def hidden(
         self,
@@ -44,7 +52,34 @@ class EncoderDecoder(nn.Module, ABC):
         decoder_attention_mask: Tensor | None = None,
     ) -> Tensor:
         """The decoder's last hidden states (B, T, D) that the head reads."""
-        return self.read_both(input_ids, attention_mask, _target(decoder_input_ids), decoder_attention_mask)[0]
+        target = self.target(input_ids, attention_mask, decoder_input_ids, decoder_attention_mask)
+        return self.read_both(input_ids, attention_mask, *target)[0]
+
+    def target(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        decoder_input_ids: Tensor | None,
+        decoder_attention_mask: Tensor | None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """What the decoder reads, (B, T), and its mask. A classifier's reads the source once more, shifted right."""
+        if decoder_input_ids is not None:
+            return decoder_input_ids, decoder_attention_mask
+        if self.head_name != "text-classification":
+            raise ValueError(
+                "decoder_input_ids is missing: give the target shifted right, beginning with "
+                "decoder_start_token_id; to write without a target, use start and step, or generate"
+            )
+        start = input_ids.new_full((len(input_ids), 1), self.config.to_hf()["decoder_start_token_id"])
+        keep = None if attention_mask is None else send(attention_mask.bool(), input_ids.device)
+        if keep is None:
+            return torch.cat([start, input_ids[:, :-1]], 1), None
+        before = first_kept(keep)[:, None] == torch.arange(input_ids.shape[1], device=input_ids.device)
+        return torch.where(before, start, input_ids.roll(1, 1)), attention_mask
+
+    def summary(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """The decoder's state (B, D) at the last token that it reads, which has seen all others."""
+        return last_token(hidden, attention_mask)
 
     @by_parts
     def logits(self, hidden: Tensor) -> Tensor:
@@ -166,12 +201,3 @@ class Transformer(EncoderDecoder, StepsByParts):
     def _cache_shape(self, rows: int, length: int) -> tuple[int, int, int, int, int]:
         heads, width = self.cache
         return len(self.decoder.layers), rows, heads, length, width
-
-
-def _target(decoder_input_ids: Tensor | None) -> Tensor:
-    if decoder_input_ids is None:
-        raise ValueError(
-            "decoder_input_ids is missing: give the target shifted right, beginning with "
-            "decoder_start_token_id; to write without a target, use start and step, or generate"
-        )
-    return decoder_input_ids

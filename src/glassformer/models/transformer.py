@@ -5,10 +5,11 @@ Folders of Marian, BART, mBART, Pegasus and M2M-100 (NLLB) differ from it in the
 B batch, T target length, S source length, D model width, V vocabulary.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, Self
 
+import torch
 from torch import nn
 
 from glassformer.blocks.activations import activation
@@ -21,6 +22,7 @@ from glassformer.files.schema import Count, Depth, NotNegative, Positions, Proba
 from . import config as hf
 from .architecture import Architecture, Head
 from .encoder_decoder import DecoderSide, EncoderSide, Transformer
+from .heads import ClassifierHead
 from .init import initialise
 
 PLAIN = {"positions": "sinusoidal", "position_offset": 0, "norm_embedding": False, "pre_norm": False}
@@ -86,6 +88,9 @@ class TransformerConfig(hf.BaseConfig):
     eos_token_id: TokenId | list[TokenId] | None = 2
     decoder_start_token_id: TokenId | None = 1
     forced_eos_token_id: TokenId | None = None
+    classifier_dropout: Probability = 0.0
+    problem_type: hf.ProblemType | None = None
+    id2label: dict[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
     positions: Literal["sinusoidal", "learned", "fairseq"] = "sinusoidal"
     position_offset: Count = 0
     norm_embedding: bool = False
@@ -169,7 +174,7 @@ def build(config: TransformerConfig, head: str | None = "text2text-generation") 
         EncoderSide(build_embeddings(config, source), encoder, norms[0]),
         DecoderSide(build_embeddings(config, target), decoder, norms[1]),
         cache=(heads, config.d_model // heads),
-        head=build_head(config, target) if head else None,
+        head=build_head(head, config, target),
         head_name=head,
         shared=shared,
     )
@@ -177,7 +182,11 @@ def build(config: TransformerConfig, head: str | None = "text2text-generation") 
     return model
 
 
-def build_head(config: TransformerConfig, token: nn.Embedding) -> nn.Module:
+def build_head(name: str | None, config: TransformerConfig, token: nn.Embedding) -> nn.Module | None:
+    if name is None:
+        return None
+    if name == "text-classification":
+        return ClassifierHead(config.d_model, len(config.id2label), config.classifier_dropout, dense=torch.tanh)
     if config.model_type != "m2m_100":
         return LMHead(token, tied=config.tie_word_embeddings)
     output = nn.Linear(token.embedding_dim, token.num_embeddings, bias=False)  # whose folders have no bias
@@ -263,6 +272,11 @@ BART_ARCHITECTURE, MBART, PEGASUS, M2M_100 = (
         ("pegasus", "Pegasus", OUTPUT),
         ("m2m_100", "M2M100", [("lm_head", "head")]),
     )
+)
+CLASSIFIER = [("classification_head.dense", "head.dense"), ("classification_head.out_proj", "head.output")]
+BART_ARCHITECTURE = replace(
+    BART_ARCHITECTURE,
+    heads={**BART_ARCHITECTURE.heads, "text-classification": Head("BartForSequenceClassification", CLASSIFIER)},
 )
 OURS = replace(
     MARIAN,
