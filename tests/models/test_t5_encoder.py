@@ -1,6 +1,7 @@
-"""T5's encoder alone: a model that reads, from a folder of its own or of the whole."""
+"""T5's start, and its encoder alone: a model that reads, from a folder of its own or of the whole."""
 
 import json
+import math
 
 import pytest
 import torch
@@ -69,3 +70,16 @@ def test_it_learns_likeness(tmp_path):
     run = gf.train(**settings, out=str(tmp_path / "run"), steps=2, batch_size=8, device="cpu", log=lambda _: None)
     assert json.loads((run.folder / "config.json").read_text())["architectures"] == ["T5EncoderModel"]
     assert -1 <= gf.pipeline("sentence-similarity", run.folder)(("a cat", "a dog")) <= 1
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_fresh_model_is_hardly_surer_than_chance(tied):
+    sizes = {"vocab_size": 500, "d_model": 128, "d_ff": 64, "num_layers": 1, "num_heads": 2}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = gf.build("t5", "text2text-generation", **sizes, tie_word_embeddings=tied, scale_decoder_outputs=tied)
+        ids = torch.randint(500, (4, 20))
+        with torch.inference_mode():
+            logits = model(ids, decoder_input_ids=ids).logits
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids.roll(1, 1).flatten())
+    assert loss < math.log(500) + 1.5
