@@ -82,4 +82,4 @@ def test_a_fresh_model_is_hardly_surer_than_chance(tied):
         with torch.inference_mode():
             logits = model(ids, decoder_input_ids=ids).logits
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids.roll(1, 1).flatten())
-    assert loss < math.log(500) + 1.5
+    assert loss < math.log(500) + 3
