@@ -23,7 +23,7 @@ class RelativePositions(nn.Module):
         self.reach = buckets or max_distance  # rows to each side
         if buckets is not None and not 0 < buckets // 2 < max_distance - 1:
             raise ValueError(
-                f"{buckets} buckets cannot hold distances up to {max_distance}; give at least 2 buckets, and a distance "
+                f"{buckets} buckets cannot hold distances up to {max_distance}; give at least 2, and a distance "
                 "of more than half of them and 1"
             )
         self.table = nn.Embedding(2 * self.reach, width)
