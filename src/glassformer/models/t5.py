@@ -186,6 +186,7 @@ def start_weights(model: nn.Module, config: T5Config) -> None:
         "gate": config.d_model,
         "up": config.d_model,
         "down": config.d_ff,
+        "head.output": config.d_model,  # one of its own, which no scale makes small
     }
     for name, weight in model.named_parameters():
         for part, width in widths.items():

@@ -24,7 +24,7 @@ FLAGS = {  # how folders named the modes until version 5, which every version re
     "weightedmean": "pooling_mode_weightedmean_tokens",
     "lasttoken": "pooling_mode_lasttoken",
 }
-WIDTHS = ("hidden_size", "dim", "n_embd")  # in the words of BERT, DistilBERT and GPT-2
+WIDTHS = ("hidden_size", "dim", "n_embd", "d_model")  # in the words of BERT, DistilBERT, GPT-2 and T5
 MODULES, LENGTH, PLACE = "modules.json", "sentence_bert_config.json", "1_Pooling"
 TYPES = "sentence_transformers.models"
 
