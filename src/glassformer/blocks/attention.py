@@ -8,7 +8,7 @@ Masks: True = keep. A row that may look nowhere gets weights of zero, and so an 
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, Self
 
 import torch
 import torch.nn.functional as F
@@ -30,6 +30,10 @@ class AttentionMask(Protocol):
 
     def order(self, targets: int, sources: int, device: torch.device, window: Window | None) -> Tensor | None:
         """(T, S), True = keep: what a window leaves; None where it spans all."""
+        ...
+
+    def without_memory(self) -> Self:
+        """The same mask, which remembers nothing of other layers."""
         ...
 
     def rotation(self, rotary: Rotary) -> Rotation:
@@ -117,6 +121,8 @@ class MultiHeadAttention(nn.Module):
 
         A source may have fewer rows than x: then as many rows of x after one another look at the same one.
         """
+        if self.position_scores is not None and torch.is_grad_enabled():
+            mask = mask.without_memory()
         query = self.split(self.query(x))  # (…, T, H, K)
         key, value = self.keys_and_values(x) if source is None else source
         if self.query_norm is not None:

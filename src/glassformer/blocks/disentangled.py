@@ -22,8 +22,10 @@ class RelativePositions(nn.Module):
         self.max_distance, self.buckets = max_distance, buckets
         self.reach = buckets or max_distance  # rows to each side
         if buckets is not None and not 0 < buckets // 2 < max_distance - 1:
-            most = 2 * max_distance - 3
-            raise ValueError(f"{buckets} buckets cannot hold distances up to {max_distance}; give 2 to {most}")
+            raise ValueError(
+                f"{buckets} buckets cannot hold distances up to {max_distance}; give at least 2, and a distance "
+                "of more than half of them and 1"
+            )
         self.table = nn.Embedding(2 * self.reach, width)
         self.norm = norm
         self.dropout = nn.Dropout(dropout)

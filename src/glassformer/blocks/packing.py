@@ -4,10 +4,10 @@ B batch, S padded length, N real tokens in the whole batch, H heads, K head widt
 """
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -37,12 +37,17 @@ class BatchMask:
     def rotation(self, rotary: Rotary) -> Rotation:
         """The rotation of the batch's tokens."""
         assert self.positions is not None, "rotary positions need a mask that knows where its tokens stand"
-        found: Rotation = self.once(rotary, lambda: rotary(self.positions, self.text_lengths))
+        lengths = self.text_lengths if rotary.is_dynamic else None
+        found: Rotation = self.once(rotary, lambda: rotary(self.positions, lengths))
         return found
+
+    def without_memory(self) -> Self:
+        """The same mask, which remembers nothing yet: what a layer learns from is made anew when it is run again."""
+        return replace(self, found={})
 
     @property
     def text_lengths(self) -> Tensor:
-        """(B or 1, 1), or (N,): how many tokens each text has."""
+        """(B or 1, 1), or (N,): how far the positions of each text go."""
         assert self.positions is not None
         return self.positions.amax(-1, keepdim=True) + 1
 
@@ -60,11 +65,9 @@ class BatchMask:
         """What distances add to the scores of (B, H, T, K) and (B, H, S, K)."""
         if bias is None:
             return None
-        targets, sources = query.shape[-2], key.shape[-2]
-        prepared = self.once(
-            (bias, targets, sources), lambda: bias.prepare(self.distances(targets, sources, query.device), self.once)
-        )
-        return bias.scores(query, key, prepared)
+        sizes = query.shape[-2], key.shape[-2]
+        between = self.once(sizes, lambda: self.distances(*sizes, query.device))
+        return bias.scores(query, key, bias.prepare(between, self.once))
 
 
 def fused(
@@ -201,7 +204,10 @@ class PackedBatch(BatchMask):
 
     @property
     def text_lengths(self) -> Tensor:
-        return self.boundaries.diff().repeat_interleave(self.boundaries.diff())
+        assert self.positions is not None
+        rows = self.places[0] // self.longest  # (N,): which sequence a token belongs to
+        ends = self.positions.new_zeros(len(self.lengths)).scatter_reduce(0, rows.long(), self.positions, "amax")
+        return ends[rows] + 1
 
     def attend(
         self,

@@ -23,7 +23,7 @@ class PositionScores(Protocol):
     """What distances add to the scores of an attention."""
 
     def prepare(self, distances: Tensor, once: Once) -> Tensor:
-        """What follows from distances (T, S), key less query, alone; worked out once for all layers that share this."""
+        """What follows from distances (T, S), key less query, alone; `once` remembers what other layers share."""
         ...
 
     def scores(self, query: Tensor, key: Tensor, prepared: Tensor) -> Tensor:
@@ -42,8 +42,8 @@ class RelativeBias(nn.Module):
 
     def prepare(self, distances: Tensor, once: Once) -> Tensor:
         """(H, T, S)"""
-        del once
-        return self.table(self.bucket(distances)).permute(2, 0, 1)  # type: ignore[no-any-return]
+        found: Tensor = once((self, *distances.shape), lambda: self.table(self.bucket(distances)).permute(2, 0, 1))
+        return found
 
     def scores(self, query: Tensor, key: Tensor, prepared: Tensor) -> Tensor:
         del query, key  # T5 looks at distances alone

@@ -134,6 +134,11 @@ class Rotary(nn.Module):
         self.register_buffer("frequencies", torch.empty(width // 2), persistent=False)
         self.reset_buffers()
 
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether a text's length changes what its tokens are turned by."""
+        return isinstance(self.scaling, DynamicScaling)
+
     def reset_buffers(self, device: torch.device | None = None, _dtype: torch.dtype | None = None) -> None:
         """Fill the frequencies, which no checkpoint holds; in fp32 whatever the model is in, as its folders assume."""
         device = device or self.frequencies.device

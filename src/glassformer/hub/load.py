@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from . import fetch
 from .folder import CONFIG, GENERATION, SAFETENSORS, is_of_a_model, read_config, settings_of
 from .registry import ARCHITECTURES, architecture_for, check_head, check_known, head_for, skeleton
 from .tensors import WeightFiles, short
-from .weights import WeightEntry, check_same, plan_load, tensors_of, their_tensors
+from .weights import LoadPlan, WeightEntry, check_same, plan_load, tensors_of, their_tensors
 
 log = logging.getLogger("glassformer")
 FROM_CONFIG = "from config"  # a head no architecture has
@@ -60,11 +61,12 @@ def load(
     files = WeightFiles(folder)
     settings = settings_of(architecture, _with_labels(raw, labels, head), folder)
     settings = architecture.fit_config(settings, head, set(files.shapes))
-    model = skeleton(architecture, settings, head)
-    try:
-        plan = plan_load(architecture, model, head, files.shapes, fresh_head=chosen or labels is not None)
-    except ValueError as error:
-        raise ValueError(f"{folder}: {error}") from None
+    fresh_head = chosen or labels is not None
+    model, plan = _planned(architecture, settings, head, files, fresh_head=fresh_head, folder=folder)
+    if any(not torch.equal(files.mapped(copy), files.mapped(first)) for copy, first in plan.copies):
+        log.warning("%s: its output layer is not its embeddings, as config.json says, and is taken as its own", name)
+        settings = replace(settings, tie_word_embeddings=False)
+        model, plan = _planned(architecture, settings, head, files, fresh_head=fresh_head, folder=folder)
     kind = _one_dtype(name, files.dtypes(entry.theirs for entry in plan.reads), kind)
     _fill(model, plan.reads, files, dtype=kind, device=where)
     _finish(model, architecture, getattr(settings, "initializer_range", 0.02), where)
@@ -74,6 +76,17 @@ def load(
     if has_file(folder / GENERATION):
         model.generation_config = JsonFile(folder / GENERATION)  # type: ignore[assignment]
     return (model if quant is None else quantised(model.float())).eval()
+
+
+def _planned(
+    architecture: Architecture, settings: Any, head: str | None, files: WeightFiles, *, fresh_head: bool, folder: Path
+) -> tuple[nn.Module, LoadPlan]:
+    """A model without values, and what is to be read into it."""
+    model = skeleton(architecture, settings, head)
+    try:
+        return model, plan_load(architecture, model, head, files.shapes, fresh_head=fresh_head)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from None
 
 
 def save(model: nn.Module, folder: str | Path, *, tokenizer: Tokenizer | None = None) -> Path:

@@ -66,6 +66,7 @@ class LoadPlan:
 
     reads: list[WeightEntry]
     report: LoadReport
+    copies: list[tuple[str, str]] = field(default_factory=list)  # of tied outputs: their copy, and what is read
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
@@ -111,14 +112,18 @@ def plan_load(
     canonical = {_canonical(name, architecture.prefix): name for name in file}
     body = architecture.rows(as_model(model).config)
     rows = None if body is None else [*body, *architecture.heads[head].weights]
-    reads, filled, used = [], set(), set()
+    reads: list[WeightEntry] = []
+    filled, used, copies = set(), set(), []
     misshaped: dict[str, str] = {}
     for entry in entries(rows, ours):
         if (name := canonical.get(entry.theirs)) is None:
             continue
         used.add(name)
-        if all(same[target] in filled for target in entry.ours):
-            continue  # a tied copy
+        if all(same[target] in filled for target in entry.ours):  # a tied copy
+            if entry.ours[0].startswith("head.") and entry.ours[0].endswith("weight"):
+                first = next(each for each in reads if same[each.ours[0]] == same[entry.ours[0]])
+                copies.append((name, first.theirs))
+            continue
         wanted = entry.shape([tuple(ours[target].shape) for target in entry.ours])
         if file[name] == wanted:
             reads.append(WeightEntry(name, entry.ours, entry.op))
@@ -139,7 +144,7 @@ def plan_load(
     unknown = [name for name in left if name not in known]
     _raise_all(missing=missing, unknown=unknown, misshaped=list(dict.fromkeys(misshaped.values())))
     unused = [name for name in known if name not in dropped]
-    return LoadPlan(reads, LoadReport([name for entry in reads for name in entry.ours], new, unused))
+    return LoadPlan(reads, LoadReport([name for entry in reads for name in entry.ours], new, unused), copies)
 
 
 def check_same(model: nn.Module, built: nn.Module) -> None:

@@ -86,7 +86,9 @@ class LlamaConfig(hf.BaseConfig):
 
     @property
     def max_positions(self) -> int:
-        return self.max_position_embeddings
+        """Dynamic scaling begins where the trained positions end."""
+        rope = self.rope_parameters
+        return int(self.max_position_embeddings * (rope["factor"] if rope["rope_type"] == "dynamic" else 1))
 
     @property
     def key_heads(self) -> int:

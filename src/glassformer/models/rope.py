@@ -1,7 +1,7 @@
 """Rotary positions as a config.json describes them, in today's keys and in those of before."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypedDict, get_args
+from typing import Annotated, Any, Literal, TypedDict, get_args
 
 from glassformer.blocks.rotary import (
     DynamicScaling,
@@ -13,7 +13,7 @@ from glassformer.blocks.rotary import (
     YarnScaling,
     yarn_attention_factor,
 )
-from glassformer.files.schema import NotNegative, Positive, Size, conform
+from glassformer.files.schema import Bounds, NotNegative, Positive, Size, conform
 
 from .config import PLACE
 
@@ -30,7 +30,7 @@ class RopeParameters(TypedDict, total=False):
     """Hugging Face's `rope_parameters`."""
 
     rope_type: RopeType
-    rope_theta: Positive
+    rope_theta: Annotated[float, Bounds(1, above=True)]
     factor: Positive
     original_max_position_embeddings: Size
     low_freq_factor: Positive

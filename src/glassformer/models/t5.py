@@ -59,8 +59,8 @@ class T5Config(hf.BaseConfig):
 
     def __post_init__(self) -> None:
         buckets, most = self.relative_attention_num_buckets, self.relative_attention_max_distance
-        if buckets < 4 or buckets % 4:
-            raise ValueError(f"relative_attention_num_buckets is {buckets}; it must be a multiple of 4")
+        if buckets < 4:
+            raise ValueError(f"relative_attention_num_buckets is {buckets}; it must be at least 4")
         if most <= buckets // 2:
             raise ValueError(f"relative_attention_max_distance is {most}; with {buckets} buckets it must be more")
 
@@ -195,8 +195,8 @@ def start_weights(model: nn.Module, config: T5Config) -> None:
 
 
 def fit_config(config: T5Config, _head: str | None, names: set[str]) -> T5Config:
-    """An output layer in the file is one of its own, whatever config.json says: Flan's says both."""
-    return replace(config, tie_word_embeddings="lm_head.weight" not in names)
+    """Without an output layer in the file, it is the embedding, whatever config.json says: Flan's says both."""
+    return config if "lm_head.weight" in names else replace(config, tie_word_embeddings=True)
 
 
 def _side(side: str, feed_forward: int) -> list[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """Chat templates: a conversation as the text that a model was trained on, by the Jinja template of its folder.
 
-A template may come from anyone, so it runs in jinja2's sandbox and is shown plain JSON values alone.
+A template may come from anyone, so it runs in jinja2's sandbox and is shown plain JSON values alone. That keeps it from
+files and from Python; it does not keep it from taking long.
 """
 
 import json
