@@ -20,6 +20,9 @@ class Ids:
     def __call__(self, texts, **_):
         return {"input_ids": [list(map(int, text.split())) for text in texts]}
 
+    def encode_prompts(self, texts):
+        return self(texts)["input_ids"]
+
     def decode(self, ids, **_):
         return " ".join(map(str, ids))
 
