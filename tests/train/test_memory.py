@@ -29,7 +29,7 @@ def near(model, rows, length):
     """The estimate against the truth, in share of the truth."""
     found = scaled_up(model, rows, length=length).total
     really = measured(model.train(), made_up_loss(model), rows, length).total
-    assert_close(float(found), float(really), atol=0, rtol=0.25)
+    assert_close(float(found), float(really), atol=1024, rtol=0.25)  # bytes: of next to nothing, no share is asked
 
 
 @pytest.mark.parametrize("name", SHAPES)
