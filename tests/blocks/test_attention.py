@@ -9,8 +9,9 @@ from torch.testing import assert_close
 
 from glassformer.blocks.activations import tanh_gelu
 from glassformer.blocks.attention import MultiHeadAttention, masked_softmax
+from glassformer.blocks.batch_masks import AttentionOptions, DenseMask
 from glassformer.blocks.masks import as_keep, causal, combine, positions, real_positions
-from glassformer.blocks.packing import DenseMask, PackedBatch, PackedCross
+from glassformer.blocks.packing import PackedBatch, PackedCross
 from glassformer.engine import kernels
 from glassformer.engine.graphs import StaticLayer, StaticMask
 from glassformer.inspect.record import record
@@ -40,9 +41,9 @@ def test_packed_attention_equals_masked_attention(equal_lengths, keep, is_causal
     query, key, value = torch.randn(3, len(keep), 6, 2, 4)
     packed = PackedBatch.from_keep(keep, causal=is_causal)
     way = packed.by_equal_lengths if equal_lengths else PackedCross(packed, packed, is_causal).by_mask
-    context = way(*(packed.pack(x) for x in (query, key, value)), scale=0.5, dropout=0.0)
+    context = way(*(packed.pack(x) for x in (query, key, value)), AttentionOptions(0.5))
     dense = DenseMask.from_keep(keep, causal(6, 6) if is_causal else None)
-    expected = dense.attend(query, key, value, scale=0.5, dropout=0.0)
+    expected = dense.attend(query, key, value, AttentionOptions(0.5))
     assert_close(packed.unpack(context), expected * keep[..., None, None])
 
 
@@ -55,8 +56,8 @@ def test_packed_queries_over_packed_keys_equal_masked_attention(keep, seed):
     queries = PackedBatch.from_keep(keep)
     keys = PackedBatch.from_keep(source_keep, rows=queries.rows)
     packed = (queries.pack(query), keys.pack(key), keys.pack(value))
-    context = PackedCross(queries, keys).attend(*packed, scale=0.5, dropout=0.0)
-    expected = DenseMask.from_keep(source_keep).attend(query, key, value, scale=0.5, dropout=0.0)
+    context = PackedCross(queries, keys).attend(*packed, AttentionOptions(0.5))
+    expected = DenseMask.from_keep(source_keep).attend(query, key, value, AttentionOptions(0.5))
     assert_close(queries.unpack(context), expected * keep[..., None, None])
 
 
@@ -131,9 +132,9 @@ def test_packed_attention_on_a_gpu(head_width):
     query, key, value = torch.randn(3, 6, 30, 2, head_width, device="cuda", dtype=torch.bfloat16)
     for is_causal in (False, True):
         packed = PackedBatch.from_keep(keep.cpu(), causal=is_causal, device=keep.device)
-        context = packed.attend(*(packed.pack(x) for x in (query, key, value)), scale=0.5, dropout=0.0)
+        context = packed.attend(*(packed.pack(x) for x in (query, key, value)), AttentionOptions(0.5))
         order = causal(30, 30, keep.device) if is_causal else None
-        expected = DenseMask.from_keep(keep, order).attend(query, key, value, scale=0.5, dropout=0.0)
+        expected = DenseMask.from_keep(keep, order).attend(query, key, value, AttentionOptions(0.5))
         assert_close(packed.unpack(context), expected * keep[..., None, None], atol=2e-2, rtol=2e-2)
 
 
@@ -145,7 +146,7 @@ def test_the_kernel_for_the_next_token_is_masked_attention(width, used, dtype):
     query, key, value = torch.randn(3, 1, 3, 2, width, device="cuda", dtype=dtype).unbind(2)
     padding, counter = torch.tensor([0, used // 2, used], device="cuda").int(), torch.tensor([used], device="cuda")
     layer, reach = StaticLayer(keys.clone(), values.clone(), counter), StaticMask(padding, counter, 160)
-    expected = reach.attend(query, *layer.append(key, value), scale=0.5, dropout=0.0)
+    expected = reach.attend(query, *layer.append(key, value), AttentionOptions(0.5))
     context = kernels.attend_next(query, key, value, keys, values, used=counter, padding=padding, scale=0.5)
     assert_close(context, expected, atol=2e-2, rtol=2e-2)
     assert_close((keys, values), (layer.keys, layer.values), atol=0, rtol=0)

@@ -1,6 +1,7 @@
 """What attention is composed of: grouped queries, rotary positions, scores by distance, windows, norms of heads."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,9 +12,10 @@ from torch.testing import assert_close
 
 from families import ROPES
 from glassformer.blocks.attention import MultiHeadAttention
+from glassformer.blocks.batch_masks import AttentionOptions, CausalMask, DenseMask
 from glassformer.blocks.cache import KVCache
 from glassformer.blocks.masks import Window, causal, distances, has_gaps, within
-from glassformer.blocks.packing import CausalMask, DenseMask, PackedBatch, PackedCross
+from glassformer.blocks.packing import PackedBatch, PackedCross
 from glassformer.blocks.relative import RelativeBias
 from glassformer.blocks.rotary import LinearScaling, Rotary, rotate
 from glassformer.inspect.record import record
@@ -70,18 +72,16 @@ def test_packed_is_alone(data, is_causal, lengths):
     attention, x = data.draw(attentions(is_causal=is_causal)), some(len(lengths))
     keep = torch.arange(LENGTH) < torch.tensor(lengths)[:, None]
     packed = PackedBatch.from_keep(keep, causal=is_causal)
-    packed = PackedBatch(
-        **{**vars(packed), "positions": packed.pack(torch.arange(LENGTH).expand_as(keep)), "found": {}}
-    )
+    packed = replace(packed, positions=packed.pack(torch.arange(LENGTH).expand_as(keep)))
     together = packed.unpack(attention(packed.pack(x), packed))
     for row, length in enumerate(lengths):
         places = torch.arange(length)[None]
         mask = CausalMask(length, x.device, positions=places) if is_causal else DenseMask(positions=places)
         assert_close(together[row, :length], attention(x[row : row + 1, :length], mask)[0], **CLOSE)
     query, key, value = (packed.pack(some(len(lengths), seed)).unflatten(-1, (-1, 3)) for seed in range(3))
-    own = {"window": attention.window}
-    by_mask = PackedCross(packed, packed, is_causal).by_mask(query, key, value, 0.5, 0.0, **own)
-    assert_close(by_mask, packed.by_equal_lengths(query, key, value, 0.5, 0.0, **own), **CLOSE)
+    options = AttentionOptions(0.5, window=attention.window)
+    by_mask = PackedCross(packed, packed, is_causal).by_mask(query, key, value, options)
+    assert_close(by_mask, packed.by_equal_lengths(query, key, value, options), **CLOSE)
 
 
 @settings(max_examples=40)

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.testing import assert_close
 
+from glassformer.blocks.batch_masks import AttentionOptions, DenseMask
 from glassformer.blocks.convolved import TextConvolution
 from glassformer.blocks.disentangled import DisentangledScores, RelativePositions, skew
-from glassformer.blocks.packing import DenseMask, PackedBatch, PackedCross
+from glassformer.blocks.packing import PackedBatch, PackedCross
 
 WIDTH, HEADS = 12, 3
 texts = st.lists(st.integers(1, 7), min_size=1, max_size=5).map(
@@ -37,7 +38,7 @@ def test_each_pair_of_tokens_by_hand(terms, buckets):
     scores, length = disentangled(terms, buckets), 9
     torch.manual_seed(1)
     query, key = torch.randn(2, 2, HEADS, length, WIDTH // HEADS)
-    found = DenseMask().added(scores, query, key)
+    found = DenseMask().position_bias(scores, query, key)
     table = scores.positions()
     for i, j in [(0, 0), (0, 8), (8, 0), (3, 5), (5, 3), (2, 3)]:
         away = i - j if buckets is None else int(scores.positions.bucket(torch.tensor(i - j)))
@@ -64,8 +65,8 @@ def test_packed_scores_equal_padded_ones(keep, equal_lengths):
     query, key, value = torch.randn(3, *keep.shape, HEADS, WIDTH // HEADS, generator=torch.Generator().manual_seed(0))
     packed = PackedBatch.from_keep(keep)
     way = packed.by_equal_lengths if equal_lengths else PackedCross(packed, packed).by_mask
-    context = way(*(packed.pack(x) for x in (query, key, value)), scale=0.5, dropout=0.0, bias=scores)
-    expected = DenseMask.from_keep(keep).attend(query, key, value, scale=0.5, dropout=0.0, bias=scores)
+    context = way(*(packed.pack(x) for x in (query, key, value)), AttentionOptions(0.5, bias=scores))
+    expected = DenseMask.from_keep(keep).attend(query, key, value, AttentionOptions(0.5, bias=scores))
     assert_close(packed.unpack(context), expected * keep[..., None, None])
 
 

@@ -12,8 +12,8 @@ from torch.testing import assert_close
 
 import glassformer as gf
 from families import SMALL_GPT, random_model
+from glassformer.blocks.batch_masks import AttentionOptions, DenseMask
 from glassformer.blocks.masks import Window
-from glassformer.blocks.packing import DenseMask
 from glassformer.blocks.rotary import Rotary, rotate
 from glassformer.engine import native
 from glassformer.engine.linear import (
@@ -95,7 +95,7 @@ def test_the_next_token_looks_back(build, data, shape, group):
     turned = (query, key) if rotation is None else (rotate(query, rotation), rotate(key, rotation))
     keys[:, -1:], values[:, -1:] = turned[1], value
     window = None if reach is None else Window(reach)
-    expected = DenseMask.from_keep(keep).attend(turned[0], keys, values, scale=0.3, dropout=0.0, window=window)
+    expected = DenseMask.from_keep(keep).attend(turned[0], keys, values, AttentionOptions(0.3, window=window))
     mine = room[:, :, :length]
     first = 0 if reach is None else max(0, length - 1 - reach)
     found = native.attend_next(query, key, value, *mine, keep=keep, scale=0.3, rotation=rotation, first=first)

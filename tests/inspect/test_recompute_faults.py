@@ -6,7 +6,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from families import SMALL_BERT, SMALL_GPT, random_model
-from glassformer.blocks.packing import CausalMask, DenseMask, PackedBatch
+from glassformer.blocks.batch_masks import CausalMask, DenseMask
+from glassformer.blocks.packing import PackedBatch
 from glassformer.blocks.recurrent import LstmGates
 from glassformer.inspect.recompute import recompute
 from inspect_cases import WITHIN, inputs_of, small

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from families import SMALL_BERT, SMALL_GPT, random_model, sequences
+from glassformer.blocks.batch_masks import CausalMask, DenseMask
 from glassformer.blocks.cache import KVCache
-from glassformer.blocks.packing import CausalMask, DenseMask, PackedBatch
+from glassformer.blocks.packing import PackedBatch
 from glassformer.engine import prepare
 from glassformer.inspect import laws
 from glassformer.jobs.laws import prepared_equals_model
@@ -27,8 +28,8 @@ def test_padding_that_leaks_is_seen(bert, monkeypatch):
 
 
 def test_sequences_that_see_each_other_are_seen(bert, monkeypatch):
-    def attend(_self, query, key, value, **how):
-        return DenseMask().attend(query[None], key[None], value[None], **how)[0]
+    def attend(_self, query, key, value, options):
+        return DenseMask().attend(query[None], key[None], value[None], options)[0]
 
     monkeypatch.setattr(PackedBatch, "attend", attend)
     assert laws.padding_is_invisible(bert, sequences()) > 1e-3

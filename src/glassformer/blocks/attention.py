@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .batch_masks import AttentionOptions
 from .masks import Window, both
 from .point import Point
 from .relative import PositionScores
@@ -32,29 +33,19 @@ class AttentionMask(Protocol):
         """(T, S), True = keep: what a window leaves; None where it spans all."""
         ...
 
-    def without_memory(self) -> Self:
-        """The same mask, which remembers nothing of other layers."""
+    def with_empty_memo(self) -> Self:
+        """The same mask, with nothing that other layers have worked out."""
         ...
 
     def rotation(self, rotary: Rotary) -> Rotation:
         """What the batch's tokens are turned by."""
         ...
 
-    def added(self, bias: PositionScores | None, query: Tensor, key: Tensor) -> Tensor | None:
+    def position_bias(self, bias: PositionScores | None, query: Tensor, key: Tensor) -> Tensor | None:
         """What distances add to the scores of (B, H, T, K) and (B, H, S, K)."""
         ...
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        *,
-        scale: float,
-        dropout: float,
-        window: Window | None = None,
-        bias: PositionScores | None = None,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions) -> Tensor:
         """The fused kernel on (…, T, H, K) queries and (…, S, G, K) keys and values; gives (…, T, H, K)."""
         ...
 
@@ -122,7 +113,7 @@ class MultiHeadAttention(nn.Module):
         A source may have fewer rows than x: then as many rows of x after one another look at the same one.
         """
         if self.position_scores is not None and torch.is_grad_enabled():
-            mask = mask.without_memory()
+            mask = mask.with_empty_memo()
         query = self.split(self.query(x))  # (…, T, H, K)
         key, value = self.keys_and_values(x) if source is None else source
         if self.query_norm is not None:
@@ -135,15 +126,9 @@ class MultiHeadAttention(nn.Module):
         if self.scores.has_hooks or self.pattern.has_hooks:
             context = self.readable(query, key, value, mask)
         else:
-            context = mask.attend(
-                query,
-                key,
-                value,
-                scale=self.scale,
-                dropout=self.dropout if self.training else 0.0,
-                window=self.window,
-                bias=self.position_scores,
-            )
+            dropout = self.dropout if self.training else 0.0
+            options = AttentionOptions(self.scale, dropout, self.window, self.position_scores)
+            context = mask.attend(query, key, value, options)
         return self.output(self.context(context).flatten(-2))  # type: ignore[no-any-return]
 
     def keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -164,8 +149,8 @@ class MultiHeadAttention(nn.Module):
         key, value = key.repeat_interleave(group, -2), value.repeat_interleave(group, -2)
         query, key, value = (x.transpose(-3, -2) for x in (query, key, value))  # (B, H, …, K)
         scores = query @ key.transpose(-2, -1) * self.scale
-        added = mask.added(self.position_scores, query, key)
-        scores = self.scores(scores if added is None else scores + added)
+        bias = mask.position_bias(self.position_scores, query, key)
+        scores = self.scores(scores if bias is None else scores + bias)
         keep = both(dense, mask.order(query.shape[-2], key.shape[-2], query.device, self.window))
         pattern = self.pattern(masked_softmax(scores, keep))
         pattern = F.dropout(pattern, self.dropout, self.training)

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from .attention import AttentionMask, LayerKV
+from .batch_masks import DenseMask
 from .masks import causal, real_positions
-from .packing import DenseMask
 from .state import is_identity
 
 

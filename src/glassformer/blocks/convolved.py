@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from .activations import Activation
 from .attention import AttentionMask, LayerKV, MultiHeadAttention
-from .packing import DenseMask, PackedBatch
+from .batch_masks import DenseMask
+from .packing import PackedBatch
 from .transformer import Layer
 
 
@@ -51,7 +52,7 @@ class ConvolvedLayer(Layer):
         self.convolution, self.convolution_norm = convolution, norm()
 
     @property
-    def counts_distances(self) -> bool:
+    def uses_relative_positions(self) -> bool:
         return True
 
     def forward(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .point import Point
-from .relative import Once
+from .relative import Memoize
 
 
 class RelativePositions(nn.Module):
@@ -62,11 +62,11 @@ class DisentangledScores(nn.Module):
         self.content_to_position = Point()  # (B, H, T, S), unscaled
         self.position_to_content = Point()
 
-    def prepare(self, distances: Tensor, once: Once) -> Tensor:
+    def prepare(self, distances: Tensor, memoize: Memoize) -> Tensor:
         """(1 or 2, H, L, K): the projected positions of all distances, in the order that `skew` reads them in."""
         rows = self.positions.rows(torch.cat([distances[1:, 0].flip(0), distances[0]]))
         order = [rows] * (self.key is not None) + [rows.flip(0)] * (self.query is not None)
-        tables = once(self, lambda: self.projected(once(self.positions, self.positions)))
+        tables = memoize(self, lambda: self.projected(memoize(self.positions, self.positions)))
         return torch.stack([table[:, row] for table, row in zip(tables, order, strict=True)])
 
     def projected(self, positions: Tensor) -> list[Tensor]:

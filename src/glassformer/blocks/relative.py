@@ -13,7 +13,7 @@ from torch import Tensor, nn
 V = TypeVar("V")
 
 
-class Once(Protocol):
+class Memoize(Protocol):
     """What a batch remembers: the value of a key, made where it is first asked for."""
 
     def __call__(self, key: Hashable, make: Callable[[], V]) -> V: ...
@@ -22,8 +22,8 @@ class Once(Protocol):
 class PositionScores(Protocol):
     """What distances add to the scores of an attention."""
 
-    def prepare(self, distances: Tensor, once: Once) -> Tensor:
-        """What follows from distances (T, S), key less query, alone; `once` remembers what other layers share."""
+    def prepare(self, distances: Tensor, memoize: Memoize) -> Tensor:
+        """What follows from distances (T, S), key less query, alone; `memoize` remembers what other layers share."""
         ...
 
     def scores(self, query: Tensor, key: Tensor, prepared: Tensor) -> Tensor:
@@ -40,9 +40,9 @@ class RelativeBias(nn.Module):
         self.table = nn.Embedding(buckets, heads)
         self.buckets, self.max_distance, self.bidirectional = buckets, max_distance, bidirectional
 
-    def prepare(self, distances: Tensor, once: Once) -> Tensor:
+    def prepare(self, distances: Tensor, memoize: Memoize) -> Tensor:
         """(H, T, S)"""
-        found: Tensor = once((self, *distances.shape), lambda: self.table(self.bucket(distances)).permute(2, 0, 1))
+        found: Tensor = memoize((self, *distances.shape), lambda: self.table(self.bucket(distances)).permute(2, 0, 1))
         return found
 
     def scores(self, query: Tensor, key: Tensor, prepared: Tensor) -> Tensor:

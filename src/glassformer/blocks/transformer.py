@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from .activations import Activation
 from .attention import AttentionMask, LayerKV, MultiHeadAttention
+from .batch_masks import CausalMask, DenseMask
 from .masks import has_gaps, send
-from .packing import CausalMask, DenseMask, PackedBatch, PackedCross
+from .packing import PackedBatch, PackedCross
 from .point import Point, any_hooked
 
 
@@ -93,7 +94,7 @@ class Layer(nn.Module):
         return self.residual(self.feed_forward_norm, self.feed_forward, x)
 
     @property
-    def counts_distances(self) -> bool:
+    def uses_relative_positions(self) -> bool:
         """Whether it asks how far apart two tokens stand."""
         return self.attention.window is not None or self.attention.position_scores is not None
 
@@ -130,9 +131,9 @@ class Stack(nn.ModuleList):
         return x if keep is None else x.masked_fill(~keep[..., None], 0.0)
 
     @property
-    def counts_distances(self) -> bool:
+    def uses_relative_positions(self) -> bool:
         """Whether a layer asks how far apart two tokens stand, padding between them included."""
-        return any(layer.counts_distances for layer in self if isinstance(layer, Layer))
+        return any(layer.uses_relative_positions for layer in self if isinstance(layer, Layer))
 
     def keys_and_values(self, source: Tensor) -> list[tuple[Tensor, Tensor]]:
         """A source (…, S, D) as the cross-attention of each layer sees it."""
@@ -163,7 +164,7 @@ def embed_and_run(
     norm = nn.Identity() if norm is None else norm
     length, device = next((index.shape[1], index.device) for index in indices if index is not None)
     hooked = any_hooked(layers) or any_hooked(embeddings) or any_hooked(norm)
-    if keep is not None and not hooked and not (layers.counts_distances and has_gaps(keep)):
+    if keep is not None and not hooked and not (layers.uses_relative_positions and has_gaps(keep)):
         packed = PackedBatch.from_keep(keep, causal=causal, device=device)
         real = [None if index is None else packed.pack(index.expand_as(keep)) for index in indices]
         packed = replace(packed, positions=real[1])

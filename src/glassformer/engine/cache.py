@@ -9,9 +9,8 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from glassformer.blocks.attention import AttentionMask, LayerKV
+from glassformer.blocks.batch_masks import AttentionOptions
 from glassformer.blocks.cache import KVCache, LayerCache
-from glassformer.blocks.masks import Window
-from glassformer.blocks.relative import PositionScores
 from glassformer.blocks.rotary import Rotary, rotate
 
 from . import native
@@ -26,11 +25,8 @@ class AttendingKV(LayerKV, Protocol):
         key: Tensor,
         value: Tensor,
         mask: AttentionMask,
-        *,
-        scale: float,
+        options: AttentionOptions,
         rotary: Rotary | None = None,
-        window: Window | None = None,
-        bias: PositionScores | None = None,
     ) -> Tensor:
         """New tokens (B, T, H, K) are turned and appended, and attend to all so far; gives (B, T, H, K)."""
         ...
@@ -59,21 +55,18 @@ class PreparedLayerCache(LayerCache):
         key: Tensor,
         value: Tensor,
         mask: AttentionMask,
-        *,
-        scale: float,
+        options: AttentionOptions,
         rotary: Rotary | None = None,
-        window: Window | None = None,
-        bias: PositionScores | None = None,
     ) -> Tensor:
         rotation = None if rotary is None else mask.rotation(rotary)
-        one = query.shape[1] == 1 and bias is None and (window is None or window.after is None)
+        window = options.window
+        one = query.shape[1] == 1 and options.bias is None and (window is None or window.after is None)
         if one and native.takes(query, key, value, self.keys, self.values):
             keys, values = (x[:, : self.used + 1] for x in (self.keys, self.values))
             keep = None if mask.dense is None else mask.dense[:, 0, 0]
             first = 0 if window is None else max(0, self.used - window.before)
             places: dict[str, Any] = {"keep": keep, "rotation": rotation, "first": first}
-            return native.attend_next(query, key, value, keys, values, scale=scale, **places)
+            return native.attend_next(query, key, value, keys, values, scale=options.scale, **places)
         if rotation is not None:
             query, key = rotate(query, rotation), rotate(key, rotation)
-        seen = self.append(key, value)
-        return mask.attend(query, *seen, scale=scale, dropout=0.0, window=window, bias=bias)
+        return mask.attend(query, *self.append(key, value), options)

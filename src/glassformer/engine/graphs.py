@@ -17,10 +17,9 @@ import torch
 from torch import Tensor
 
 from glassformer.blocks.attention import AttentionMask
+from glassformer.blocks.batch_masks import AttentionOptions, BatchMask, fused
 from glassformer.blocks.cache import DecoderState, KVCache
-from glassformer.blocks.masks import Window, both, first_kept
-from glassformer.blocks.packing import BatchMask, fused
-from glassformer.blocks.relative import PositionScores
+from glassformer.blocks.masks import both, first_kept
 from glassformer.blocks.rotary import Rotary, rotate
 
 from . import kernels
@@ -92,22 +91,18 @@ class StaticLayer:
         key: Tensor,
         value: Tensor,
         mask: AttentionMask,
-        *,
-        scale: float,
+        options: AttentionOptions,
         rotary: Rotary | None = None,
-        window: Window | None = None,
-        bias: PositionScores | None = None,
     ) -> Tensor:
         """One new token of each row (B, 1, H, K) is turned and appended, and attends to all so far."""
         if rotary is not None:
             rotation = mask.rotation(rotary)
             query, key = rotate(query, rotation), rotate(key, rotation)
-        plain = window is None and bias is None and query.shape[2] == key.shape[2]
+        plain = options.window is None and options.bias is None and query.shape[2] == key.shape[2]
         if plain and query.is_cuda and isinstance(mask, StaticMask) and kernels.available():
             past, places = (self.keys, self.values), {"used": self.used, "padding": mask.padding}
-            return kernels.attend_next(query, key, value, *past, **places, scale=scale)
-        seen = self.append(key, value)
-        return mask.attend(query, *seen, scale=scale, dropout=0.0, window=window, bias=bias)
+            return kernels.attend_next(query, key, value, *past, **places, scale=options.scale)
+        return mask.attend(query, *self.append(key, value), options)
 
 
 @dataclass(frozen=True)
@@ -128,22 +123,12 @@ class StaticMask(BatchMask):
         assert targets == 1
         return torch.arange(sources, device=device) - self.used[:, None]
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        *,
-        scale: float,
-        dropout: float,
-        window: Window | None = None,
-        bias: PositionScores | None = None,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions) -> Tensor:
         """(B, 1, H, K) queries over (B, L, G, K) keys and values."""
         query, key, value = (x.transpose(1, 2) for x in (query, key, value))
-        keep = both(self.dense, self.order(1, self.capacity, query.device, window))
-        added = self.added(bias, query, key)
-        return fused(query, key, value, mask=keep, added=added, scale=scale, dropout=dropout).transpose(1, 2)
+        keep = both(self.dense, self.order(1, self.capacity, query.device, options.window))
+        bias = self.position_bias(options.bias, query, key)
+        return fused(query, key, value, options=options, mask=keep, bias=bias).transpose(1, 2)
 
 
 class Lease:

@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from glassformer.blocks.attention import AttentionMask, LayerKV, MultiHeadAttention
+from glassformer.blocks.batch_masks import AttentionOptions
 from glassformer.blocks.decoder import DecodesLayer, Norms
 from glassformer.blocks.output import LMHead
 from glassformer.blocks.point import Point
@@ -130,9 +131,9 @@ class PreparedSelfAttention:
         self.output = FusedLinear(fuse([attention.output]))
         self.sizes, self.head_width = (attention.heads, attention.key_heads, attention.key_heads), attention.head_width
         self.norms = [None if one is None else prepared_norm(one) for one in (attention.query_norm, attention.key_norm)]
-        self.scale, self.rotary = attention.scale, attention.rotary
-        self.window, self.bias = attention.window, attention.position_scores
-        special = (attention.query_norm, self.rotary, self.window, self.bias)
+        self.options = AttentionOptions(attention.scale, window=attention.window, bias=attention.position_scores)
+        self.rotary = attention.rotary
+        special = (attention.query_norm, self.rotary, self.options.window, self.options.bias)
         self.is_plain = attention.heads == attention.key_heads and all(one is None for one in special)
 
     def __call__(
@@ -141,16 +142,7 @@ class PreparedSelfAttention:
         projected = self.project(x, norm=norm).unflatten(-1, (-1, self.head_width))  # (B, T, H + 2 G, K)
         query, key, value = projected.split(self.sizes, -2)
         query, key = (y if own is None else own(y) for y, own in zip((query, key), self.norms, strict=True))
-        context = cache.attend(
-            query,
-            key,
-            value,
-            mask,
-            scale=self.scale,
-            rotary=self.rotary,
-            window=self.window,
-            bias=self.bias,
-        )
+        context = cache.attend(query, key, value, mask, self.options, self.rotary)
         return self.output(context.flatten(-2), added=added)
 
 
@@ -159,7 +151,7 @@ class PreparedCrossAttention:
 
     def __init__(self, attention: MultiHeadAttention, fuse: Fuse) -> None:
         self.project, self.output = FusedLinear(fuse([attention.query])), FusedLinear(fuse([attention.output]))
-        self.shape, self.scale = (attention.heads, -1), attention.scale
+        self.shape, self.options = (attention.heads, -1), AttentionOptions(attention.scale)
         self.norm = None if attention.query_norm is None else prepared_norm(attention.query_norm)
 
     def __call__(
@@ -173,7 +165,7 @@ class PreparedCrossAttention:
     ) -> Tensor:
         query = self.project(x, norm=norm).unflatten(-1, self.shape)
         query = query if self.norm is None else self.norm(query)
-        return self.output(mask.attend(query, *source, scale=self.scale, dropout=0.0).flatten(-2), added=added)
+        return self.output(mask.attend(query, *source, self.options).flatten(-2), added=added)
 
 
 def prepared_feed_forward(block: nn.Module, fuse: Fuse) -> Callable[..., Tensor]:

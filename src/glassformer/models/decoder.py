@@ -12,8 +12,27 @@ from glassformer.blocks.masks import as_keep, last_token, real_positions
 from glassformer.blocks.transformer import Stack, embed_and_run
 
 from .contract import ModelConfig, by_parts
+from .heads import ClassifierHead, TokenClassifierHead
 from .outputs import Hidden, Logits
 from .stepping import StepsByParts
+
+
+def decoder_head(
+    name: str | None, token: nn.Embedding, *, tied: bool, classes: int, dropout: float | None
+) -> nn.Module | None:
+    """The head of a decoder whose tokens are embedded so; `dropout` is of a token classifier, 0.1 where silent."""
+    match name:
+        case "text-generation":
+            output = nn.Linear(token.embedding_dim, token.num_embeddings, bias=False)
+            if tied:
+                output.weight = token.weight
+            return output
+        case "text-classification":
+            return ClassifierHead(token.embedding_dim, classes, 0.0, bias=False)
+        case "token-classification":
+            return TokenClassifierHead(token.embedding_dim, classes, 0.1 if dropout is None else dropout)
+        case _:
+            return None
 
 
 class CausalDecoder(nn.Module, StepsByParts):

@@ -16,8 +16,7 @@ from glassformer.files.schema import Depth, NotNegative, Probability, Size, Toke
 
 from . import config as hf
 from .architecture import Architecture, Head, Op
-from .decoder import CausalDecoder
-from .heads import ClassifierHead, TokenClassifierHead
+from .decoder import CausalDecoder, decoder_head
 from .init import initialise
 
 
@@ -81,30 +80,15 @@ def build_with(
     layers = Stack(build_layer(config, number, **inside) for number in range(config.n_layer))
     norm = nn.LayerNorm(width, eps=config.layer_norm_epsilon)
     cache = (config.n_head, width // config.n_head)
-    output = build_head(head, config, token)
+    dropout = config.hidden_dropout if config.classifier_dropout is None else config.classifier_dropout
+    tied, classes = config.tie_word_embeddings, len(config.id2label)
+    output = decoder_head(head, token, tied=tied, classes=classes, dropout=dropout)
     model = CausalDecoder(config, embeddings, layers, norm, cache=cache, head=output, head_name=head)
     initialise(model, config.initializer_range)
     for name, weight in model.named_parameters():  # what is added to the residual shrinks with the depth
         if name.endswith(("attention.output.weight", "feed_forward.down.weight")):
             nn.init.normal_(weight, std=config.initializer_range / (2 * config.n_layer) ** 0.5)
     return model
-
-
-def build_head(name: str | None, config: Gpt2Config, token: nn.Embedding) -> nn.Module | None:
-    width, classes = config.n_embd, len(config.id2label)
-    match name:
-        case "text-generation":
-            output = nn.Linear(width, config.vocab_size, bias=False)
-            if config.tie_word_embeddings:
-                output.weight = token.weight
-            return output
-        case "text-classification":
-            return ClassifierHead(width, classes, 0.0, bias=False)
-        case "token-classification":
-            dropouts = (config.classifier_dropout, config.hidden_dropout, 0.1)
-            return TokenClassifierHead(width, classes, next(one for one in dropouts if one is not None))
-        case _:
-            return None
 
 
 def build_layer(

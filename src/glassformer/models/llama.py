@@ -19,8 +19,7 @@ from glassformer.files.schema import Count, Depth, NotNegative, Probability, Siz
 
 from . import config as hf
 from .architecture import Architecture, Head
-from .decoder import CausalDecoder
-from .heads import ClassifierHead, TokenClassifierHead
+from .decoder import CausalDecoder, decoder_head
 from .init import initialise
 from .rope import RopeParameters, build_rotary, older_keys, rope_parameters
 
@@ -111,7 +110,7 @@ class LlamaConfig(hf.BaseConfig):
 
 def build(config: LlamaConfig, head: str | None = "text-generation") -> CausalDecoder:
     """One with random weights."""
-    width = config.hidden_size
+    width, tied, dropout = config.hidden_size, config.tie_word_embeddings, config.classifier_dropout
     embeddings = Embeddings(nn.Embedding(config.vocab_size, width), None)
     rotary = build_rotary(config.rope_parameters, config.head_width, config.max_position_embeddings)
     model = CausalDecoder(
@@ -120,7 +119,7 @@ def build(config: LlamaConfig, head: str | None = "text-generation") -> CausalDe
         Stack(build_layer(config, number, rotary) for number in range(config.num_hidden_layers)),
         nn.RMSNorm(width, eps=config.rms_norm_eps),
         cache=(config.key_heads, config.head_width),
-        head=build_head(head, config, embeddings.token),
+        head=decoder_head(head, embeddings.token, tied=tied, classes=len(config.id2label), dropout=dropout),
         head_name=head,
     )
     initialise(model, config.initializer_range)
@@ -144,23 +143,6 @@ def build_layer(config: LlamaConfig, number: int, rotary: Rotary) -> Layer:
     bias = config.mlp_bias and kind == "llama"
     feed_forward = GatedFeedForward(width, config.intermediate_size, activation(config.hidden_act), bias=bias)
     return Layer(attention, feed_forward, partial(nn.RMSNorm, width, eps=config.rms_norm_eps), pre_norm=True)
-
-
-def build_head(name: str | None, config: LlamaConfig, token: nn.Embedding) -> nn.Module | None:
-    width, classes = config.hidden_size, len(config.id2label)
-    match name:
-        case "text-generation":
-            output = nn.Linear(width, config.vocab_size, bias=False)
-            if config.tie_word_embeddings:
-                output.weight = token.weight
-            return output
-        case "text-classification":
-            return ClassifierHead(width, classes, 0.0, bias=False)
-        case "token-classification":
-            dropout = 0.1 if config.classifier_dropout is None else config.classifier_dropout
-            return TokenClassifierHead(width, classes, dropout)
-        case _:
-            return None
 
 
 WEIGHTS = (

@@ -1,0 +1,147 @@
+"""Masks of padded batches: who may look at whom, what positions add to that, and the fused kernel for it.
+
+B batch, T target length, S source length, H heads, G heads of keys and values, K head width.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Self, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .masks import Window, both, causal, combine, distances, within
+from .relative import PositionScores
+from .rotary import Rotary, Rotation
+
+V = TypeVar("V")
+
+
+class AttentionOptions(NamedTuple):
+    """What a layer asks of the fused kernel beside queries, keys and values."""
+
+    scale: float
+    dropout: float = 0.0
+    window: Window | None = None
+    bias: PositionScores | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchMask:
+    """What the masks of a batch share: where its tokens stand, and what follows from that once for all layers."""
+
+    positions: Tensor | None = None  # (B or 1, T), or (N,) of a packed batch: the position ids
+    memo: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def memoize(self, key: Hashable, make: Callable[[], V]) -> V:
+        """What `make` gave when this key was first asked for in this batch."""
+        if key not in self.memo:
+            self.memo[key] = make()
+        value: V = self.memo[key]
+        return value
+
+    def rotation(self, rotary: Rotary) -> Rotation:
+        """The rotation of the batch's tokens."""
+        assert self.positions is not None, "rotary positions need a mask that knows where its tokens stand"
+        lengths = self.text_lengths if rotary.is_dynamic else None
+        found: Rotation = self.memoize(rotary, lambda: rotary(self.positions, lengths))
+        return found
+
+    def with_empty_memo(self) -> Self:
+        """The same mask, with nothing worked out yet: what a layer learns from is made anew when it is run again."""
+        return replace(self, memo={})
+
+    @property
+    def text_lengths(self) -> Tensor:
+        """(B or 1, 1), or (N,): how far the positions of each text go."""
+        assert self.positions is not None
+        return self.positions.amax(-1, keepdim=True) + 1
+
+    def distances(self, targets: int, sources: int, device: torch.device) -> Tensor:
+        """(T, S): key less query, in tokens."""
+        return distances(targets, sources, device)
+
+    def order(self, targets: int, sources: int, device: torch.device, window: Window | None) -> Tensor | None:
+        """(T, S), True = keep: what a window leaves; None where it spans all."""
+        if window is None or window.spans(targets, sources):
+            return None
+        return self.memoize(
+            (window, targets, sources), lambda: within(self.distances(targets, sources, device), window)
+        )
+
+    def position_bias(self, bias: PositionScores | None, query: Tensor, key: Tensor) -> Tensor | None:
+        """What distances add to the scores of (B, H, T, K) and (B, H, S, K)."""
+        if bias is None:
+            return None
+        sizes = query.shape[-2], key.shape[-2]
+        between = self.memoize(sizes, lambda: self.distances(*sizes, query.device))
+        return bias.scores(query, key, bias.prepare(between, self.memoize))
+
+
+def fused(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    options: AttentionOptions,
+    mask: Tensor | None,
+    bias: Tensor | None = None,
+    is_causal: bool = False,
+) -> Tensor:
+    """torch's kernel on (B, H, T, K) queries and (B, G, S, K) keys and values: every H / G heads share one of G."""
+    if bias is not None:
+        mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
+        mask = mask.to(query.dtype)
+    grouped = query.shape[1] != key.shape[1]
+    return F.scaled_dot_product_attention(
+        query, key, value, mask, options.dropout, is_causal=is_causal, scale=options.scale, enable_gqa=grouped
+    )
+
+
+@dataclass(frozen=True)
+class DenseMask(BatchMask):
+    """An ordinary padded batch."""
+
+    dense: Tensor | None = None  # True = keep; broadcasts to (B, H, T, S)
+
+    @staticmethod
+    def from_keep(keep: Tensor | None, order: Tensor | None = None, positions: Tensor | None = None) -> "DenseMask":
+        return DenseMask(combine(keep, order), positions=positions)
+
+    def convolved(self, x: Tensor, convolution: Callable[[Tensor], Tensor], reach: int) -> Tensor:
+        """A convolution of (B, T, D) that looks so far to both sides, with zeros in place of padding."""
+        del reach
+        return convolution(x if self.dense is None else x.masked_fill(~self.dense[:, 0, 0, :, None], 0.0))
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions) -> Tensor:
+        """Several rows of queries, one after another, may share a source: they are then one longer row."""
+        shape, sharing = query.shape, query.shape[0] // key.shape[0]
+        if sharing > 1:
+            query = query.unflatten(0, (-1, sharing)).flatten(1, 2)
+        query, key, value = (x.transpose(1, 2) for x in (query, key, value))  # (B, H, …, K)
+        mask = both(self.dense, self.order(query.shape[2], key.shape[2], query.device, options.window))
+        bias = self.position_bias(options.bias, query, key)
+        context = fused(query, key, value, options=options, mask=mask, bias=bias).transpose(1, 2)
+        return context if sharing == 1 else context.reshape(shape)
+
+
+@dataclass(frozen=True)
+class CausalMask(BatchMask):
+    """A batch in which a token sees itself and what came before, and padding, if any, comes last."""
+
+    length: int
+    device: torch.device
+
+    @property
+    def dense(self) -> Tensor:
+        return causal(self.length, self.length, self.device)  # (T, T)
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions) -> Tensor:
+        query, key, value = (x.transpose(1, 2) for x in (query, key, value))
+        order = self.order(self.length, self.length, self.device, options.window)
+        bias = self.position_bias(options.bias, query, key)
+        plain = order is None and bias is None
+        mask = None if plain else both(self.dense, order)
+        context = fused(query, key, value, options=options, mask=mask, bias=bias, is_causal=plain)
+        return context.transpose(1, 2)
