@@ -11,6 +11,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import gc
+import random
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache, partialmethod
@@ -38,6 +39,7 @@ LONGEST += (
     "run_folder_claims",
     "bad_input",
 )
+SEED = int(os.environ.get("SEED", "0"))  # what a test draws is the same on every machine; SEED=1 make test draws others
 settings.register_profile(
     "project",
     max_examples=int(os.environ.get("EXAMPLES", "30")),  # EXAMPLES=300 make test-all looks longer
@@ -87,12 +89,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Scheduling(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)  # before the fixtures are made
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if item.get_closest_marker("gpu"):
-        import torch
+    import numpy
+    import torch
 
-        if not torch.cuda.is_available():
-            pytest.skip("needs a GPU")
+    for sow in (random.seed, numpy.random.seed, torch.manual_seed):
+        sow(SEED)
+    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("needs a GPU")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -19,9 +19,9 @@ def nllb_tokenizer(*, legacy: bool = False) -> transformers.PreTrainedTokenizerB
     return transformers.NllbTokenizer(vocab=vocabulary(), merges=MERGES, legacy_behaviour=legacy)
 
 
-def nllb_folder(folder: Path, *, legacy: bool = False) -> Path:
+def nllb_folder(folder: Path, *, seed: int = 0) -> Path:
     """A random M2M-100 as NLLB's folders have it."""
-    tokenizer = nllb_tokenizer(legacy=legacy)
+    tokenizer = nllb_tokenizer()
     config = transformers.M2M100Config(
         vocab_size=len(tokenizer),
         d_model=16,
@@ -33,6 +33,6 @@ def nllb_folder(folder: Path, *, legacy: bool = False) -> Path:
         decoder_ffn_dim=24,
         max_position_embeddings=64,
     )
-    shake(transformers.M2M100ForConditionalGeneration(config)).save_pretrained(folder)
+    shake(transformers.M2M100ForConditionalGeneration(config), seed).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
