@@ -12,6 +12,7 @@ import torch
 import transformers
 
 import glassformer as gf
+from glassformer.engine.prepare import prepared_reader
 
 from .measure import Row, interleaved, row
 
@@ -41,6 +42,7 @@ PEERS = {
     ),
     "ModernBERT-base": transformers.ModernBertConfig(**SPECIAL),
 }
+KINDS = {"fp32": "float32", "int8": "int8"}  # as CTranslate2 calls them
 Batch = dict[str, torch.Tensor]
 
 
@@ -80,8 +82,8 @@ def models(shape: str, device: str, dtype: torch.dtype, folder: Path) -> tuple[t
     return peer.to(device, dtype), gf.load(folder, device=device, dtype=dtype)
 
 
-def ctranslate2_encoder(folder: Path) -> Any:
-    """CTranslate2's encoder with the same weights, where it is installed."""
+def ctranslate2_encoder(folder: Path, kind: str) -> Any:
+    """CTranslate2's encoder with the same weights in fp32 or int8, where it is installed."""
     try:
         import ctranslate2
     except ImportError:
@@ -95,7 +97,7 @@ def ctranslate2_encoder(folder: Path) -> Any:
     (folder / "config.json").write_text(json.dumps({**config, "position_embedding_type": "absolute"}))
     target = str(folder / "ct2")
     ctranslate2.converters.TransformersConverter(str(folder)).convert(target, force=True)
-    return ctranslate2.Encoder(target, intra_threads=torch.get_num_threads())
+    return ctranslate2.Encoder(target, intra_threads=torch.get_num_threads(), compute_type=KINDS[kind])
 
 
 def over_rows(encoder: Any, work: list[Batch]) -> Callable[[], None]:
@@ -112,11 +114,13 @@ def over_rows(encoder: Any, work: list[Batch]) -> Callable[[], None]:
 
 
 def cpu(shape: str, texts: int = 128) -> list[Row]:
-    """Batches of 32 on this machine's threads, fp32."""
+    """Batches of 32 on this machine's threads, ours as a pipeline runs it over many texts."""
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name:
         peer, ours = models(shape, "cpu", torch.float32, Path(name))
-        third = ctranslate2_encoder(Path(name)) if PEERS[shape].model_type == "bert" else None
+        is_bert = PEERS[shape].model_type == "bert"
+        third = {kind: ctranslate2_encoder(Path(name), kind) if is_bert else None for kind in KINDS}
+        mine = {"fp32": ours, "int8": gf.load(name, quant="int8")}
         orders = {
             "arrival order": lengths(texts),
             "sorted by length": np.sort(lengths(texts)),
@@ -124,12 +128,14 @@ def cpu(shape: str, texts: int = 128) -> list[Row]:
         }
         for order, sizes in orders.items():
             work = batches(sizes, 32, "cpu")
-            contestants = {"transformers": over(peer, work), "ours": over(ours, work)}
-            if third is not None:
-                contestants["CTranslate2"] = over_rows(third, work)
+            contestants = {"transformers": over(peer, work)}
+            contestants |= {f"ours, {kind}": over(prepared_reader(mine[kind]), work) for kind in KINDS}
+            contestants |= {f"CTranslate2, {kind}": over_rows(third[kind], work) for kind in KINDS if third[kind]}
             seconds = interleaved(contestants, rounds=5)
-            for other in contestants.keys() - {"ours"}:
-                rows.append(row(f"encoder {shape}, fp32, {order}", seconds["ours"], seconds[other], other))
+            for kind in KINDS:
+                others = [one for one in contestants if one == "transformers" or one == f"CTranslate2, {kind}"]
+                time = seconds[f"ours, {kind}"]
+                rows += [row(f"encoder {shape}, {kind}, {order}", time, seconds[other], other) for other in others]
     return rows
 
 

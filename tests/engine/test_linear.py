@@ -1,5 +1,8 @@
 """Linear layers in 8 bits: how far they are from ordinary ones, and what they never depend on."""
 
+import pickle
+from copy import deepcopy
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -86,6 +89,15 @@ def test_weights_in_eight_bits_may_be_changed_in_place():
     assert_close(layer(x), -before)
     layer.scale.mul_(2)
     assert_close(layer(x), -2 * before)
+
+
+@torch.no_grad()
+def test_layers_in_eight_bits_are_copied_and_pickled():
+    layer, x = Int8Linear.of(nn.Linear(7, 3)), torch.randn(2, 7)
+    for copy in (deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        assert_close(copy(x), layer(x))
+        copy.weight.zero_()
+    assert layer(x).ne(layer.bias).any()
 
 
 def test_tied_layers_stay_one():

@@ -14,6 +14,7 @@ import glassformer as gf
 from families import SMALL_GPT, random_model
 from glassformer.blocks.batch_masks import AttentionOptions, DenseMask
 from glassformer.blocks.masks import Window
+from glassformer.blocks.packing import PackedBatch
 from glassformer.blocks.rotary import Rotary, rotate
 from glassformer.engine import native
 from glassformer.engine.linear import (
@@ -21,7 +22,7 @@ from glassformer.engine.linear import (
     Int8Linear,
     Int8Projection,
     OneDnnProjection,
-    over_largest,
+    round_rows,
     small_batch_of,
 )
 
@@ -106,10 +107,49 @@ def test_the_next_token_looks_back(build, data, shape, group):
 @settings(max_examples=30, deadline=None)
 @given(rows=st.integers(1, 300), width=st.integers(1, 90), scale=st.sampled_from([0.0, 1e-30, 1.0, 1e30]))
 @torch.inference_mode()
-def test_rows_over_their_largest(build, rows, width, scale):
+def test_rows_over_their_largest_in_steps(build, rows, width, scale):
     x = torch.randn(rows, 1, width) * scale
-    for found, expected in zip(native.over_largest(x), over_largest(x), strict=True):
-        assert_close(found, expected, atol=0, rtol=1e-6)
+    (found, sizes), (expected, largest) = native.round_rows(x), round_rows(x)
+    assert_close(sizes, largest, atol=0, rtol=1e-6)
+    assert (found.int() - expected.int()).abs().max() <= 1  # where a number stands between two steps
+    assert (found == expected).float().mean() > 0.99
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data(), rows=st.integers(1, 300), width=st.integers(1, 90))
+@torch.inference_mode()
+def test_what_comes_after_a_product(build, data, rows, width):
+    gelu, with_bias, with_more = (data.draw(st.booleans()) for _ in range(3))
+    y, largest = torch.randn(rows, 1, width) * 4, torch.rand(rows, 1, 1) * 3
+    bias = torch.randn(width) if with_bias else None
+    added = torch.randn(1, 1, width) if with_more else None
+    expected = y * largest + (0 if bias is None else bias)
+    expected = (F.gelu(expected) if gelu else expected) + (0 if added is None else added)
+    native.finish_rows(y, largest, bias=bias, added=added, gelu=gelu)
+    assert_close(y, expected, atol=2e-6, rtol=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    lengths=st.lists(st.integers(0, 70), min_size=1, max_size=5).filter(any),
+    heads=st.sampled_from([(1, 1), (4, 4), (4, 2), (6, 1)]),
+    width=st.sampled_from([1, 5, 16, 32, 48, 64, 80]),
+    window=st.sampled_from([None, Window(0, 0), Window(3, 0), Window(9, 9), Window(20, None)]),
+    size=st.sampled_from([0.1, 1.0, 4.0]),
+    causal=st.booleans(),
+)
+@torch.inference_mode()
+def test_attention_within_sequences(build, lengths, heads, width, window, size, causal):
+    """Queries, keys and values of one product, so that they stand beside one another."""
+    keep = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    packed = PackedBatch.from_keep(keep, causal=causal)
+    query, key, value = (torch.randn(sum(lengths), heads[0] + 2 * heads[1], width) * size).split(
+        (heads[0], heads[1], heads[1]), 1
+    )
+    expected = packed.by_equal_lengths(query, key, value, AttentionOptions(0.3, window=window))
+    places = {"boundaries": packed.boundaries, "longest": packed.longest}
+    found = native.attend_packed(query, key, value, **places, scale=0.3, window=window, causal=causal)
+    assert_close(found, expected, atol=2e-5 * size, rtol=2e-5)
 
 
 @settings(max_examples=30, deadline=None)
@@ -150,7 +190,7 @@ def test_what_is_not_finite_is_seen_in_its_own_row_alone(build, broken, eight):
     few = small_batch_of(Int8Projection(Int8Linear.of(layer)) if eight else DenseProjection(layer.weight, layer.bias))
     x = torch.randn(3, 20)
     x[1, 4] = broken
-    for y in (few(x, norm=None, added=None), native.over_largest(x)[1]):
+    for y in (few(x, norm=None, added=None), native.round_rows(x)[1]):
         assert y.isfinite().all(1).tolist() == [True, False, True]
 
 

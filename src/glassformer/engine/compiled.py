@@ -1,4 +1,4 @@
-"""The library of native.c: compiled once for each processor, and kept where nobody else can put anything.
+"""The library of the C files here: compiled once for each processor, and kept where nobody else can put anything.
 
 What is kept is named by what it was made of and by its own bytes, so that a file that was cut short, or is another,
 is never loaded. Whatever is odd raises an OSError that says why.
@@ -14,10 +14,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-SOURCE = Path(__file__).with_name("native.c")
+SOURCES = sorted(Path(__file__).parent.glob("*.c"))
+HEADERS = sorted(Path(__file__).parent.glob("*.h"))
 SAFE = ("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math")  # sums in any order
 WIDE = {"x86_64": ["-mprefer-vector-width=512"]}
 SWITCH = "GLASSFORMER_NATIVE"
+CHECK = "import ctypes, sys; made = ctypes.CDLL(sys.argv[1]); made.glassformer_check(); made.glassformer_check_rows()"
 
 
 def library(**defines: int) -> Path:
@@ -27,7 +29,7 @@ def library(**defines: int) -> Path:
     flags = ["-O3", "-march=native", *WIDE.get(platform.machine(), []), *SAFE, "-shared", "-fPIC"]
     flags += [f"-D{name}={number}" for name, number in defines.items()]
     command = [*shlex.split(os.environ.get("CC") or "cc"), *flags]
-    made_of = repr((SOURCE.read_text(), command, processor(), platform.libc_ver()))
+    made_of = repr(([source.read_text() for source in (*SOURCES, *HEADERS)], command, processor(), platform.libc_ver()))
     folder, name = own_folder(), digest(made_of.encode())
     kept = next((path for path in sorted(folder.glob(f"{name}-*.so")) if is_whole(path)), None)
     return kept or compiled(command, folder, name)
@@ -65,8 +67,8 @@ def compiled(command: list[str], folder: Path, name: str) -> Path:
     """Compile, try it in another process, and keep it; of two that do so at once the second changes nothing."""
     with tempfile.TemporaryDirectory(dir=folder) as made:
         fresh = Path(made) / "native.so"
-        check = [sys.executable, "-ISc", "import ctypes, sys; ctypes.CDLL(sys.argv[1]).glassformer_check()", str(fresh)]
-        for line in ([*command, str(SOURCE), "-o", str(fresh), "-lm"], check):
+        check = [sys.executable, "-ISc", CHECK, str(fresh)]
+        for line in ([*command, *map(str, SOURCES), "-o", str(fresh), "-lm"], check):
             subprocess.run(line, check=True, capture_output=True, timeout=120)
         fresh.chmod(0o700)
         with fresh.open("rb") as file:

@@ -15,10 +15,12 @@ from glassformer.blocks.batch_masks import AttentionOptions
 from glassformer.blocks.decoder import DecodesLayer, Norms
 from glassformer.blocks.output import LMHead
 from glassformer.blocks.point import Point
+from glassformer.blocks.rotary import rotate
 from glassformer.blocks.transformer import FeedForward, GatedFeedForward, Layer
 
 from .cache import AttendingKV
 from .linear import Fuse, FusedLinear, PreparedNorm, Projection, is_linear, is_plain, pad_vocab, with_bias
+from .sequences import attend
 
 LINEAR, ANY = nn.Module, object  # a linear layer of any kind is fused, or called; numbers and functions are read
 KNOWN: dict[type[nn.Module], dict[str, type[Any]]] = {
@@ -137,12 +139,19 @@ class PreparedSelfAttention:
         self.is_plain = attention.heads == attention.key_heads and all(one is None for one in special)
 
     def __call__(
-        self, x: Tensor, mask: AttentionMask, *, cache: AttendingKV, added: Tensor, norm: Norms | None = None
+        self, x: Tensor, mask: AttentionMask, *, cache: AttendingKV | None, added: Tensor, norm: Norms | None = None
     ) -> Tensor:
+        """Of new tokens over a cache, or of a whole batch over itself."""
         projected = self.project(x, norm=norm).unflatten(-1, (-1, self.head_width))  # (B, T, H + 2 G, K)
         query, key, value = projected.split(self.sizes, -2)
         query, key = (y if own is None else own(y) for y, own in zip((query, key), self.norms, strict=True))
-        context = cache.attend(query, key, value, mask, self.options, self.rotary)
+        if cache is not None:
+            context = cache.attend(query, key, value, mask, self.options, self.rotary)
+        else:
+            if self.rotary is not None:
+                rotation = mask.rotation(self.rotary)
+                query, key = rotate(query, rotation), rotate(key, rotation)
+            context = attend(query, key, value, mask, self.options)
         return self.output(context.flatten(-2), added=added)
 
 

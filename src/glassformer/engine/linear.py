@@ -3,7 +3,6 @@
 D width in, E width out.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,15 +36,16 @@ class Int8Linear(nn.Module):
     scale: Tensor
     bias: Tensor | None
 
-    def __init__(self, weight: Tensor, scale: Tensor, bias: Tensor | None, *, prepacked: object = None) -> None:
+    def __init__(self, weight: Tensor, scale: Tensor, bias: Tensor | None, *, prepacked: Tensor | None = None) -> None:
         super().__init__()
         if not supports_int8():
-            raise ValueError("8-bit weights need torch's fbgemm kernels, on an x86 CPU; leave quant out")
+            raise ValueError("8-bit weights need torch's oneDNN kernels, on an x86 CPU; leave quant out")
         self.out_features, self.in_features = weight.shape
         self.register_buffer("weight", weight)  # (E, D), int8
         self.register_buffer("scale", scale)  # (E,)
         self.register_buffer("bias", bias)
-        self.prepacked, self.versions = prepacked, self._versions()
+        self.zeros = torch.zeros(self.out_features, dtype=torch.long)
+        self.prepacked, self.version = prepacked, self._weight_version()
         if prepacked is None:
             self.prepack()
 
@@ -64,30 +64,45 @@ class Int8Linear(nn.Module):
 
     def prepack(self) -> None:
         """Lay the weights out for the kernels, as they are now."""
-        self.prepacked, self.versions = _prepacked_int8(self.weight, self.scale), self._versions()
+        self.prepacked, self.version = torch.ops.onednn.qlinear_prepack(self.weight, None), self._weight_version()
 
     def _load_from_state_dict(self, *state: Any) -> None:
         super()._load_from_state_dict(*state)
         self.prepack()
 
-    def _versions(self) -> tuple[int | None, ...]:
-        return tuple(None if part.is_inference() else part._version for part in (self.weight, self.scale))
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "prepacked": None}  # which can be neither copied nor pickled
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self.prepack()
+
+    def _weight_version(self) -> int | None:
+        return None if self.weight.is_inference() else self.weight._version
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.versions != self._versions():
-            self.prepack()
         x = x.detach() if x.requires_grad else x  # nothing can be learnt through this
-        unit, largest = native.over_largest(x) if native.takes(x) else over_largest(x)
-        y: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
-            unit, 1 / STEPS, STEPS + 1, self.prepacked
-        )
+        y, largest = self.product(x)
         return y.mul_(largest) if self.bias is None else torch.addcmul(self.bias, y, largest, out=y)
 
+    def product(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What rows (…, D) over the largest size in each give without the bias, (…, E), and those sizes (…, 1)."""
+        if self.version != self._weight_version():
+            self.prepack()
+        rounded, largest = native.round_rows(x) if native.takes(x) else round_rows(x)
+        places = (rounded, 1 / STEPS, STEPS + 1, self.prepacked, self.scale, self.zeros, None, 1.0, 0)
+        return torch.ops.onednn.qlinear_pointwise(*places, torch.float32, "none", [], ""), largest
 
-def over_largest(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows (…, D) over the largest size in each, and those sizes (…, 1)."""
+
+def round_rows(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows (…, D) over the largest size in each, in STEPS on either side of STEPS + 1, and those sizes (…, 1).
+
+    A row that is not finite becomes one of zeros, and its size NaN.
+    """
     largest = x.abs().amax(-1, keepdim=True).clamp_(min=torch.finfo(x.dtype).tiny)
-    return x / largest, largest
+    largest = torch.where(largest.isfinite(), largest, torch.nan)
+    steps = (x / largest * (1 / torch.tensor(1 / STEPS))).nan_to_num_().round_()
+    return (steps + (STEPS + 1)).to(torch.uint8), largest
 
 
 def is_plain(module: nn.Module, kind: type[nn.Module]) -> bool:
@@ -138,22 +153,7 @@ def pad_vocab(linear: nn.Module, multiple: int) -> nn.Module:
 
 
 def supports_int8() -> bool:
-    return "fbgemm" in torch.backends.quantized.supported_engines
-
-
-def _prepacked_int8(weight: Tensor, scale: Tensor) -> object:
-    """As fbgemm's kernels read it. Tensors of quantised types are on their way out of torch; this is the last use."""
-    zeros = torch.zeros(len(scale), dtype=torch.long)
-    engine = torch.backends.quantized.engine
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        typed = torch._make_per_channel_quantized_tensor(weight, scale.double(), zeros, 0)
-        try:
-            torch.backends.quantized.engine = "fbgemm"
-            prepacked: object = torch.ops.quantized.linear_prepack(typed, None)
-        finally:
-            torch.backends.quantized.engine = engine
-    return prepacked
+    return torch.backends.mkldnn.is_available() and "fbgemm" in torch.backends.quantized.supported_engines
 
 
 @dataclass(frozen=True)
@@ -167,11 +167,13 @@ class DenseProjection:
         return F.linear(x, self.weight, self.bias)
 
 
-FUSED: dict[str | None, tuple[str, list[Any], str]] = {
+ONEDNN: dict[Any, tuple[str, list[Any], str]] = {
     None: ("none", [], ""),
-    "relu": ("relu", [], ""),
-    "tanh_gelu": ("gelu", [], "tanh"),
-}  # as oneDNN calls them
+    F.relu: ("relu", [], ""),
+    F.gelu: ("gelu", [], "none"),
+    F.silu: ("swish", [], ""),
+    tanh_gelu: ("gelu", [], "tanh"),
+}  # activations that its products take along
 
 
 @dataclass(frozen=True)
@@ -185,12 +187,12 @@ class OneDnnProjection:
     def of(plain: DenseProjection) -> "OneDnnProjection":
         return OneDnnProjection(plain, torch.ops.mkldnn._reorder_linear_weight(plain.weight.contiguous()))
 
-    def __call__(self, x: Tensor, activation: str | None = None, added: Tensor | None = None) -> Tensor:
-        """added + activation(linear(x)), with one of the two at most."""
+    def __call__(self, x: Tensor, activation: object = None, added: Tensor | None = None) -> Tensor:
+        """added + activation(linear(x)), with one of the two at most, and one of ONEDNN."""
         weight, bias, kernel = self.weight, self.plain.bias, torch.ops.mkldnn._linear_pointwise
         if added is not None:
             return kernel.binary(x, added, weight, bias, "add")  # type: ignore[no-any-return]
-        return kernel(x, weight, bias, *FUSED[activation])  # type: ignore[no-any-return]
+        return kernel(x, weight, bias, *ONEDNN[activation])  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -201,6 +203,12 @@ class Int8Projection:
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.linear.forward(x)
+
+    def fused(self, x: Tensor, *, gelu: bool, added: Tensor | None) -> Tensor:
+        """added + gelu(linear(x)), each part where it is asked for."""
+        y, largest = self.linear.product(x)
+        native.finish_rows(y, largest, bias=self.linear.bias, gelu=gelu, added=added)
+        return y
 
 
 def fuse_linears(linears: Sequence[nn.Module], *, prepacked: bool = False) -> Projection:
@@ -277,8 +285,12 @@ class FusedLinear:
         if self.small is not None and x.numel() <= native.SMALL_BATCH * x.shape[-1] and native.takes(x, added):
             return self.in_small_batch(x, self.small, norm, added)
         x = x if norm is None else norm(x)
-        if isinstance(self.project, OneDnnProjection) and (self.activation is None or (self.name and added is None)):
-            return self.project(x, self.name, added)
+        if isinstance(self.project, OneDnnProjection) and (
+            self.activation is None or (self.activation in ONEDNN and added is None)
+        ):
+            return self.project(x, self.activation, added)
+        if isinstance(self.project, Int8Projection) and self.activation in (None, F.gelu) and native.takes(x, added):
+            return self.project.fused(x, gelu=self.activation is not None, added=added)
         y = self.activated(x)
         return y if added is None else added + y
 

@@ -5,32 +5,18 @@
  * what stands around a product is done in the same call. Each has a plain version in Python, which says what it computes
  * and takes its place where this cannot be compiled. native.py builds and calls them.
  */
-#include <float.h>
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "native.h"
 
-#define INLINE static inline __attribute__((always_inline))
 #ifdef __AVX512F__
-#define LANES 16
 #define OUTPUTS 4 /* of a tile, whose sums stay in registers */
 #else
-#define LANES 8
 #define OUTPUTS 2
 #endif
 #define ROWS 4       /* of a tile */
 #define TILE (OUTPUTS * ROWS)
 #define AHEAD 2      /* tiles that are on their way from memory */
 #define PIECES 4     /* of a layer's outputs for each thread, which takes the next when it is done */
-#define LINE 64      /* bytes of the cache */
-#define SMALL 16384  /* numbers, not worth a second thread */
 #define HELD 65536   /* numbers that a thread holds at a time */
-#define CENTRE (STEPS + 1) /* native.py says how many STEPS inputs have on either side */
-
-typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef uint32_t Bits __attribute__((may_alias));
-typedef void (*Threads)(void (*work)(void *), void *job, unsigned threads, unsigned flags);
 
 typedef struct {
     const float *weight;   /* (outputs, inputs), or none: then */
@@ -61,13 +47,6 @@ typedef struct {
     long from, to; /* of a tile's outputs */
 } Share;
 
-/* Memory that begins where a line of the cache does: what lies across two lines is read twice. */
-static void *room(size_t bytes) {
-    void *found = aligned_alloc(LINE, (bytes + LINE) / LINE * LINE);
-    if (!found) abort();
-    return found;
-}
-
 static void normalise(const Norm *norm, const float *x, float *y, long width) {
     float mean = 0, variance = 0;
     if (norm->centred) {
@@ -79,31 +58,6 @@ static void normalise(const Norm *norm, const float *x, float *y, long width) {
     for (long k = 0; k < width; k++) y[k] = (x[k] - mean) * factor * norm->weight[k];
     if (norm->bias)
         for (long k = 0; k < width; k++) y[k] += norm->bias[k];
-}
-
-/* The largest size in a row, and at least that of the smallest ordinary number; NaN where not all are finite. */
-static float largest(const float *x, long width) {
-    union { float number; uint32_t bits; } most = {FLT_MIN}; /* as bits, numbers above 0 keep their order */
-    for (long k = 0; k < width; k++) {
-        const uint32_t size = ((const Bits *)x)[k] & 0x7fffffff;
-        most.bits = size > most.bits ? size : most.bits;
-    }
-    return most.bits < 0x7f800000 ? most.number : NAN;
-}
-
-/* Round to STEPS on either side of CENTRE; give the size of a step. */
-static float round_row(const float *x, uint8_t *rounded, long width) {
-    const float most = largest(x, width), step = (float)(1.0 / STEPS), inverse = 1 / step;
-    const int broken = isnan(most);
-    for (long k = 0; k < width; k++)
-        rounded[k] = broken ? CENTRE : (uint8_t)((int)rintf(x[k] / most * inverse) + CENTRE);
-    return most * step;
-}
-
-INLINE float total(Vector x) {
-    float sum = 0;
-    for (int lane = 0; lane < LANES; lane++) sum += x[lane];
-    return sum;
 }
 
 /* Products of some outputs' weights with some rows. On the way a share of a later tile's weights is fetched. */
@@ -191,34 +145,13 @@ void glassformer_linear(Threads threads, unsigned count, const Linear *linear, c
         for (long r = 0; r < rows; r++) normalise(norm, x + r * n, normal + r * n, n);
     x = norm ? normal : x;
     if (!linear->weight)
-        for (long r = 0; r < rows; r++) scale[r] = round_row(x + r * n, rounded + r * n, n);
+        for (long r = 0; r < rows; r++) scale[r] = round_row(x + r * n, rounded + r * n, n) * (float)(1.0 / STEPS);
     LinearJob job = {linear, x, rounded, scale, added, y, rows, (tiles / (count * PIECES) + 1) * OUTPUTS, 0};
     if (count > 1 && n * linear->outputs > SMALL) threads(multiply, &job, count, 0);
     else multiply(&job);
     free(normal);
     free(scale);
     free(rounded);
-}
-
-typedef struct {
-    const float *x;     /* (rows, width) */
-    float *y, *largest; /* (rows, width) and (rows) */
-    long rows, width, next;
-} RowsJob;
-
-static void divide(void *given) {
-    RowsJob *job = given;
-    for (long row; (row = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED)) < job->rows;) {
-        const float *x = job->x + row * job->width, most = job->largest[row] = largest(x, job->width);
-        for (long k = 0; k < job->width; k++) job->y[row * job->width + k] = x[k] / most;
-    }
-}
-
-/* Each row over the largest size in it. */
-void glassformer_divide(Threads threads, unsigned count, const float *x, float *y, float *largest, long rows, long width) {
-    RowsJob job = {x, y, largest, rows, width, 0};
-    if (count > 1 && rows * width > SMALL) threads(divide, &job, count, 0);
-    else divide(&job);
 }
 
 typedef struct {
@@ -425,7 +358,6 @@ void glassformer_check(void) {
     const Norm norm = {ones, ones, 1e-5f, 1};
     glassformer_linear(0, 1, &whole, &norm, x, x, y, 2);
     glassformer_linear(0, 1, &rounded, &norm, x, x, y, 2);
-    glassformer_divide(0, 1, x, y, keys, 2, WIDTH);
     Attention job = {x, x, x, keys, values, 0, ones, ones, y, WIDTH, WIDTH, WIDTH, 2 * WIDTH, 0, 0, 1, 2, 3, WIDTH / 3, 1, 0, 1, 0, 0};
     glassformer_attend(0, 1, &job);
     const int64_t rows[2] = {1, 0};

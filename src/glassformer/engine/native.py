@@ -1,4 +1,5 @@
-"""Kernels for CPUs, in native.c: linear layers for few rows, the next token's attention, beam moves, digests.
+"""Kernels for CPUs: linear layers for few rows, the next token's attention, beam moves, digests (native.c); what stands
+around products of many rows in 8 bits, and attention within sequences (rows.c).
 
 B batch, N layers, L capacity, H heads, K head width, D width in, E width out. They are compiled once for each
 machine that has a C compiler, and run on torch's own threads. Each has a plain version elsewhere, for where there is
@@ -16,6 +17,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+from glassformer.blocks.masks import Window
 
 from .compiled import library
 
@@ -54,17 +57,34 @@ class ReorderStruct(ctypes.Structure):
     _fields_ = fields("keys values rows", "layers batch group_size used width layer_stride row_stride next")
 
 
+class RowsStruct(ctypes.Structure):
+    _fields_ = fields("x rounded y largest bias added", "rows width gelu next")
+
+
+class PackedStruct(ctypes.Structure):
+    _fields_ = [
+        *fields(
+            "query key value context boundaries",
+            "query_stride key_stride value_stride sequences heads width group before after longest",
+        ),
+        ("scale", c_float),
+        *fields("", "next"),
+    ]
+
+
 class DigestJob(ctypes.Structure):
     _fields_ = fields("starts sizes digests", "tensors next")
 
 
 class Kernels(NamedTuple):
+    threads: int  # where the function is that runs another on several of torch's threads
     linear: Callable[..., None]
-    divide: Callable[..., None]
     attend: Callable[..., None]
     reorder: Callable[..., None]
     digest: Callable[..., None]
-    threads: int  # where the function is that runs another on several of torch's threads
+    round: Callable[..., None]
+    finish: Callable[..., None]
+    attend_packed: Callable[..., None]
 
 
 @cache
@@ -90,15 +110,16 @@ def opened() -> Kernels | str:
         torch_library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
         threads = ctypes.cast(torch_library.GOMP_parallel, c_void_p).value
         loaded = ctypes.CDLL(str(library(STEPS=STEPS)))
-        found = [getattr(loaded, f"glassformer_{name}") for name in ("linear", "divide", "attend", "reorder", "digest")]
+        found = [getattr(loaded, f"glassformer_{name}") for name in Kernels._fields[1:]]
     except subprocess.CalledProcessError as error:
         lines = (error.stderr or b"").decode(errors="replace").strip().splitlines()
         return f"{error.cmd[0]} failed ({lines[-1] if lines else error.returncode})"
     except Exception as error:
         return " ".join(str(error).split()) or type(error).__name__
-    for kernel, (pointers, numbers) in zip(found, ((5, 1), (3, 2), (1, 0), (1, 0), (1, 0)), strict=True):
-        kernel.argtypes, kernel.restype = [c_void_p, c_uint, *[c_void_p] * pointers, *[c_long] * numbers], None
-    return Kernels(found[0], found[1], found[2], found[3], found[4], threads or 0)
+    for kernel in found:
+        kernel.argtypes, kernel.restype = [c_void_p, c_uint, c_void_p], None
+    found[0].argtypes += [*[c_void_p] * 4, c_long]
+    return Kernels(threads or 0, *found)
 
 
 def takes(*tensors: Tensor | None) -> bool:
@@ -135,14 +156,54 @@ class SmallBatchLinear:
         return y
 
 
-def over_largest(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows (…, D) over the largest size in each, and those sizes (…, 1)."""
+def round_rows(x: Tensor) -> tuple[Tensor, Tensor]:
+    """As `linear.round_rows`."""
     found, x = kernels(), x.contiguous()
     assert found is not None
-    y, largest = torch.empty_like(x), x.new_empty(*x.shape[:-1], 1)
-    places = (x.data_ptr(), y.data_ptr(), largest.data_ptr())
-    found.divide(found.threads, torch.get_num_threads(), *places, largest.numel(), x.shape[-1])
-    return y, largest
+    rounded, largest = x.new_empty(x.shape, dtype=torch.uint8), x.new_empty(*x.shape[:-1], 1)
+    places = (x.data_ptr(), rounded.data_ptr(), None, largest.data_ptr(), None, None)
+    job = RowsStruct(*places, largest.numel(), x.shape[-1], 0, 0)
+    found.round(found.threads, torch.get_num_threads(), ctypes.addressof(job))
+    return rounded, largest
+
+
+def finish_rows(y: Tensor, largest: Tensor, *, bias: Tensor | None, added: Tensor | None, gelu: bool) -> None:
+    """y = added + gelu(largest · y + bias) in place, for (…, E) and (…, 1), each part where it is given."""
+    found = kernels()
+    assert found is not None
+    more = None if added is None else added.expand_as(y).contiguous()
+    places = (None, None, y.data_ptr(), largest.data_ptr(), address(bias), address(more))
+    job = RowsStruct(*places, largest.numel(), y.shape[-1], gelu, 0)
+    found.finish(found.threads, torch.get_num_threads(), ctypes.addressof(job))
+
+
+def attend_packed(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    boundaries: Tensor,
+    longest: int,
+    scale: float,
+    window: Window | None = None,
+    causal: bool = False,
+) -> Tensor:
+    """softmax(q kᵀ · scale) v within sequences that stand one after another, from `boundaries` (B + 1) on.
+
+    Queries (N, H, K) over keys and values (N, G, K), as far as the window reaches on either side; gives (N, H, K).
+    """
+    found = kernels()
+    assert found is not None
+    _, heads, width = key.shape
+    query, key, value = (x if x.stride()[1:] == (width, 1) else x.contiguous() for x in (query, key, value))
+    context, boundaries = query.new_empty(query.shape), boundaries.int().contiguous()
+    before, after = window or (longest, None)
+    after = 0 if causal else longest if after is None else after
+    places = [x.data_ptr() for x in (query, key, value, context, boundaries)]
+    sizes = (len(boundaries) - 1, heads, width, query.shape[1] // heads, before, after, longest)
+    job = PackedStruct(*places, *(x.stride(0) for x in (query, key, value)), *sizes, scale, 0)
+    found.attend_packed(found.threads, torch.get_num_threads(), ctypes.addressof(job))
+    return context
 
 
 def attend_next(

@@ -1,4 +1,4 @@
-"""prepared: a model made ready for decoding once, and kept as long as its weights stay what they are."""
+"""A model made ready for decoding or for reading once, and kept as long as its weights stay what they are."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 from glassformer.blocks.memory import free_bytes
 from glassformer.blocks.point import any_global_hook, is_hooked
-from glassformer.models.contract import GenerativeModel, Model, Stepper, has_attention_decoder
+from glassformer.models.contract import GenerativeModel, Model, Stepper, as_model, has_attention_decoder
 
 from . import native
 from .decoder import PreparedDecoder
 from .digest import Digest, digest_of
+from .encoder import with_prepared_stacks
 from .graphs import VOCAB_MULTIPLE, GraphDecoder
 from .kernels import on_current_gpu
 from .layers import MODULE_ATTRIBUTES
@@ -25,22 +26,35 @@ PLAIN_VALUES = (int, float, str, tuple, NoneType)
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A decoder, and what its model was like when it was made."""
+class Snapshot:
+    """What a model was like at one moment."""
 
-    decoder: PreparedDecoder | GraphDecoder
     structure: list[object]
-    many_rows: bool  # whether it was made for several rows at once
     layouts: list[object]
     digests: Tensor
     digest: Digest
+
+    @staticmethod
+    def of(modules: list[nn.Module], weights: list[Tensor]) -> "Snapshot":
+        digest = digest_of(weights)
+        return Snapshot(structure_of(modules), layouts_of(weights), digest().clone(), digest)
 
     def matches(self, modules: list[nn.Module], weights: list[Tensor]) -> bool:
         same = self.structure == structure_of(modules) and self.layouts == layouts_of(weights)
         return same and torch.equal(self.digests, self.digest())
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A decoder, and what its model was like when it was made."""
+
+    decoder: PreparedDecoder | GraphDecoder
+    many_rows: bool  # whether it was made for several rows at once
+    model: Snapshot
+
+
 _prepared: WeakKeyDictionary[Model, Prepared] = WeakKeyDictionary()
+_readers: WeakKeyDictionary[Model, tuple[Model, Snapshot]] = WeakKeyDictionary()
 
 
 def prepared(model: GenerativeModel[Any], rows: int) -> Stepper[Any]:
@@ -51,26 +65,58 @@ def prepared(model: GenerativeModel[Any], rows: int) -> Stepper[Any]:
     modules = list(model.modules())
     weights = _weights(modules)
     device = weights[0].device
-    busy = any(module.training or is_hooked(module) for module in modules) or any_global_hook()
-    if busy or not has_attention_decoder(model) or torch.is_autocast_enabled(device.type):
+    if _is_busy(modules, device) or not has_attention_decoder(model):
         return model
     many_rows = device.type == "cpu" and rows > (native.SMALL_BATCH if native.kernels() else 1)
     known = _prepared.get(model)
-    if known is None or (many_rows and not known.many_rows) or not known.matches(modules, weights):
+    if known is None or (many_rows and not known.many_rows) or not known.model.matches(modules, weights):
         _prepared.pop(model, None)  # its memory first
-        for module in modules:
-            if isinstance(module, Int8Linear):
-                module.prepack()  # its own layout is of the weights before
+        _prepack(modules)
         fuse = partial(fuse_linears, prepacked=many_rows and _fits_twice(weights))
         decoder: PreparedDecoder | GraphDecoder
         on_gpu = on_current_gpu(weights[0])
         plain = decoder = PreparedDecoder(model, fuse, vocab_multiple=VOCAB_MULTIPLE if on_gpu else 1)
         if on_gpu and plain.can_be_captured:
             decoder = GraphDecoder(plain, model.config.max_positions)
-        digest = digest_of(weights)
-        known = Prepared(decoder, structure_of(modules), many_rows, layouts_of(weights), digest().clone(), digest)
+        known = Prepared(decoder, many_rows, Snapshot.of(modules, weights))
         _prepared[model] = known
     return known.decoder
+
+
+def prepared_reader(model: Model) -> Model:
+    """The model, or what reads many texts faster on a CPU and gives the same; for use without gradients.
+
+    Whether the weights are still the same is asked once, here: they must not change until all is read. A model that is
+    training, has hooks, writes, or has no layers of an encoder is taken as it is.
+    """
+    modules = list(model.modules())
+    weights = _weights(modules)
+    on_cpu = bool(weights) and weights[0].device.type == "cpu"
+    if not on_cpu or has_attention_decoder(model) or _is_busy(modules, weights[0].device):
+        return model
+    known = _readers.get(model)
+    if known is None or not known[1].matches(modules, weights):
+        _readers.pop(model, None)
+        _prepack(modules)
+        assert isinstance(model, nn.Module)
+        reader = as_model(with_prepared_stacks(model, partial(fuse_linears, prepacked=_fits_twice(weights))))
+        if reader is model:
+            return model
+        known = _readers[model] = reader, Snapshot.of(modules, weights)
+    return known[0]
+
+
+def _is_busy(modules: list[nn.Module], device: torch.device) -> bool:
+    """Whether a model learns, is looked into, or runs in other numbers than its weights'."""
+    looked_into = any(module.training or is_hooked(module) for module in modules) or any_global_hook()
+    return looked_into or torch.is_autocast_enabled(device.type)
+
+
+def _prepack(modules: list[nn.Module]) -> None:
+    """The 8-bit layers' own layouts are of the weights before."""
+    for module in modules:
+        if isinstance(module, Int8Linear):
+            module.prepack()
 
 
 def structure_of(modules: list[nn.Module]) -> list[object]:

@@ -15,6 +15,7 @@ from glassformer.data.batches import Budget
 from glassformer.data.report import Read, ReadReport
 from glassformer.data.rows import json_value
 from glassformer.data.source import check_length, checked_lines, resolve
+from glassformer.engine.prepare import prepared_reader
 from glassformer.generate.settings import GenerationSettings
 from glassformer.hub.fetch import config_folder
 from glassformer.hub.folder import read_config
@@ -37,6 +38,7 @@ from .tasks import TASKS, taken, task_class
 UNANSWERED: dict[str, Any] = {"label": None, "tags": None, "answers": (), "target": None}
 LANGUAGES = ("src_lang", "tgt_lang")
 CHUNK = 32  # inputs of an iterator at a time
+WORTH_PREPARING = 8  # inputs: to look whether the weights have changed costs as much as to read one or two
 TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "conll")
 
 
@@ -76,7 +78,9 @@ class Pipeline:
         return [found] if isinstance(inputs, str) and self.task.wraps_one(found, options) else found
 
     def _results(self, inputs: list[Any], options: Mapping[str, Any]) -> list[Any]:
-        return self.task.shaped(self.task.predict(as_model(self.model), inputs, **options), options)
+        model = as_model(self.model)
+        model = model if len(inputs) < WORTH_PREPARING else prepared_reader(model)
+        return self.task.shaped(self.task.predict(model, inputs, **options), options)
 
     def read(
         self,
@@ -102,7 +106,7 @@ class Pipeline:
         with shown("scoring") as on_progress:
             items = self.task.encode(examples)
             return evaluate(
-                as_model(complete(self.task, self.model, self.folder)),
+                prepared_reader(as_model(complete(self.task, self.model, self.folder))),
                 self.task,
                 items,
                 budget=budget,
