@@ -19,7 +19,8 @@ from glassformer.data.masking import Ids, Pair, next_sentence_pairs, sentences_o
 from glassformer.data.report import Read
 from glassformer.data.rows import Format
 from glassformer.data.shards import Shards
-from glassformer.files.schema import Probability, Size
+from glassformer.files.schema import Count, Probability, Size
+from glassformer.models.config import BaseConfig
 from glassformer.models.contract import Model, as_summariser
 from glassformer.text.tokenizer import Tokenizer
 
@@ -34,7 +35,7 @@ class Pretraining(FillMask):
     """A pair's loss is the mean over its masked tokens plus that of its second text; a batch's is the sum over pairs.
 
     So each pair weighs the same whatever its length, and parts of a batch add up to the whole. Pairs are made `copies`
-    times from the documents, each time others; the masks are anew in every epoch.
+    times from the documents, each time others; the masks are anew in every epoch, or `static_masks` many.
     """
 
     name = "pretraining"
@@ -47,11 +48,14 @@ class Pretraining(FillMask):
         tokenizer: Tokenizer,
         *,
         max_length: Size | None = None,
-        mask_rate: Probability = 0.15,
+        mask_rate: Probability = BaseConfig.mask_rate,
         whole_words: bool = False,
+        static_masks: Count = 0,
         copies: Size = 1,
     ) -> None:
-        super().__init__(tokenizer, max_length=max_length, mask_rate=mask_rate, whole_words=whole_words)
+        super().__init__(
+            tokenizer, max_length=max_length, mask_rate=mask_rate, whole_words=whole_words, static_masks=static_masks
+        )
         self.copies = copies
 
     @classmethod

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from glassformer.data.batches import Indices
 from glassformer.data.masking import Ids, Pair, ngram_numbers, sentence_order_pairs, word_numbers
 from glassformer.files.schema import Probability, Size
+from glassformer.models.config import BaseConfig
 from glassformer.text.tokenizer import Tokenizer
 
 from .pretraining import Pretraining
@@ -28,7 +29,7 @@ class SentenceOrder(Pretraining):
         tokenizer: Tokenizer,
         *,
         max_length: Size | None = None,
-        mask_rate: Probability = 0.15,
+        mask_rate: Probability = BaseConfig.mask_rate,
         ngrams: Size = 3,
         copies: Size = 1,
     ) -> None:
