@@ -31,7 +31,7 @@ from .windows import Frame, ragged
 from .words import Head
 
 
-class Pretraining(FillMask):
+class BertPretraining(FillMask):
     """A pair's loss is the mean over its masked tokens plus that of its second text; a batch's is the sum over pairs.
 
     So each pair weighs the same whatever its length, and parts of a batch add up to the whole. Pairs are made `copies`

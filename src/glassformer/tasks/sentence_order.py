@@ -11,10 +11,10 @@ from glassformer.files.schema import Probability, Size
 from glassformer.models.config import BaseConfig
 from glassformer.text.tokenizer import Tokenizer
 
-from .pretraining import Pretraining
+from .pretraining import BertPretraining
 
 
-class SentenceOrder(Pretraining):
+class SentenceOrder(BertPretraining):
     """Pretraining whose pairs are of one document, so that what they are about does not tell their order.
 
     Masks are of whole n-grams: one to `ngrams` words in a row, n of them with a chance in proportion to 1/n.
