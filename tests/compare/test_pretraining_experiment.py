@@ -110,6 +110,7 @@ compare("pretraining", **{settings!r}, resume={late})
 """
 
 
+@pytest.mark.slow
 def test_a_kill_in_pretraining_or_fine_tuning_loses_what_came_after_the_last_checkpoint(found, files, tmp_path):
     settings = {**files, **TINY, **SHORT, "contestants": ["ELECTRA"], "out": str(tmp_path / "out")}
     for late in (False, True):

@@ -146,6 +146,11 @@ def chosen(names: Sequence[str], known: Iterable[str]) -> list[str]:
     return list(names) or listed
 
 
+def listed(given: str | Sequence[str] | None) -> list[str]:
+    """One name, several or none, as a list."""
+    return [] if given is None else [given] if isinstance(given, str) else list(given)
+
+
 @dataclass(frozen=True)
 class Comparison:
     """An experiment that has been carried out: its folder, its results and its report."""

@@ -26,7 +26,7 @@ from glassformer.view.report import Column, Entry, Section, Table, TableRow, Tex
 from ..budget import TrainingBudget
 from ..cell import LOG, RUN, Cell, file_name
 from ..downstream import DOWNSTREAM, JOBS, Jobs, jobs_of, of_job
-from ..experiment import Experiment, chosen, unable
+from ..experiment import Experiment, chosen, listed, unable
 from ..reporting import CONTESTANT, COSTS, counted, differences, score_figure, score_table, written
 from ..results import Results
 from ..scoring import Scored
@@ -156,7 +156,7 @@ class Pretraining(Experiment):
         check_heads(self.width, self.heads)
         unit, splits = self.text()
         self.check_size(splits)
-        labelled = jobs_of(*map(_listed, (self.downstream, self.dev, self.test)), out=self.out, columns=self.columns)
+        labelled = jobs_of(*map(listed, (self.downstream, self.dev, self.test)), out=self.out, columns=self.columns)
         jobs = {name: {**self.fine_tuning(job["task"]), **job} for name, job in labelled.items()}
         return [cell for name in names for cell in self._cells(name, unit, jobs)]
 
@@ -202,21 +202,23 @@ class Pretraining(Experiment):
     def text(self) -> tuple[Unit, Splits]:
         """What a document of the text is, and its splits: all contestants see the same."""
         for unit in UNITS:
-            settings = {**self.text_recipe(BertPretraining.name, unit), "arch": "bert", "out": self.out}
-            splits = read_splits(Recipe.of(changed(settings, self.set)), BertPretraining)
+            splits = read_splits(self.pairs_recipe(unit), BertPretraining)
             if len(splits.train) > 1:
                 return unit, splits
         raise ValueError(
-            f"{' '.join(_listed(self.data))} is one text without a blank line: pairs of texts need two documents or "
+            f"{' '.join(listed(self.data))} is one text without a blank line: pairs of texts need two documents or "
             "more, as files, articles, rows of a table or with blank lines between them"
         )
 
+    def pairs_recipe(self, unit: Unit) -> Recipe:
+        """One of the recipes, whose reader tells documents apart."""
+        settings = {**self.text_recipe(BertPretraining.name, unit), "arch": "bert", "out": self.out}
+        return Recipe.of(changed(settings, self.set))
+
     def check_size(self, splits: Splits) -> None:
         """Refuse a text that does not fill one batch."""
-        batch = Recipe.of(
-            changed({**self.text_recipe(BertPretraining.name, "article"), "arch": "bert", "out": "-"}, self.set)
-        )
-        needed = batch.plan.get("batch_tokens") or batch.plan["batch_size"] * self.length
+        plan = self.pairs_recipe(UNITS[0]).plan
+        needed = plan.get("batch_tokens") or plan["batch_size"] * self.length
         texts = [one.text for one in splits.train]
         if sum(map(len, texts)) > FEW * needed:
             return
@@ -284,12 +286,7 @@ PRETRAINED = {
     "steps": Column(title=Text("steps", "步数")),
     "tokens": Column(title=Text("tokens read", "读过的词元")),
 }
-
 HELD_OUT = Column(title=Text("loss, held out", "留出损失"), why=Text("of its own task", "各自任务的损失"))
-
-
-def _listed(given: str | Sequence[str] | None) -> list[str]:
-    return [] if given is None else [given] if isinstance(given, str) else list(given)
 
 
 def jobs_in(results: Results) -> list[str]:
@@ -310,8 +307,7 @@ def overview(results: Results) -> Table:
             Entry(text=written(here.metric, here.summary(one)), mark="best" if best[job] == one else None)
             for job, here in jobs.items()
         ]
-        known = one != NONE
-        costs = [Entry(text=counted(name, results.cost(one, name)) if known else "–") for name in PRETRAINED]
+        costs = [Entry(text=counted(name, results.cost(one, name))) for name in PRETRAINED]
         loss = results.fact(one, "held_out_loss")
         rows.append(TableRow(entries=[Entry(text=one), *scores, *costs, Entry(text=written("loss", loss))]))
     titles = [Column(title=Text(f"{job}: {here.metric} ({here.split})")) for job, here in jobs.items()]
