@@ -125,6 +125,32 @@ def test_a_kill_in_pretraining_or_fine_tuning_loses_what_came_after_the_last_che
     assert log.count("resuming after step 2") == 2
 
 
+def test_seconds_are_as_many_steps_for_every_seed(files, tmp_path):
+    settings = {**files, **TINY, "contestants": ["MLM", "GPT"], "out": str(tmp_path), "budget": "1s", "seeds": 2}
+    experiment = experiment_of("pretraining", settings)
+    cells = experiment.cells()
+    experiment.prepare(cells)
+    planned = [json.loads((tmp_path / "cells" / cell.name / "planned.json").read_text()) for cell in cells]
+    assert planned[0] == planned[1]
+    assert planned[2] == planned[3]
+    experiment.prepare(cells)  # what is planned stays, whatever the clock says now
+    assert planned[0] == json.loads((tmp_path / "cells" / cells[0].name / "planned.json").read_text())
+
+
+def test_a_budget_that_is_too_small_is_the_row_of_its_cell(files, tmp_path):
+    settings = {
+        **files,
+        **TINY,
+        **SHORT,
+        "contestants": [NONE, "MLM"],
+        "budget": "0.000001s",
+        "out": str(tmp_path / "out"),
+    }
+    found = compare("pretraining", **settings)
+    assert [cell.state for cell in found.results.cells] == ["done", "failed"]
+    assert "too small for one step" in found.results.cells[1].error
+
+
 def test_settings_of_a_recipe_decide_how_often_it_is_scored():
     budget = TrainingBudget.of("100steps")
     assert budget.steps({}) == {"steps": 100, "eval_every": 10}

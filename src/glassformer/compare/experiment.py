@@ -64,8 +64,8 @@ class Experiment(ABC):
     def findings(self, results: Results) -> list[Text]:
         """The answer in sentences."""
 
-    def prepare(self) -> None:  # noqa: B027
-        """Make what all cells share, in the folder of the experiment; most share nothing."""
+    def prepare(self, cells: Sequence[Cell]) -> None:  # noqa: B027
+        """Make what the cells share, in the folder of the experiment; most share nothing."""
 
     def each_seed(self, cell: Cell) -> list[Cell]:
         return [replace(cell, seed=seed) for seed in range(self.seeds)]
@@ -184,7 +184,7 @@ def compare(
     folder = Path(experiment.out)
     with _claimed(folder, experiment, cells, resume=resume):
         started = time.time()
-        experiment.prepare()
+        experiment.prepare(cells)
         results = Results(folder, run_grid(cells, folder, executor_of(jobs, ray=ray), on_change=on_change))
         return conclude(experiment, results, jobs=jobs, seconds=time.time() - started)
 

@@ -85,7 +85,7 @@ def train_run(
 ) -> tuple[Recipe, dict[str, Any]]:
     """The run in FOLDER/run, begun or resumed unless it has ended: its recipe, and its scores and what it cost."""
     settings = {**settings, "out": str(folder / RUN)}
-    recipe = Recipe.of({**settings, **_planned(budget, folder, settings)})
+    recipe = Recipe.of({**settings, **planned(budget, folder, settings)})
     if not (folder / RUN / RUN_RESULT).is_file():
         resume = (folder / RUN / "recipe.toml").is_file()
         outcome = run(recipe, resume=resume, log=log).outcome
@@ -105,7 +105,7 @@ def train_run(
     }
 
 
-def _planned(budget: str | None, folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+def planned(budget: str | None, folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     """What a budget comes to for this recipe: found once, so that a resumed run keeps to it."""
     if budget is None:
         return {}

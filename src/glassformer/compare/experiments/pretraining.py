@@ -2,17 +2,19 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, NamedTuple
 
 from glassformer.data.documents import Unit
-from glassformer.files import read_json
+from glassformer.files import read_json, write_json
 from glassformer.files.schema import Depth, Positive, Size
 from glassformer.hub.load import load
 from glassformer.jobs.data import Splits, read_splits
 from glassformer.jobs.generator import FOLDER as GENERATOR
+from glassformer.jobs.progress import shown
 from glassformer.jobs.recipe import Recipe, changed
 from glassformer.jobs.run_folder import RESULT
 from glassformer.jobs.tasks import task_class
@@ -27,11 +29,12 @@ from ..budget import TrainingBudget
 from ..cell import LOG, RUN, Cell, file_name
 from ..downstream import DOWNSTREAM, JOBS, Jobs, jobs_of, of_job
 from ..experiment import Experiment, chosen, listed, unable
+from ..grid import CELLS
 from ..reporting import CONTESTANT, COSTS, counted, differences, score_figure, score_table, written
-from ..results import Results
+from ..results import Results, shown_score
 from ..scoring import Scored
 from ..statistics import holm
-from ..worker import speed, train_run
+from ..worker import PLANNED, planned, speed, train_run
 
 VOCABULARY = "vocabulary"  # in the folder of the experiment: the tokenizer that all contestants share
 COPIES = 10  # masks of each text that BERT was trained with
@@ -228,8 +231,23 @@ class Pretraining(Experiment):
                 f"smaller batches (--set batch_tokens={max(1, found // 4)})"
             )
 
-    def prepare(self) -> None:
-        """Learn the vocabulary of all contestants."""
+    def prepare(self, cells: Sequence[Cell]) -> None:
+        """Learn the vocabulary, and turn the budget into steps: one contestant after another, while nothing else runs
+        here, and the same for all seeds of one. Where that fails, the cell will say why."""
+        self.learn_vocabulary()
+        steps: dict[str, dict[str, Any]] = {}
+        for cell in cells:
+            if cell.recipe is None:
+                continue
+            home = Path(self.out) / CELLS / cell.name
+            if cell.contestant in steps:
+                home.mkdir(parents=True, exist_ok=True)
+                write_json(home / PLANNED, steps[cell.contestant])
+                continue
+            with suppress(ValueError, RuntimeError), shown(f"timing {cell.contestant}"):
+                steps[cell.contestant] = planned(cell.budget, home, {**cell.recipe, "out": str(home / RUN)})
+
+    def learn_vocabulary(self) -> None:
         home = Path(self.vocabulary)
         if self.tokenizer is not None or home.is_dir():
             return
@@ -271,9 +289,11 @@ class Pretraining(Experiment):
 
 FAIR = Text(
     "All share one vocabulary, text, width, depth, length and budget, and are fine-tuned with the same settings; no "
-    "learning rate was tuned for any of them. Losses on held-out text are those of different tasks and do not compare.",
+    "learning rate was tuned for any of them. A budget in seconds was turned into steps by timing one contestant after "
+    "another; other work on the machine at that time makes it unfair. Losses on held-out text are those of different "
+    "tasks and do not compare.",
     "全部共用同一词表、文本、宽度、深度、长度与预算，并以相同设置微调；未为任何一方单独调学习率。"
-    "留出文本上的损失属于不同任务，不可相互比较。",
+    "以秒计的预算是逐个试跑后换算成步数的，若当时机器另有负载则不公平。留出文本上的损失属于不同任务，不可相互比较。",
 )
 PRETRAINED = {
     "parameters": Column(
@@ -309,7 +329,8 @@ def overview(results: Results) -> Table:
         ]
         costs = [Entry(text=counted(name, results.cost(one, name))) for name in PRETRAINED]
         loss = results.fact(one, "held_out_loss")
-        rows.append(TableRow(entries=[Entry(text=one), *scores, *costs, Entry(text=written("loss", loss))]))
+        shown_loss = "–" if loss is None else shown_score("loss", loss.mean)
+        rows.append(TableRow(entries=[Entry(text=one), *scores, *costs, Entry(text=shown_loss)]))
     titles = [Column(title=Text(f"{job}: {here.metric} ({here.split})")) for job, here in jobs.items()]
     return Table(columns=[CONTESTANT, *titles, *PRETRAINED.values(), HELD_OUT], rows=rows)
 
