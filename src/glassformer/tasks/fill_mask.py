@@ -21,7 +21,6 @@ from glassformer.data.ragged import Ragged
 from glassformer.data.shards import Shards
 from glassformer.files.schema import Count, Probability, Size
 from glassformer.generate.fill import fill_mask
-from glassformer.models.config import BaseConfig
 from glassformer.models.contract import Model, as_module, as_token_scorer
 from glassformer.text.tokenizer import Tokenizer
 
@@ -82,7 +81,7 @@ class MaskedTextTask(RunningTextTask[MaskedTexts]):
         *,
         max_length: Size | None = None,
         packing: bool = True,
-        mask_rate: Probability = BaseConfig.mask_rate,
+        mask_rate: Probability = Masking.rate,
         whole_words: bool = False,
         static_masks: Count = 0,
     ) -> None:

@@ -15,12 +15,11 @@ from glassformer.data.batches import Indices
 from glassformer.data.blocks import tokenised
 from glassformer.data.documents import Unit, read_documents
 from glassformer.data.examples import Document
-from glassformer.data.masking import Ids, Pair, next_sentence_pairs, sentences_of
+from glassformer.data.masking import Ids, Masking, Pair, next_sentence_pairs, sentences_of
 from glassformer.data.report import Read
 from glassformer.data.rows import Format
 from glassformer.data.shards import Shards
 from glassformer.files.schema import Count, Probability, Size
-from glassformer.models.config import BaseConfig
 from glassformer.models.contract import Model, as_summariser
 from glassformer.text.tokenizer import Tokenizer
 
@@ -48,7 +47,7 @@ class BertPretraining(FillMask):
         tokenizer: Tokenizer,
         *,
         max_length: Size | None = None,
-        mask_rate: Probability = BaseConfig.mask_rate,
+        mask_rate: Probability = Masking.rate,
         whole_words: bool = False,
         static_masks: Count = 0,
         copies: Size = 1,

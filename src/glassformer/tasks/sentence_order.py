@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.data.batches import Indices
-from glassformer.data.masking import Ids, Pair, ngram_numbers, sentence_order_pairs, word_numbers
+from glassformer.data.masking import Ids, Masking, Pair, ngram_numbers, sentence_order_pairs, word_numbers
 from glassformer.files.schema import Probability, Size
-from glassformer.models.config import BaseConfig
 from glassformer.text.tokenizer import Tokenizer
 
 from .pretraining import BertPretraining
@@ -29,7 +28,7 @@ class SentenceOrder(BertPretraining):
         tokenizer: Tokenizer,
         *,
         max_length: Size | None = None,
-        mask_rate: Probability = BaseConfig.mask_rate,
+        mask_rate: Probability = Masking.rate,
         ngrams: Size = 3,
         copies: Size = 1,
     ) -> None:
