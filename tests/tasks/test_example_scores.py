@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glassformer.tasks.alignment import WindowedEntities
 from glassformer.tasks.metrics import Answers, BleuChrf, Classification, Correlation, Entities, Likelihood, MultiLabel
 from glassformer.tasks.metrics.examples import ExampleScores, read_examples, write_examples
 from glassformer.tasks.metrics.sheet import Meter, ScoreSheet
@@ -92,3 +93,27 @@ def test_a_file_of_something_else_is_named(tmp_path):
 def test_a_score_that_is_not_there_is_named():
     with pytest.raises(ValueError, match="there is no score 'bleu' of single examples; there are: x_accuracy"):
         ExampleScores.of(sheet_of("classes", [0, 1, 2]), "").score("bleu")
+
+
+@given(order=st.permutations(range(6)), border=st.integers(0, 6))
+def test_sentences_in_windows_are_in_their_order_whichever_came_whole_first(order, border):
+    """Two words a sentence; windows 2n and 2n + 1 have one each, and two processes share them."""
+
+    def scores(rows, *more):
+        metric = WindowedEntities(["O", "B-X"], keep_examples=True)
+        sheet = ScoreSheet(lambda *_: None, scores=metric)
+        for row in rows:
+            owner, word = divmod(row, 2)
+            sentence = np.full((2, 2), -1)
+            sentence[:, word] = owner % 2, 1
+            metric._add_part(owner, sentence)
+            sheet.order.append(row)
+        for other in more:
+            sheet.merge(other)
+        return sheet
+
+    straight, mixed = scores(range(6)), scores(order[:border], scores(order[border:]))
+    found = [ExampleScores.of(sheet, "") for sheet in (straight, mixed)]
+    assert all(one.in_order for one in found)
+    np.testing.assert_array_equal(found[0].rows_of("f1"), found[1].rows_of("f1"))
+    assert found[1].rows_of("f1")[:, 0].tolist() == [0, 2, 0]

@@ -16,6 +16,7 @@ import glassformer as gf
 from glassformer.data.examples import Document
 from glassformer.data.masking import sentences_of
 from glassformer.data.shards import tokenise_to_shards
+from glassformer.hub.registry import build
 from glassformer.tasks.fill_mask import FillMask
 from glassformer.tasks.task import evaluate
 from glassformer.text.train import train
@@ -48,6 +49,40 @@ def test_blocks_are_the_documents_with_separators_between(tokenizer, max_length)
     expected = [index for row in ids for index in [*row, tokenizer.sep_token_id]][:-1]
     assert np.concatenate([row[1:-1] for row in rows]).tolist() == expected
     assert items.num_truncated == 0
+
+
+def small_modernbert(tokenizer):
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 24}
+    torch.manual_seed(0)
+    return build("modernbert", "fill-mask", vocab_size=len(tokenizer), max_position_embeddings=64, **sizes)
+
+
+def test_modernbert_hides_three_tokens_in_ten_unless_told_otherwise(tokenizer):
+    model, bert = small_modernbert(tokenizer), small_bert(len(tokenizer))
+    assert FillMask.for_model(tokenizer, bert).masking.rate == 0.15
+    assert FillMask.for_model(tokenizer, model, mask_rate=0.2).masking.rate == 0.2
+    task = FillMask.for_model(tokenizer, model, max_length=32)
+    items = task.encode([Document("the cat sat on the mat " * 400)])
+    batch = task.batch(items, np.arange(len(items.lengths)), seed=1)
+    assert batch.count / (items.lengths - 2).sum() == pytest.approx(0.3, abs=0.03)
+    inputs, places = batch.inputs["input_ids"], batch.targets["places"]
+    assert (inputs.ravel()[places] == tokenizer.mask_token_id).float().mean() == pytest.approx(0.8, abs=0.05)
+    logits = model(**batch.inputs).logits.flatten(0, 1).log_softmax(-1)  # by hand: at the hidden places alone
+    by_hand = -sum(logits[place, word] for place, word in zip(places, batch.targets["words"], strict=True))
+    assert_close(task.loss(model, batch), by_hand)
+
+
+@given(seeds=st.lists(st.integers(0, 2**62), min_size=30, max_size=30, unique=True))
+@settings(max_examples=10)
+def test_static_masks_are_so_many_and_no_more(tokenizer, seeds):
+    task, fixed = FillMask(tokenizer, max_length=64), FillMask(tokenizer, max_length=64, static_masks=3)
+    items = task.encode([Document("the cat sat on the mat " * 40)])
+    anew, few = (
+        {bytes(one.batch(items, np.arange(2), seed).inputs["input_ids"].numpy()) for seed in seeds}
+        for one in (task, fixed)
+    )
+    assert len(anew) == len(seeds)
+    assert len(few) == len({seed % 3 for seed in seeds})
 
 
 def test_without_packing_a_line_is_an_example(tokenizer):

@@ -15,7 +15,7 @@ import glassformer as gf
 from glassformer.data.examples import Document
 from glassformer.data.masking import sentences_of
 from glassformer.data.shards import tokenise_to_shards
-from glassformer.tasks.pretraining import Pretraining
+from glassformer.tasks.pretraining import BertPretraining
 from glassformer.tasks.task import evaluate
 
 transformers.logging.set_verbosity_error()
@@ -35,7 +35,7 @@ def tokenizer():
 
 @given(max_length=st.integers(5, 60), copies=st.integers(1, 3))
 def test_rows_are_pairs_with_their_segments(tokenizer, max_length, copies):
-    task = Pretraining(tokenizer, max_length=max_length, copies=copies)
+    task = BertPretraining(tokenizer, max_length=max_length, copies=copies)
     items = task.encode(DOCUMENTS)
     cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
     own = 0
@@ -54,7 +54,7 @@ def test_rows_are_pairs_with_their_segments(tokenizer, max_length, copies):
 @given(data=st.data(), seed=st.integers(0, 99))
 def test_parts_of_a_batch_add_up(tokenizer, data, seed):
     """Although a pair has many masked tokens or few, and one answer."""
-    task, model = Pretraining(tokenizer, max_length=20), small_bert(len(tokenizer), "pretraining")
+    task, model = BertPretraining(tokenizer, max_length=20), small_bert(len(tokenizer), "pretraining")
     items = task.encode(DOCUMENTS)
     order = data.draw(st.permutations(range(len(items.lengths))))
     cut = data.draw(st.integers(1, len(order) - 1))
@@ -66,7 +66,7 @@ def test_parts_of_a_batch_add_up(tokenizer, data, seed):
 
 
 def test_a_pairs_loss_is_that_of_transformers(tokenizer, tmp_path):
-    task, model = Pretraining(tokenizer, max_length=24), small_bert(len(tokenizer), "pretraining").eval()
+    task, model = BertPretraining(tokenizer, max_length=24), small_bert(len(tokenizer), "pretraining").eval()
     gf.save(model, tmp_path, tokenizer=tokenizer)
     theirs = transformers.BertForPreTraining.from_pretrained(tmp_path).eval()
     items = task.encode(DOCUMENTS)
@@ -81,7 +81,7 @@ def test_a_pairs_loss_is_that_of_transformers(tokenizer, tmp_path):
 
 @torch.no_grad()
 def test_scores_are_the_loss_and_its_parts_and_merge(tokenizer):
-    task, model = Pretraining(tokenizer, max_length=20), small_bert(len(tokenizer), "pretraining").eval()
+    task, model = BertPretraining(tokenizer, max_length=20), small_bert(len(tokenizer), "pretraining").eval()
     items = task.encode(DOCUMENTS)
     batch = task.batch(items, np.arange(len(items.lengths)))
     out = model(**batch.inputs)
@@ -103,13 +103,13 @@ def test_scores_are_the_loss_and_its_parts_and_merge(tokenizer):
 
 def test_masks_are_filled_by_the_head_of_words(tokenizer):
     model = small_bert(len(tokenizer), "pretraining").eval()
-    (found,) = Pretraining(tokenizer).predict(model, ["the [MASK] sat"], top_k=2)
+    (found,) = BertPretraining(tokenizer).predict(model, ["the [MASK] sat"], top_k=2)
     scores = model(**tokenizer("the [MASK] sat", return_tensors="pt")).prediction_logits[0, 2].softmax(-1)
     assert [one["token"] for one in found] == scores.topk(2).indices.tolist()
 
 
 def test_shards_and_a_single_document_are_refused(tokenizer, tmp_path):
-    task = Pretraining(tokenizer)
+    task = BertPretraining(tokenizer)
     with pytest.raises(ValueError, match="shards do not tell where a sentence ends"):
         task.encode(tokenise_to_shards(DOCUMENTS, tokenizer, tmp_path))
     with pytest.raises(ValueError, match="to take a text from another one, give 2 or more"):
@@ -127,15 +127,15 @@ def test_shards_and_a_single_document_are_refused(tokenizer, tmp_path):
 def test_documents_are_found_where_no_unit_is_asked_for(tmp_path, texts, found):
     for number, text in enumerate(texts):
         (tmp_path / f"{number}.txt").write_text(text, encoding="utf-8")
-    assert [one.text.strip() for one in Pretraining.read([str(tmp_path)]).examples] == found
-    lines = Pretraining.read([str(tmp_path)], unit="line").examples
+    assert [one.text.strip() for one in BertPretraining.read([str(tmp_path)]).examples] == found
+    lines = BertPretraining.read([str(tmp_path)], unit="line").examples
     assert len(lines) == sum(bool(line.strip()) for text in texts for line in text.splitlines())
 
 
 @pytest.mark.slow
 def test_a_small_bert_learns_both_lessons(tokenizer):
     """By heart: every pair's second text is judged rightly, and far more tokens than the most frequent are guessed."""
-    task = Pretraining(tokenizer, max_length=20, copies=2)
+    task = BertPretraining(tokenizer, max_length=20, copies=2)
     items = task.encode(DOCUMENTS)
     model = learn(small_bert(len(tokenizer), "pretraining"), task, items, steps=200, lr=4e-3, rows=16)
     scores = evaluate(model, task, items, budget=ROWS).compute()

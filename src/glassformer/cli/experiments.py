@@ -21,6 +21,7 @@ DATA = {
     "scaling": "",
     "positions": "--data train.txt ",
     "tokenizers": "--data train.txt ",
+    "pretraining": "--data text.txt --downstream train.csv ",
 }  # of other examples: --data train.csv
 
 
@@ -64,6 +65,10 @@ def _command(name: str) -> Callable[..., None]:
         data: Files = None,
         dev: Files = None,
         test: Files = None,
+        downstream: Annotated[
+            list[str] | None,
+            typer.Option(metavar="[TASK=]FILE", help="Labelled data that pretraining is judged by; dev and test too."),
+        ] = None,
         columns: Columns = None,
         task: Annotated[str | None, typer.Option(help="What is learnt, where an experiment can do several.")] = None,
         model: Annotated[str | None, typer.Option(help="A pretrained model: a folder or hub name.")] = None,
@@ -84,8 +89,9 @@ def _command(name: str) -> Callable[..., None]:
     ) -> None:
         from glassformer.jobs.recipe import parsed_columns
 
-        given: dict[str, Any] = {"data": data, "dev": dev, "test": test, "columns": parsed_columns(columns)}
-        given |= {"task": task, "model": model, "out": out, "seeds": seeds, "budget": budget, "device": device}
+        given: dict[str, Any] = {"data": data, "dev": dev, "test": test, "downstream": downstream, "task": task}
+        given |= {"columns": parsed_columns(columns), "model": model, "out": out, "seeds": seeds, "budget": budget}
+        given["device"] = device
         run_experiment(name, given, settings, jobs=jobs, ray=ray, resume=resume, json=json)
 
     return command

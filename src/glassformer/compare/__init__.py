@@ -10,6 +10,7 @@ EXPERIMENTS = {
     "attention": "Translation by an RNN without attention, with Bahdanau's and Luong's, and by a Transformer.",
     "pooling": "One vector a text, by first token, pooler, mean, maximum, and from each layer, on pairs with scores.",
     "tokenizers": "Characters, WordPiece, BPE and unigram at several sizes, each under a small language model.",
+    "pretraining": "Masked words, next sentences, replaced tokens, next words…: what each is worth after fine-tuning.",
     "optimisers": "AdamW, Adam, SGD, Adafactor and Muon, each at its best rate of a few, with their loss curves.",
     "schedules": "Constant, linear, cosine and other learning rates, with and without warm-up.",
 }

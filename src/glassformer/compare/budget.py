@@ -53,17 +53,18 @@ class TrainingBudget(NamedTuple):
         if self.unit == "steps":
             if self.number < 1:
                 raise ValueError(f"the budget of {self.number:g} steps is too small for one step")
-            return _steps(round(self.number))
+            return _steps(round(self.number), settings)
         seconds, tokens = trial(settings) if self.unit == "seconds" else (0.0, tokens_a_step(settings))
         each = seconds if self.unit == "seconds" else tokens
         if self.number < each:
             raise ValueError(f"the budget of {self.number:g} {self.unit} is too small for one step, of {each:.3g}")
-        return _steps(int(self.number / each))
+        return _steps(int(self.number / each), settings)
 
 
-def _steps(count: int) -> dict[str, Any]:
-    """So many steps, scored ten times: the best is kept, so a small set that is learnt by heart does no harm."""
-    return {"steps": count, "eval_every": max(1, count // EVALUATIONS)}
+def _steps(count: int, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """So many steps, scored ten times unless the recipe says how often: the best is kept, so a small set that is learnt
+    by heart does no harm."""
+    return {"steps": count, "eval_every": settings.get("eval_every", max(1, count // EVALUATIONS))}
 
 
 def trial(settings: Mapping[str, Any]) -> tuple[float, float]:

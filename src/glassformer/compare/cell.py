@@ -15,6 +15,11 @@ Place = Mapping[str, str | int | float]
 """Where a cell stands in the grid: {"examples": 1000}."""
 
 
+def file_name(name: str) -> str:
+    """A name as that of a file."""
+    return re.sub(r"[^\w.+-]+", "-", name)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cell:
     """What is to be done: a run by a recipe, a measurement, or a measurement of what the run has trained.
@@ -37,7 +42,7 @@ class Cell:
     def name(self) -> str:
         """What its folder is called."""
         parts = [self.contestant, *(f"{axis}-{value}" for axis, value in self.place.items()), f"seed-{self.seed}"]
-        return "_".join(re.sub(r"[^\w.+-]+", "-", part) for part in parts)
+        return "_".join(map(file_name, parts))
 
     @property
     def title(self) -> str:

@@ -64,6 +64,9 @@ class Experiment(ABC):
     def findings(self, results: Results) -> list[Text]:
         """The answer in sentences."""
 
+    def prepare(self, cells: Sequence[Cell]) -> None:  # noqa: B027
+        """Make what the cells share, in the folder of the experiment; most share nothing."""
+
     def each_seed(self, cell: Cell) -> list[Cell]:
         return [replace(cell, seed=seed) for seed in range(self.seeds)]
 
@@ -93,23 +96,13 @@ class DataExperiment(Experiment):
         return changed({**known, **settings}, self.set)
 
     def read(self) -> Splits:
-        """The splits that all contestants share. Refused: data that teaches nothing, classes that only a test has."""
-        cls = task_class(self.task)
-        recipe = Recipe.of({**self.recipe(arch=next(iter(able(cls)))), "out": self.out})
-        splits = read_splits(recipe, cls)
-        cls.spec_of_data(examples_with_labels(cls, splits), **taken(cls, recipe.options))
-        if not cls.labels_of_all:
-            seen = {label for one in splits.train for label in cls.labels_in(one)}
-            for name, examples in (("dev", splits.dev), ("test", splits.test)):
-                if unseen := sorted({label for one in examples for label in cls.labels_in(one)} - seen):
-                    listed = ", ".join(map(repr, unseen[:5]))
-                    raise ValueError(f"the {name} data has labels that no training example has: {listed}")
-        return splits
+        """The splits that all contestants share; see `checked_splits`."""
+        return checked_splits({**self.recipe(arch=next(iter(able(task_class(self.task))))), "out": self.out})
 
     def train_cells(self, contestant: str, place: Mapping[str, Any] | None = None, **settings: Any) -> list[Cell]:
         """The cells of a contestant, a seed each; skipped with the reason if its kind of model cannot do the task."""
         recipe = self.recipe(**settings)
-        reason = _unable(recipe)
+        reason = unable(recipe)
         if reason is None:
             Recipe.of({**recipe, "out": self.out})  # what is wrong in it is wrong for all seeds
         return self.each_seed(
@@ -117,7 +110,22 @@ class DataExperiment(Experiment):
         )
 
 
-def _unable(recipe: Mapping[str, Any]) -> str | None:
+def checked_splits(settings: Mapping[str, Any]) -> Splits:
+    """The splits of a recipe. Refused: data that teaches nothing, classes that only dev or test has."""
+    recipe = Recipe.of(settings)
+    cls = task_class(recipe.task)
+    splits = read_splits(recipe, cls)
+    cls.spec_of_data(examples_with_labels(cls, splits), **taken(cls, recipe.options))
+    if not cls.labels_of_all:
+        seen = {label for one in splits.train for label in cls.labels_in(one)}
+        for name, examples in (("dev", splits.dev), ("test", splits.test)):
+            if unseen := sorted({label for one in examples for label in cls.labels_in(one)} - seen):
+                listed = ", ".join(map(repr, unseen[:5]))
+                raise ValueError(f"the {name} data has labels that no training example has: {listed}")
+    return splits
+
+
+def unable(recipe: Mapping[str, Any]) -> str | None:
     """Why a kind of model cannot do a task; None if it can."""
     task = task_class(recipe["task"])
     try:
@@ -136,6 +144,11 @@ def chosen(names: Sequence[str], known: Iterable[str]) -> list[str]:
     if wrong := [one for one in names if one not in listed]:
         raise ValueError(f"there is no contestant {wrong[0]!r}; there are: {', '.join(listed)}")
     return list(names) or listed
+
+
+def listed(given: str | Sequence[str] | None) -> list[str]:
+    """One name, several or none, as a list."""
+    return [] if given is None else [given] if isinstance(given, str) else list(given)
 
 
 @dataclass(frozen=True)
@@ -171,6 +184,7 @@ def compare(
     folder = Path(experiment.out)
     with _claimed(folder, experiment, cells, resume=resume):
         started = time.time()
+        experiment.prepare(cells)
         results = Results(folder, run_grid(cells, folder, executor_of(jobs, ray=ray), on_change=on_change))
         return conclude(experiment, results, jobs=jobs, seconds=time.time() - started)
 

@@ -9,7 +9,7 @@ import resource
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -61,7 +61,8 @@ def carry_out(folder: Path, log: Log = print) -> CellResult:
     except Exception as problem:  # one red row, whatever it is
         log(traceback.format_exc())
         error = _in_one_line(problem)
-    cost = {**clock.total(), **known.pop("cost", {})}
+    total = clock.total()
+    cost = {**total, **known.pop("cost", {}), "wall_seconds": total["wall_seconds"]}
     result = CellResult(
         contestant=cell.contestant, seed=cell.seed, place=cell.place, state=state, folder=folder.name,
         error=error, machine=machine(), cost=cost, **known,
@@ -72,18 +73,26 @@ def carry_out(folder: Path, log: Log = print) -> CellResult:
 
 
 def _train(cell: Cell, folder: Path, clock: "CostClock", log: Log) -> dict[str, Any]:
-    """The run of a cell, begun or resumed: its scores and what it cost."""
+    """The run of a cell: its scores and what it cost."""
     assert cell.recipe is not None
-    settings = {**cell.recipe, "seed": cell.seed, "out": str(folder / RUN)}
-    settings |= _planned(cell, folder, settings)
-    recipe = Recipe.of(settings)
+    recipe, found = train_run({**cell.recipe, "seed": cell.seed}, folder, budget=cell.budget, log=log)
+    found["cost"] |= {**clock.total(), **speed(recipe)}
+    return found
+
+
+def train_run(
+    settings: Mapping[str, Any], folder: Path, *, budget: str | None, log: Log
+) -> tuple[Recipe, dict[str, Any]]:
+    """The run in FOLDER/run, begun or resumed unless it has ended: its recipe, and its scores and what it cost."""
+    settings = {**settings, "out": str(folder / RUN)}
+    recipe = Recipe.of({**settings, **planned(budget, folder, settings)})
     if not (folder / RUN / RUN_RESULT).is_file():
         resume = (folder / RUN / "recipe.toml").is_file()
         outcome = run(recipe, resume=resume, log=log).outcome
         if outcome.stopped:
             raise KeyboardInterrupt
     found = read_json(folder / RUN / RUN_RESULT)
-    return {
+    return recipe, {
         "metric": found["metric"],
         "scores": found["scores"],
         "reports": found["reports"],
@@ -92,18 +101,17 @@ def _train(cell: Cell, folder: Path, clock: "CostClock", log: Log) -> dict[str, 
             "train_seconds": found["progress"]["seconds"],
             "steps": found["progress"]["step"],
             "tokens": found["progress"]["tokens"],
-            **clock.total(),
-            **speed(recipe),
         },
     }
 
 
-def _planned(cell: Cell, folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """What the budget comes to for this recipe: found once, so that a resumed run keeps to it."""
-    if cell.budget is None:
+def planned(budget: str | None, folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What a budget comes to for this recipe: found once, so that a resumed run keeps to it."""
+    if budget is None:
         return {}
     if not (folder / PLANNED).is_file():
-        write_json(folder / PLANNED, TrainingBudget.of(cell.budget).steps(settings))
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / PLANNED, TrainingBudget.of(budget).steps(settings))
     return read_json(folder / PLANNED)
 
 

@@ -14,7 +14,7 @@ TASKS = {
     "token-classification": ("token_classification", "TokenClassification"),
     "question-answering": ("question_answering", "QuestionAnswering"),
     "fill-mask": ("fill_mask", "FillMask"),
-    "pretraining": ("pretraining", "Pretraining"),
+    "pretraining": ("pretraining", "BertPretraining"),
     "sentence-order-prediction": ("sentence_order", "SentenceOrder"),
     "replaced-token-detection": ("replaced_tokens", "ReplacedTokens"),
     "text-generation": ("text_generation", "TextGeneration"),

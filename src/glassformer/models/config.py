@@ -26,6 +26,7 @@ class BaseConfig:
 
     is_encoder_decoder: ClassVar[bool] = False
     has_segments: ClassVar[bool] = False  # whether token_type_ids mean something to the model
+    mask_rate: ClassVar[float] = 0.15  # share of the tokens that is hidden when it learns to fill masks
     vocab_size: int
 
     @property

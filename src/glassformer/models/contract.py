@@ -51,6 +51,11 @@ class ModelConfig(Protocol):
         ...
 
     @property
+    def mask_rate(self) -> float:
+        """The share of the tokens that is hidden when the model learns to fill masks, as its paper has it."""
+        ...
+
+    @property
     def pad_token_id(self) -> int | None: ...
 
     @property

@@ -5,7 +5,7 @@ Every third layer looks at the whole text, the others at a window; the two kinds
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from torch import nn
 
@@ -48,6 +48,7 @@ def read_rope(raw: dict[str, Any]) -> dict[LayerKind, RopeParameters]:
 class ModernBertConfig(hf.BaseConfig):
     """Hugging Face's names; the defaults are ModernBERT-base."""
 
+    mask_rate: ClassVar[float] = 0.3
     model_type: str = "modernbert"
     vocab_size: Size = 50368
     hidden_size: Size = 768

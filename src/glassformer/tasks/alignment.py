@@ -133,6 +133,7 @@ class WindowedEntities(Entities):
     def __init__(self, labels: Sequence[str], *, keep_examples: bool) -> None:
         super().__init__(keep_examples=keep_examples)
         self.labels = tuple(labels)
+        self.order: list[int] = []  # the sentences, as they became whole
         self.parts: dict[int, Numbers] = {}  # sentence -> (2, words): guessed and true, -1 for not yet
 
     def update_windows(self, tags: Numbers, items: TaggedTexts, rows: Indices) -> None:
@@ -147,6 +148,7 @@ class WindowedEntities(Entities):
     def merge(self, other: Entities) -> None:
         assert isinstance(other, WindowedEntities)
         super().merge(other)
+        self.order += other.order
         for owner, sentence in other.parts.items():
             self._add_part(owner, sentence)
 
@@ -158,3 +160,4 @@ class WindowedEntities(Entities):
         else:
             guessed, true = ([self.labels[number] for number in row] for row in sentence.tolist())
             self.update([guessed], [true])
+            self.order.append(owner)

@@ -4,7 +4,7 @@ B batch, T length, M masked places, D model width, V vocabulary.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp
 from typing import Any, ClassVar, Protocol
 
@@ -19,7 +19,7 @@ from glassformer.data.examples import Document
 from glassformer.data.masking import Masking, mask_tokens, word_numbers, word_starts
 from glassformer.data.ragged import Ragged
 from glassformer.data.shards import Shards
-from glassformer.files.schema import Probability, Size
+from glassformer.files.schema import Count, Probability, Size
 from glassformer.generate.fill import fill_mask
 from glassformer.models.contract import Model, as_module, as_token_scorer
 from glassformer.text.tokenizer import Tokenizer
@@ -28,6 +28,7 @@ from .batch import Batch, OnProgress, device_of, predict_in_batches
 from .metrics import Likelihood, MeanLoss, ScoreSheet
 from .metrics.metric import Array
 from .running_text import RunningTextTask, as_text
+from .spec import Spec
 from .windows import Frame, ragged
 from .words import Head, judged, summed_cross_entropy
 
@@ -66,8 +67,9 @@ class MaskedTextTask(RunningTextTask[MaskedTexts]):
     """Text of which some tokens are hidden.
 
     `packing` joins all documents into one stream and cuts it into blocks of max_length; without it each line of a
-    document is an example, cut to max_length. A share `mask_rate` of the tokens is chosen, anew in every epoch, and
-    of those `shares` become the mask or any token. `whole_words` chooses all tokens of a word or none.
+    document is an example, cut to max_length. A share `mask_rate` of the tokens (by default what the model's paper has)
+    is chosen, and of those `shares` become the mask or any token. `whole_words` chooses all tokens of a word or none.
+    The choice is made anew in every epoch; with `static_masks`, an epoch takes one of so many that are made once.
     """
 
     longest = 128
@@ -79,14 +81,20 @@ class MaskedTextTask(RunningTextTask[MaskedTexts]):
         *,
         max_length: Size | None = None,
         packing: bool = True,
-        mask_rate: Probability = 0.15,
+        mask_rate: Probability = Masking.rate,
         whole_words: bool = False,
+        static_masks: Count = 0,
     ) -> None:
         self.tokenizer, self.max_length, self.packing = tokenizer, max_length, packing
         self.masking = Masking.of(tokenizer, rate=mask_rate, **self.shares)
         self.starts = word_starts(tokenizer)  # (V,)
         self.ordinary = np.isin(np.arange(len(self.starts)), self.masking.replacements)  # (V,)
-        self.whole_words = whole_words
+        self.whole_words, self.static_masks = whole_words, static_masks
+
+    @classmethod
+    def fit_spec(cls, spec: Spec, tokenizer: Tokenizer, model: Model) -> Spec:
+        fitted = super().fit_spec(spec, tokenizer, model)
+        return replace(fitted, options={"mask_rate": model.config.mask_rate, **fitted.options})
 
     def encode(self, examples: Sequence[Document] | Shards) -> MaskedTexts:
         """Tokenise documents, once; shards are tokenised, and the last token of each document is its end."""
@@ -121,8 +129,9 @@ class MaskedTextTask(RunningTextTask[MaskedTexts]):
         every = np.arange(len(indices))
         ids, real = table.padded(every, self.tokenizer.pad_token_id or 0).numpy(), table.mask(every).numpy()
         maskable = self.ordinary[ids] & (real > 0)  # what is padding is told by lengths
-        words = self.wholes(ids, indices, seed) if self.whole_words else None
-        masked = mask_tokens(ids, maskable, indices, masking=self.masking, seed=seed, words=words)
+        choice = seed % self.static_masks if self.static_masks else seed
+        words = self.wholes(ids, indices, choice) if self.whole_words else None
+        masked = mask_tokens(ids, maskable, indices, masking=self.masking, seed=choice, words=words)
         places = np.flatnonzero(masked.chosen)  # (M,) in the flattened batch, known before a GPU is asked
         inputs = {"input_ids": torch.from_numpy(masked.ids)}
         if not real.all():

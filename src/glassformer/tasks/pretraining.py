@@ -15,11 +15,11 @@ from glassformer.data.batches import Indices
 from glassformer.data.blocks import tokenised
 from glassformer.data.documents import Unit, read_documents
 from glassformer.data.examples import Document
-from glassformer.data.masking import Ids, Pair, next_sentence_pairs, sentences_of
+from glassformer.data.masking import Ids, Masking, Pair, next_sentence_pairs, sentences_of
 from glassformer.data.report import Read
 from glassformer.data.rows import Format
 from glassformer.data.shards import Shards
-from glassformer.files.schema import Probability, Size
+from glassformer.files.schema import Count, Probability, Size
 from glassformer.models.contract import Model, as_summariser
 from glassformer.text.tokenizer import Tokenizer
 
@@ -30,11 +30,11 @@ from .windows import Frame, ragged
 from .words import Head
 
 
-class Pretraining(FillMask):
+class BertPretraining(FillMask):
     """A pair's loss is the mean over its masked tokens plus that of its second text; a batch's is the sum over pairs.
 
     So each pair weighs the same whatever its length, and parts of a batch add up to the whole. Pairs are made `copies`
-    times from the documents, each time others; the masks are anew in every epoch.
+    times from the documents, each time others; the masks are anew in every epoch, or `static_masks` many.
     """
 
     name = "pretraining"
@@ -47,11 +47,14 @@ class Pretraining(FillMask):
         tokenizer: Tokenizer,
         *,
         max_length: Size | None = None,
-        mask_rate: Probability = 0.15,
+        mask_rate: Probability = Masking.rate,
         whole_words: bool = False,
+        static_masks: Count = 0,
         copies: Size = 1,
     ) -> None:
-        super().__init__(tokenizer, max_length=max_length, mask_rate=mask_rate, whole_words=whole_words)
+        super().__init__(
+            tokenizer, max_length=max_length, mask_rate=mask_rate, whole_words=whole_words, static_masks=static_masks
+        )
         self.copies = copies
 
     @classmethod

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from glassformer.data.batches import Budget, Indices
-from glassformer.data.masking import LOW, philox
+from glassformer.data.masking import LOW, Masking, philox
 from glassformer.files.schema import NotNegative, Probability, Size
 from glassformer.models.contract import Model, ScoresTokens, as_model, as_module, as_token_scorer
 from glassformer.text.tokenizer import Tokenizer
@@ -66,7 +66,7 @@ class ReplacedTokens(MaskedTextTask):
         *,
         max_length: Size | None = None,
         packing: bool = True,
-        mask_rate: Probability = 0.15,
+        mask_rate: Probability = Masking.rate,
         whole_words: bool = False,
         generator_size: Probability = 0.25,
         detection_weight: NotNegative = 50.0,

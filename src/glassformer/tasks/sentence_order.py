@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.data.batches import Indices
-from glassformer.data.masking import Ids, Pair, ngram_numbers, sentence_order_pairs, word_numbers
+from glassformer.data.masking import Ids, Masking, Pair, ngram_numbers, sentence_order_pairs, word_numbers
 from glassformer.files.schema import Probability, Size
 from glassformer.text.tokenizer import Tokenizer
 
-from .pretraining import Pretraining
+from .pretraining import BertPretraining
 
 
-class SentenceOrder(Pretraining):
+class SentenceOrder(BertPretraining):
     """Pretraining whose pairs are of one document, so that what they are about does not tell their order.
 
     Masks are of whole n-grams: one to `ngrams` words in a row, n of them with a chance in proportion to 1/n.
@@ -28,7 +28,7 @@ class SentenceOrder(Pretraining):
         tokenizer: Tokenizer,
         *,
         max_length: Size | None = None,
-        mask_rate: Probability = 0.15,
+        mask_rate: Probability = Masking.rate,
         ngrams: Size = 3,
         copies: Size = 1,
     ) -> None:

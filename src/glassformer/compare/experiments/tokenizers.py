@@ -25,7 +25,7 @@ from glassformer.view.plots import PlotLine, line_plot
 from glassformer.view.report import Column, Entry, Figure, Section, Table, TableRow, Text
 
 from ..cell import RUN, Cell
-from ..experiment import DataExperiment
+from ..experiment import DataExperiment, listed
 from ..reporting import CONTESTANT, differences, score_figure, score_table
 from ..results import Results
 from ..scoring import Scored, keep_scores
@@ -84,7 +84,7 @@ class Tokenizers(DataExperiment):
 
     def languages(self) -> list[tuple[str, dict[str, Any]]]:
         """A name and the splits of each: files of data, dev and test in the same order."""
-        splits = {name: _listed(given) for name, given in (("data", self.data), ("dev", self.dev), ("test", self.test))}
+        splits = {name: listed(given) for name, given in (("data", self.data), ("dev", self.dev), ("test", self.test))}
         files = splits["data"]
         for name, given in splits.items():
             if given and len(given) != len(files):
@@ -147,10 +147,6 @@ HOW = Text(
     f"在留出文本中至多 {PIECE} 个字符的片段上逐个评分，使所有分词器面对相同的样本；"
     "若有更多上文，各模型所需比特都会更少。",
 )
-
-
-def _listed(given: str | Sequence[str] | None) -> list[str]:
-    return [] if given is None else [given] if isinstance(given, str) else list(given)
 
 
 def _of(language: object, text: Text) -> Text:

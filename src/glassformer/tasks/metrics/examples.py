@@ -17,7 +17,7 @@ from glassformer.files import write_bytes
 from glassformer.tasks.metrics.metric import Array, Metric
 from glassformer.tasks.metrics.sheet import Meter, ScoreSheet
 
-NOT_SETTINGS = ("count", "total", "rows", "types")  # of a metric: what it has counted
+NOT_SETTINGS = ("count", "total", "rows", "types", "order")  # of a metric: what it has counted
 FACTS = "facts"  # the name of what is no array
 
 
@@ -44,8 +44,9 @@ class ExampleScores:
             metric = meter.metric if isinstance(meter.metric, Metric) else meter.metric.judge()
             if metric.rows:
                 rows = np.concatenate(metric.rows)
-                if not deferred and len(rows) == len(sheet.order):
-                    rows = rows[np.argsort(sheet.order, kind="stable")]
+                order = sheet.order if metric.order is None else metric.order
+                if not deferred and len(rows) == len(order):
+                    rows = rows[np.argsort(order, kind="stable")]
                 elif not deferred:
                     in_order = False
                 found[name] = replace(meter, metric=_blank(type(metric), _settings(metric))), rows

@@ -24,6 +24,7 @@ class Metric(ABC):
     process would have. With keep_examples it holds the rows as well, which `intervals` needs.
     """
 
+    order: list[int] | None = None  # the number of each row's example, where it is not that of the sheet
     shares: tuple[str, ...] = ()  # scores that are a share of the examples: Wilson's interval fits them
 
     def __init__(self, total: Array, *, keep_examples: bool) -> None:
