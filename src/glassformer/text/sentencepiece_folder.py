@@ -33,7 +33,7 @@ class Family:
     names: Mapping[str, str]  # special tokens
     first: Sequence[str] = ()  # the tokens of the first ids, instead of …
     skipped: int = 0  # … so many pieces of the file
-    codes: Sequence[str] = ()  # of languages, behind the pieces
+    last: Sequence[str] = ()  # the tokens of the last ids
     single: str = "$A"
     pair: str = "$A $B"
 
@@ -42,14 +42,15 @@ XLM = Family(
     names=ROBERTA,
     first=("<s>", "<pad>", "</s>", "<unk>"),
     skipped=3,
+    last=("<mask>",),
     single="<s> $A </s>",
     pair="<s> $A </s> </s> $B </s>",
 )
 LIKE_BERT = Family(names=ALBERT, single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1")
 FAMILIES = {  # by a part of the tokenizer's class, or of the model's type
-    "mbart50": replace(XLM, codes=MBART_50_CODES.split(), single="en_XX $A </s>", pair="en_XX $A $B </s>"),
-    "mbart": replace(XLM, codes=MBART_CODES.split(), single="$A </s> en_XX", pair="$A $B </s> en_XX"),
-    "nllb": replace(XLM, single="$A </s>", pair="$A $B </s>"),  # its folders list their languages
+    "mbart50": replace(XLM, last=(*MBART_50_CODES.split(), "<mask>"), single="en_XX $A </s>", pair="en_XX $A $B </s>"),
+    "mbart": replace(XLM, last=(*MBART_CODES.split(), "<mask>"), single="$A </s> en_XX", pair="$A $B </s> en_XX"),
+    "nllb": replace(XLM, last=(), single="$A </s>", pair="$A $B </s>"),  # its folders list their languages
     "xlm": XLM,
     "t5": Family(names=MARIAN, single="$A </s>", pair="$A </s> $B </s>"),
     "albert": LIKE_BERT,
@@ -111,7 +112,11 @@ def _ordered(model: SentencePieceModel, family: Family, path: Path) -> list[Piec
     if lost or known & {*family.first}:
         raise ValueError(f"{path} does not begin with {family.skipped} special tokens, as this tokenizer_class has it")
     types = {piece.text: piece.type for piece in skipped}
-    return [*(Piece(text, 0.0, types.get(text, PieceType.CONTROL)) for text in family.first), *kept]
+    first, last = (
+        [Piece(text, 0.0, types.get(text, PieceType.CONTROL)) for text in some if text not in known]
+        for some in (family.first, family.last)
+    )
+    return [*first, *kept, *last]
 
 
 def _tokenizer(
@@ -129,7 +134,7 @@ def _tokenizer(
     if not is_unigram:
         uncut = (piece.text for piece in pieces if piece.type is PieceType.USER_DEFINED)
         rust.add_tokens([AddedToken(text, normalized=False) for text in uncut])
-    codes = asked.extra if family is FAMILIES["nllb"] else family.codes
+    codes = asked.extra if family is FAMILIES["nllb"] else ()
     rust.add_special_tokens([_special(token) for token in (*codes, *family.names.values())])
     _put_around(rust, family, asked)
     return rust
