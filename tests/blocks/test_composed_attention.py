@@ -135,6 +135,40 @@ def test_buckets_of_distances_by_hand():
     assert back.bucket(torch.tensor([3, 0, -1, -3, -4, -16])).tolist() == [0, 0, 1, 3, 4, 7]
 
 
+@pytest.mark.parametrize("learning", [False, True])
+@pytest.mark.parametrize(
+    "mask",
+    [
+        DenseMask(),
+        DenseMask.from_keep(torch.arange(LENGTH).expand(2, -1) != 3),
+        CausalMask(LENGTH, torch.device("cpu")),
+        PackedCross(*[PackedBatch.from_keep(torch.ones(2, LENGTH, dtype=torch.bool))] * 2),
+    ],
+    ids=["whole", "gaps", "causal", "packed"],
+)
+def test_layers_that_add_the_same_share_one_mask_of_scores(mask, learning, monkeypatch):
+    """T5's: as large as the scores of a layer, it is made once for a batch, and comes in the shape of quick kernels."""
+    bias, kernel, given = RelativeBias(4, 8, 20, bidirectional=True), nn.functional.scaled_dot_product_attention, []
+
+    def seen(query, key, value, mask, *options, **more):
+        given.append(mask)
+        return kernel(query, key, value, mask, *options, **more)
+
+    monkeypatch.setattr(nn.functional, "scaled_dot_product_attention", seen)
+    layers = [MultiHeadAttention(WIDTH, 4, position_scores=bias).eval() for _ in range(3)]
+    x = some(2).flatten(0, 1) if isinstance(mask, PackedCross) else some(2)
+    with torch.set_grad_enabled(learning):
+        for layer in layers:
+            x = layer(x, mask)
+    assert len(given) == 3
+    assert given[0] is given[1] is given[2]
+    assert given[0].dim() == 4
+    assert given[0].stride(-1) == 1
+    if learning:
+        x.square().sum().backward()
+        assert bias.table.weight.grad.abs().sum() > 0
+
+
 @given(targets=st.integers(1, 6), more=st.integers(0, 6), before=st.integers(0, 9), after=st.none() | st.integers(0, 5))
 def test_a_window_that_spans_all_hides_nothing(targets, more, before, after):
     window, sources = Window(before, after), targets + more

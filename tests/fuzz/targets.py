@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from glassformer.jobs.models import check_config
 from glassformer.jobs.recipe import Recipe
 from glassformer.jobs.tasks import task_class
 from glassformer.jobs.train import assemble
+from text.sentencepiece_folders import FAMILIES, write_family
 
 WORDS = [*("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), *"abcdefghijklmnopqrstuvwxyz0123456789"]
 TEXT = "a cab did go"
@@ -358,6 +359,15 @@ TARGETS = {
             _old_gpt2,
             ("vocab.json", "merges.txt", "added_tokens.json", "tokenizer_config.json", "config.json"),
             _use_tokenizer,
+        ),
+        *(
+            Target(
+                f"tokenizer-{family}",
+                partial(write_family, family),
+                (*(FAMILIES[family][0],) * 3, "tokenizer_config.json", "config.json"),
+                _use_tokenizer,
+            )
+            for family in ("t5", "albert", "nllb", "llama")
         ),
         Target(
             "sharded", _sharded, ("model.safetensors.index.json", "a.safetensors"), _use_model("text-classification")

@@ -75,6 +75,27 @@ def test_texts_longer_than_the_distances_that_are_told_apart(tmp_path):
     assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("settings", [V3, V2, V3 | {"position_buckets": -1}, V3 | {"max_relative_positions": 12}])
+def test_texts_longer_than_max_position_embeddings(settings, tmp_path):
+    """Distances alone count, so that any length is read; padding is invisible there too."""
+    folder = gf.save(random_model("deberta-v2", None, settings), tmp_path)
+    peer, model = transformers.DebertaV2Model.from_pretrained(folder).eval(), gf.load(folder)
+    ids, mask = pad(sequences(lengths=(170, 3, 90)), model)
+    with torch.no_grad():
+        expected = peer(input_ids=ids, attention_mask=mask).last_hidden_state
+    found = run(model, ids, mask)["last_hidden_state"]
+    assert_close(found[mask.bool()], expected[mask.bool()], atol=1e-5, rtol=1e-5)
+    assert model.config.max_positions is None
+    assert model_facts(folder).max_positions is None
+
+
+def test_a_table_of_positions_ends(tmp_path):
+    folder, model = folder_of(tmp_path, None, position_biased_input=True)
+    with pytest.raises(ValueError, match="41 tokens do not fit into this model's 40 positions"):
+        model(torch.full((1, 41), 5))
+    assert model_facts(folder).max_positions == 40
+
+
 @pytest.mark.parametrize(("kinds", "segments"), [(0, False), (2, True)])
 def test_a_tokenizer_gives_segments_where_the_model_has_some(kinds, segments, tmp_path):
     folder, model = folder_of(tmp_path, None, type_vocab_size=kinds)

@@ -40,8 +40,16 @@ def test_dynamic_scaling_begins_where_the_trained_length_ends(tmp_path):
     together = model(ids, mask).logits
     assert_close(together[:1], model(ids[:1]).logits)
     assert_close(together[1:, :20], model(ids[1:, :20]).logits)
-    with pytest.raises(ValueError, match="81 tokens do not fit into this model's 80 positions"):
-        model(some_ids(1, 81))
+
+
+@pytest.mark.parametrize("rope", [{"rope_type": "default", "rope_theta": 10000.0}, DYNAMIC])
+def test_positions_go_on_beyond_those_of_training(tmp_path, rope):
+    peer, ids = their_folder(tmp_path, rope_parameters=rope), some_ids(2, 130)
+    model = gf.load(tmp_path)
+    assert_close(model(ids).logits, peer(ids).logits, atol=1e-5, rtol=1e-5)
+    assert model.config.max_positions == int(40 * rope.get("factor", 1))
+    with pytest.raises(ValueError, match="130 tokens and the model"):  # what is written keeps to what it was trained on
+        gf.generate(model, None, ids)
 
 
 def test_positions_that_are_given_count_alone_as_in_a_batch(tmp_path):

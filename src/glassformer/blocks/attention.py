@@ -112,8 +112,6 @@ class MultiHeadAttention(nn.Module):
 
         A source may have fewer rows than x: then as many rows of x after one another look at the same one.
         """
-        if self.position_scores is not None and torch.is_grad_enabled():
-            mask = mask.with_empty_memo()
         query = self.split(self.query(x))  # (…, T, H, K)
         key, value = self.keys_and_values(x) if source is None else source
         if self.query_norm is not None:

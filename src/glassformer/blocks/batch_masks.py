@@ -78,6 +78,23 @@ class BatchMask:
         between = self.memoize(sizes, lambda: self.distances(*sizes, query.device))
         return bias.scores(query, key, bias.prepare(between, self.memoize))
 
+    def with_bias(self, keep: Tensor | None, query: Tensor, key: Tensor, options: AttentionOptions) -> Tensor | None:
+        """A mask for torch's kernel: `keep`, or what distances add to scores, −∞ where nothing is kept.
+
+        Layers that add the same share one: it is as large as all scores of a layer.
+        """
+        found = self.position_bias(options.bias, query, key)
+        if found is None or options.bias is None:
+            return keep
+
+        def masked() -> Tensor:
+            wide = found if found.dim() == 4 else found[None]  # the quick kernels take no other
+            return (wide if keep is None else wide.masked_fill(~keep, -torch.inf)).to(query.dtype)
+
+        if options.bias.depends_on_content:
+            return masked()
+        return self.memoize(("masked", options.bias, options.window, query.shape[-2], key.shape[-2]), masked)
+
 
 def fused(
     query: Tensor,
@@ -86,13 +103,9 @@ def fused(
     *,
     options: AttentionOptions,
     mask: Tensor | None,
-    bias: Tensor | None = None,
     is_causal: bool = False,
 ) -> Tensor:
     """torch's kernel on (B, H, T, K) queries and (B, G, S, K) keys and values: every H / G heads share one of G."""
-    if bias is not None:
-        mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
-        mask = mask.to(query.dtype)
     grouped = query.shape[1] != key.shape[1]
     return F.scaled_dot_product_attention(
         query, key, value, mask, options.dropout, is_causal=is_causal, scale=options.scale, enable_gqa=grouped
@@ -120,9 +133,9 @@ class DenseMask(BatchMask):
         if sharing > 1:
             query = query.unflatten(0, (-1, sharing)).flatten(1, 2)
         query, key, value = (x.transpose(1, 2) for x in (query, key, value))  # (B, H, …, K)
-        mask = both(self.dense, self.order(query.shape[2], key.shape[2], query.device, options.window))
-        bias = self.position_bias(options.bias, query, key)
-        context = fused(query, key, value, options=options, mask=mask, bias=bias).transpose(1, 2)
+        keep = both(self.dense, self.order(query.shape[2], key.shape[2], query.device, options.window))
+        mask = self.with_bias(keep, query, key, options)
+        context = fused(query, key, value, options=options, mask=mask).transpose(1, 2)
         return context if sharing == 1 else context.reshape(shape)
 
 
@@ -140,8 +153,7 @@ class CausalMask(BatchMask):
     def attend(self, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions) -> Tensor:
         query, key, value = (x.transpose(1, 2) for x in (query, key, value))
         order = self.order(self.length, self.length, self.device, options.window)
-        bias = self.position_bias(options.bias, query, key)
-        plain = order is None and bias is None
-        mask = None if plain else both(self.dense, order)
-        context = fused(query, key, value, options=options, mask=mask, bias=bias, is_causal=plain)
+        plain = order is None and options.bias is None
+        mask = None if plain else self.with_bias(both(self.dense, order), query, key, options)
+        context = fused(query, key, value, options=options, mask=mask, is_causal=plain)
         return context.transpose(1, 2)

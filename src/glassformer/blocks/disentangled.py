@@ -52,6 +52,8 @@ class RelativePositions(nn.Module):
 class DisentangledScores(nn.Module):
     """(q · k(r) + k · q(r)) · scale, where r is the vector of the distance between a query and a key."""
 
+    depends_on_content = True
+
     def __init__(
         self, positions: RelativePositions, heads: int, *, key: nn.Module | None, query: nn.Module | None, scale: float
     ) -> None:

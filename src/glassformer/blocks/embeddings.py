@@ -45,6 +45,10 @@ class Embeddings(nn.Module):
         self.scale = scale
         self.projection = projection
 
+    def check_length(self, length: int, max_positions: int | None) -> None:
+        """Refuse a text of no tokens, or of more than the table has positions; where there is none, any number goes."""
+        check_length(length, None if self.position is None else max_positions)
+
     def forward(self, input_ids: Tensor, position_ids: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
         x = look_up(self.token, input_ids, "token")
         if self.scale != 1.0:

@@ -104,12 +104,12 @@ class PackedBatch(BatchMask):
         for (length, count), *parts in zip(runs, *(x.split(sizes) for x in (query, key, value)), strict=True):
             q, k, v = (part.unflatten(0, (count, length)).transpose(1, 2) for part in parts)
             order = self.order(length, length, query.device, options.window)
-            bias = self.position_bias(options.bias, q, k)
-            plain = order is None and bias is None
+            plain = order is None and options.bias is None
             if self.causal and not plain:
                 order = both(causal(length, length, query.device), order)
             is_causal = self.causal and length > 1 and plain
-            found = fused(q, k, v, options=options, mask=order, bias=bias, is_causal=is_causal)
+            mask = self.with_bias(order, q, k, options)
+            found = fused(q, k, v, options=options, mask=mask, is_causal=is_causal)
             context.append(found.transpose(1, 2).flatten(0, 1))
         return torch.cat(context) if context else torch.zeros_like(query)
 
@@ -153,8 +153,7 @@ class PackedCross(BatchMask):
         mask = combine(self.keys.places[1], order)
         padded = (self.queries.padded(query), self.keys.padded(key), self.keys.padded(value))
         query, key, value = (x.transpose(1, 2) for x in padded)  # (B, H, L, K)
-        bias = self.position_bias(options.bias, query, key)
-        context = fused(query, key, value, options=options, mask=mask, bias=bias)
+        context = fused(query, key, value, options=options, mask=self.with_bias(mask, query, key, options))
         return context.transpose(1, 2).flatten(0, 1)[self.queries.places[0]]
 
 

@@ -22,6 +22,11 @@ class Memoize(Protocol):
 class PositionScores(Protocol):
     """What distances add to the scores of an attention."""
 
+    @property
+    def depends_on_content(self) -> bool:
+        """Whether queries and keys count, too; if not, all layers of a batch add the same."""
+        ...
+
     def prepare(self, distances: Tensor, memoize: Memoize) -> Tensor:
         """What follows from distances (T, S), key less query, alone; `memoize` remembers what other layers share."""
         ...
@@ -35,6 +40,8 @@ class RelativeBias(nn.Module):
     """A learned number for each head and each bucket of distances (Raffel et al. 2020): near ones exact, far ones in
     buckets that grow with the logarithm."""
 
+    depends_on_content = False
+
     def __init__(self, heads: int, buckets: int, max_distance: int, *, bidirectional: bool) -> None:
         super().__init__()
         self.table = nn.Embedding(buckets, heads)
@@ -42,7 +49,9 @@ class RelativeBias(nn.Module):
 
     def prepare(self, distances: Tensor, memoize: Memoize) -> Tensor:
         """(H, T, S)"""
-        found: Tensor = memoize((self, *distances.shape), lambda: self.table(self.bucket(distances)).permute(2, 0, 1))
+        found: Tensor = memoize(
+            (self, *distances.shape), lambda: self.table(self.bucket(distances)).permute(2, 0, 1).contiguous()
+        )
         return found
 
     def scores(self, query: Tensor, key: Tensor, prepared: Tensor) -> Tensor:

@@ -115,6 +115,8 @@ class Source(NamedTuple):
 class Stack(nn.ModuleList):
     """Layers one after another; what they give at padding, where there still is any, is set to zero."""
 
+    layerdrop = 0.0  # how likely a layer is left out in training (Fan et al. 2019)
+
     def forward(
         self,
         x: Tensor,
@@ -127,6 +129,8 @@ class Stack(nn.ModuleList):
         """(…, T, D) -> (…, T, D), zero where `keep` (…, T) is not; a decoder's layers also read a source (…, S, D)."""
         sources = [None] * len(self) if source is None else self.keys_and_values(source)
         for layer, pair in zip(self, sources, strict=True):
+            if self.training and self.layerdrop and torch.rand(()) < self.layerdrop:
+                continue
             x = layer(x, mask, source=pair, source_mask=source_mask)
         return x if keep is None else x.masked_fill(~keep[..., None], 0.0)
 

@@ -127,8 +127,8 @@ class StaticMask(BatchMask):
         """(B, 1, H, K) queries over (B, L, G, K) keys and values."""
         query, key, value = (x.transpose(1, 2) for x in (query, key, value))
         keep = both(self.dense, self.order(1, self.capacity, query.device, options.window))
-        bias = self.position_bias(options.bias, query, key)
-        return fused(query, key, value, options=options, mask=keep, bias=bias).transpose(1, 2)
+        mask = self.with_bias(keep, query, key, options)
+        return fused(query, key, value, options=options, mask=mask).transpose(1, 2)
 
 
 class Lease:

@@ -14,13 +14,14 @@ from urllib.request import getproxies, proxy_bypass
 
 from glassformer.files import has_file, read_json
 from glassformer.text.chat import TEMPLATE_FILE
+from glassformer.text.sentencepiece_folder import SENTENCEPIECE_FILES
 
 from .folder import CONFIG, GENERATION, INDEX, WEIGHT_FILES
 
 OFFICIAL = "https://huggingface.co"
 PATIENCE = 2.0  # seconds for a first connection; HF_HUB_ETAG_TIMEOUT, if set, is how long a slow network is given
 PORTS = {"https": 443, "socks4": 1080, "socks5": 1080, "socks5h": 1080}
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "source.spm")
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "source.spm", *SENTENCEPIECE_FILES)
 TOKENIZER_EXTRAS = (
     *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt"),
     TEMPLATE_FILE,
@@ -70,10 +71,13 @@ def tokenizer_folder(name: str | Path, *, revision: str | None = None) -> Path:
         return cached
     for file in TOKENIZER_EXTRAS:  # before the files that count as having the tokenizer
         hub.fetch(file)
-    found = [path for file in TOKENIZER_FILES if (path := hub.fetch(file)) is not None]
-    if not found:
+    found: Path | None = None
+    for file in TOKENIZER_FILES:
+        if found is None or file not in SENTENCEPIECE_FILES:  # which are read where there is nothing else
+            found = hub.fetch(file) or found
+    if found is None:
         raise ValueError(f"{name} at {hub.endpoint} has no tokenizer; looked for {', '.join(TOKENIZER_FILES)}")
-    return found[0].parent
+    return found.parent
 
 
 def endpoint() -> str:

@@ -42,7 +42,11 @@ class ModelConfig(Protocol):
 
     @property
     def max_positions(self) -> int | None:
-        """Tokens that a text may have at most, special ones included; None: any number."""
+        """Tokens of a text, special ones included, whose positions the model knows; None: any number.
+
+        Tasks, prompts and what is written keep to them. A model refuses a longer text where a table of positions ends;
+        rotary positions go on, to distances that training did not have.
+        """
         ...
 
     @property

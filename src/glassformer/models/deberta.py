@@ -77,6 +77,11 @@ class DebertaConfig(EncoderConfig):
         return self.type_vocab_size > 0
 
     @property
+    def max_positions(self) -> int | None:
+        """Without a table of positions, distances alone count, and the farthest are one."""
+        return self.max_position_embeddings if self.position_biased_input else None
+
+    @property
     def embedding_width(self) -> int:
         return self.embedding_size or self.hidden_size
 

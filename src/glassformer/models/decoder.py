@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from glassformer.blocks.cache import DecoderState, KVCache
 from glassformer.blocks.decoder import DecoderParts
-from glassformer.blocks.embeddings import Embeddings, check_length
+from glassformer.blocks.embeddings import Embeddings
 from glassformer.blocks.masks import as_keep, last_token, real_positions
 from glassformer.blocks.transformer import Stack, embed_and_run
 
@@ -87,7 +87,7 @@ class CausalDecoder(nn.Module, StepsByParts):
         """The last hidden states (B, T, D), after the final norm."""
         keep = as_keep(attention_mask, input_ids, stay=True)
         if position_ids is None:
-            check_length(input_ids.shape[1], self.config.max_positions)
+            self.embeddings.check_length(input_ids.shape[1], self.config.max_positions)
             position_ids = real_positions(keep, input_ids.shape[1], input_ids.device)
         indices = (input_ids, position_ids)
         return embed_and_run(self.embeddings, self.layers, keep, *indices, norm=self.final_norm, causal=True)
@@ -104,7 +104,7 @@ class CausalDecoder(nn.Module, StepsByParts):
 
     def start(self, input_ids: Tensor, attention_mask: Tensor | None = None, *, length: int) -> DecoderState:
         """An empty cache with capacity for `length` tokens, prompt included."""
-        check_length(length, self.config.max_positions)
+        self.embeddings.check_length(length, self.config.max_positions)
         keep, like = as_keep(attention_mask, input_ids), self.embeddings.token.weight
         return DecoderState(KVCache.empty(*self._cache_shape(len(input_ids), length), keep=keep, like=like))
 

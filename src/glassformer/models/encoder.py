@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from glassformer.blocks.activations import activation
 from glassformer.blocks.attention import MultiHeadAttention
-from glassformer.blocks.embeddings import Embeddings, check_length
+from glassformer.blocks.embeddings import Embeddings
 from glassformer.blocks.masks import as_keep, first_kept, positions, send
 from glassformer.blocks.transformer import FeedForward, Layer, Stack, embed_and_run
 from glassformer.files.schema import Depth, NotNegative, Probability, Size, TokenId
@@ -59,7 +59,7 @@ class EncoderConfig(hf.BaseConfig):
         return hf.read(cls, raw, only=only)
 
     @property
-    def max_positions(self) -> int:
+    def max_positions(self) -> int | None:
         return self.max_position_embeddings
 
 
@@ -143,7 +143,7 @@ class Encoder(nn.Module):
         return first if self.pooler is None else self.pooler(first)
 
     def default_positions(self, input_ids: Tensor, keep: Tensor | None) -> Tensor:
-        check_length(input_ids.shape[1], self.config.max_positions)
+        self.embeddings.check_length(input_ids.shape[1], self.config.max_positions)
         if self.padding_idx is None:
             return positions(keep, input_ids.shape[1], input_ids.device)
         real = input_ids.ne(self.padding_idx).long()

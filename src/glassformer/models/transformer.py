@@ -53,7 +53,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {  # what `transformers` takes where a con
     | {"decoder_start_token_id": None},
     "pegasus": {**LARGE, "vocab_size": 50265, "eos_token_id": 1, "forced_eos_token_id": 1, "decoder_start_token_id": 0},
     "m2m_100": {**LARGE, "vocab_size": 128112, "activation_function": "relu", "scale_embedding": True}
-    | {"attention_dropout": 0.1, "pad_token_id": 1, "bos_token_id": 0, "decoder_start_token_id": 2},
+    | {"attention_dropout": 0.1, "pad_token_id": 1, "bos_token_id": 0, "decoder_start_token_id": 2}
+    | {"encoder_layerdrop": 0.05, "decoder_layerdrop": 0.05},
 }
 
 
@@ -78,6 +79,8 @@ class TransformerConfig(hf.BaseConfig):
     dropout: Probability = 0.1
     attention_dropout: Probability = 0.0
     activation_dropout: Probability = 0.0
+    encoder_layerdrop: Probability | None = 0.0
+    decoder_layerdrop: Probability | None = 0.0
     max_position_embeddings: Positions = 1024
     init_std: NotNegative = 0.02
     scale_embedding: bool = True
@@ -148,13 +151,10 @@ class TransformerConfig(hf.BaseConfig):
                 "static_position_embeddings": (kind != "bart", None),
             }
             only |= {"extra_pos_embeddings": (2 if kind == "bart" else 0, None)}
-        if kind != "m2m_100":  # whose folders were trained with it; it is for training alone
-            only |= dict.fromkeys(("encoder_layerdrop", "decoder_layerdrop"), (0.0, 0, None))
         return hf.read(cls, raw, only=only)
 
     def to_hf(self) -> dict[str, Any]:
-        raw = {**hf.write(self), "decoder_vocab_size": self.target_vocab_size, "is_encoder_decoder": True}
-        return raw | dict.fromkeys(("encoder_layerdrop", "decoder_layerdrop"), 0.0)
+        return {**hf.write(self), "decoder_vocab_size": self.target_vocab_size, "is_encoder_decoder": True}
 
 
 def build(config: TransformerConfig, head: str | None = "text2text-generation") -> Transformer:
@@ -168,6 +168,7 @@ def build(config: TransformerConfig, head: str | None = "text2text-generation") 
     own, across = (config.encoder_attention_heads, config.encoder_ffn_dim), (heads, config.decoder_ffn_dim)
     encoder = Stack(build_layer(config, *own) for _ in range(config.encoder_layers))
     decoder = Stack(build_layer(config, *across, cross=True) for _ in range(config.decoder_layers))
+    encoder.layerdrop, decoder.layerdrop = config.encoder_layerdrop or 0.0, config.decoder_layerdrop or 0.0
     norms = [nn.LayerNorm(config.d_model) if config.pre_norm else None for _ in range(2)]
     model = Transformer(
         config,

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from glassformer.files import conform
 from glassformer.files.schema import hints_of
 from glassformer.generate.settings import GenerationSettings
-from glassformer.jobs.predict import Pipeline
+from glassformer.jobs.predict import LANGUAGES, Pipeline
 from glassformer.jobs.reading import EMPTY
 from glassformer.models.contract import as_model
 from glassformer.tasks.fill_mask import FillMask
@@ -131,6 +131,8 @@ def in_words(loaded: Loaded, question: PredictionRequest) -> tuple[Iterator[Line
         question = question.model_copy(update={"inputs": text.removesuffix(ASKED) + ASKED})
     names = next((names for cls, names in OPTIONS.items() if isinstance(pipe.task, cls)), None)
     known = WRITES if names is None else {name: pipe.task.predict_options()[name] for name in names}
+    if isinstance(pipe.task, Translation) and pipe.task.tokenizer.settings.languages is not None:
+        known = known | dict.fromkeys(LANGUAGES, str)
     check(pipe.task.name, known, question.options)
     return result_lines(pipe, question), python(loaded, pipe, question)
 

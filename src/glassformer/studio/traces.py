@@ -19,6 +19,7 @@ from glassformer.inspect.record import record
 from glassformer.jobs.inspect import boards
 from glassformer.jobs.reading import TokenizedInputs, reading, reads_prompts
 from glassformer.models.contract import as_generative, as_model
+from glassformer.text.tokenizer import Tokenizer
 from glassformer.view.board import Board
 
 from .app_state import Gone, Loaded, Missing, Studio
@@ -227,10 +228,20 @@ def described(trace: Trace) -> dict[str, Any]:
         "model": trace.loaded.name,
         "bytes": trace.bytes,
         "tokens": {side: token_rows(trace, side) for side in trace.reading.tokens},
+        "languages": languages_of(trace.loaded.tokenizer),
         "boards": trace.kept["boards"],
         "outputs": {name: list(value.shape) for name, value in trace.outputs.items()},
         "python": python_of(trace),
     }
+
+
+def languages_of(tokenizer: Tokenizer | None) -> dict[str, Any] | None:
+    """The codes that a multilingual tokenizer knows, and those of sources and targets where nobody says others."""
+    if tokenizer is None or tokenizer.settings.languages is None:
+        return None
+    codes, source = sorted(tokenizer.settings.languages.tokens), tokenizer.src_lang
+    target = tokenizer.tgt_lang or next((code for code in codes if code != source), source)
+    return {"codes": codes, "src_lang": source, "tgt_lang": target}
 
 
 def token_rows(trace: Trace, side: str) -> list[dict[str, Any]]:

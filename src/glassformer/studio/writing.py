@@ -11,7 +11,7 @@ from glassformer.generate.choices import Chance, choices
 from glassformer.generate.job import Job
 from glassformer.generate.prompts import prompt_of, request_of
 from glassformer.generate.tree import Tree, growing
-from glassformer.jobs.predict import Pipeline
+from glassformer.jobs.predict import LANGUAGES, Pipeline
 from glassformer.jobs.reading import checked_ids, token_text
 from glassformer.models.contract import GenerativeModel, as_generative
 from glassformer.tasks.text_generation import TextGeneration
@@ -30,14 +30,17 @@ STRATEGIES = {  # what is asked of generate, and which options go with it
 
 
 def request(options: dict[str, Any]) -> dict[str, Any]:
-    """What a strategy and its options mean, in generate's words; several beams give all that they found."""
+    """What a strategy and its options mean, in generate's words; several beams give all that they found.
+
+    Languages stay what they are.
+    """
     settings = dict(options)
     strategy = settings.pop("strategy", "greedy")
     if strategy not in STRATEGIES:
         raise ValueError(f"there is no strategy {strategy!r} here; choose from {', '.join(STRATEGIES)}")
     preset, own = STRATEGIES[strategy]
     for name in settings:
-        if name not in (*own, "max_new_tokens"):
+        if name not in (*own, "max_new_tokens", *LANGUAGES):
             other = next(known for known, (_, names) in STRATEGIES.items() if name in names)
             raise ValueError(f"{name} is for another strategy; choose {other}, or leave {name} out")
     settings = preset | settings
@@ -48,6 +51,7 @@ def written(pipe: Pipeline, text: str, options: dict[str, Any]) -> Iterator[Line
     """The lines of a task that writes: tokens or steps, and the texts at the end."""
     model, task, settings = as_generative(pipe.model), pipe.task, request(options)
     if isinstance(task, Translation):
+        task = task.speaking(*(settings.pop(name, None) for name in LANGUAGES))
         ids, mask = source(task, text)
         job = job_of(model, None, ids, mask, task.request(model, int(mask.sum()), settings), options)
     else:

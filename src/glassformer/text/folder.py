@@ -1,4 +1,4 @@
-"""Read a tokenizer folder: tokenizer.json, or the older vocab.txt, or vocab.json with merges.txt."""
+"""Read a tokenizer folder: tokenizer.json, or the older vocab.txt, vocab.json with merges.txt, SentencePiece model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,28 +13,10 @@ from glassformer.files.schema import Bounds
 from glassformer.text.chat import NamedTemplate, Templates, read_templates
 from glassformer.text.languages import Languages
 from glassformer.text.rust import read_tokenizer, read_vocabulary
+from glassformer.text.sentencepiece_folder import FAMILIES, SENTENCEPIECE_FILES, Asked, family_of, from_sentencepiece
 from glassformer.text.sentinels import NUMBER, sentinel_tokens
+from glassformer.text.special import ALBERT, BERT, GPT2, MARIAN, NAMES, ROBERTA
 
-NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-BERT = {
-    "unk_token": "[UNK]",
-    "sep_token": "[SEP]",
-    "pad_token": "[PAD]",
-    "cls_token": "[CLS]",
-    "mask_token": "[MASK]",
-}
-ROBERTA = {
-    "bos_token": "<s>",
-    "eos_token": "</s>",
-    "unk_token": "<unk>",
-    "sep_token": "</s>",
-    "pad_token": "<pad>",
-    "cls_token": "<s>",
-    "mask_token": "<mask>",
-}
-ALBERT = BERT | {"bos_token": "[CLS]", "eos_token": "[SEP]", "unk_token": "<unk>", "pad_token": "<pad>"}
-GPT2 = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
-MARIAN = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 NO_LIMIT = int(1e30)  # what transformers calls the length of a model that states none
 
 
@@ -63,6 +45,7 @@ class SpecialTokensMap(TypedDict, total=False):
     pad_token: Token
     cls_token: Token
     mask_token: Token
+    additional_special_tokens: list[Token]
 
 
 class TokenizerConfig(SpecialTokensMap, total=False):
@@ -71,7 +54,6 @@ class TokenizerConfig(SpecialTokensMap, total=False):
     tokenizer_class: str
     model_max_length: Annotated[float, Bounds(1)]
     model_input_names: list[str]
-    additional_special_tokens: list[Token]
     extra_special_tokens: list[Token] | dict[str, Token]
     added_tokens_decoder: dict[str, TokenFlags]
     padding_side: Side
@@ -85,6 +67,11 @@ class TokenizerConfig(SpecialTokensMap, total=False):
     src_lang: str
     tgt_lang: str
     legacy_behaviour: bool
+    legacy: bool
+    keep_accents: bool
+    split_by_punct: bool
+    add_bos_token: bool
+    add_eos_token: bool
     extra_ids: Annotated[int, Bounds(0, 10_000)]
     chat_template: str | list[NamedTemplate]
 
@@ -134,6 +121,8 @@ class Folder:
         config: dict[str, Any] = {**read_json(path / "tokenizer_config.json", TokenizerConfig)}
         special = read_json(path / "special_tokens_map.json", SpecialTokensMap)
         tokens = {name: value for name, value in {**special, **config}.items() if name in NAMES}
+        if listed := special.get("additional_special_tokens"):
+            config.setdefault("additional_special_tokens", listed)
         return cls(path, config, {**read_json(path / "config.json", ConfigOfModel)}, tokens)
 
     @property
@@ -142,6 +131,12 @@ class Folder:
         name = self.config.get("tokenizer_class") or self.model.get("tokenizer_class") or ""
         generic = name in ("PreTrainedTokenizerFast", "TokenizersBackend", "PreTrainedTokenizer")
         return str(self.model.get("model_type", "") if generic or not name else name).lower()
+
+    @property
+    def extra(self) -> list[str]:
+        """Special tokens without a name."""
+        extra = self.config.get("additional_special_tokens") or self.config.get("extra_special_tokens") or []
+        return [str(content(token)) for token in (extra.values() if isinstance(extra, dict) else extra)]
 
     def has(self, *names: str) -> bool:
         """Whether all these files are there."""
@@ -153,12 +148,11 @@ class Folder:
         """Special tokens and limits: what the files say, else the defaults that the vocabulary knows."""
         names: dict[str, str | None] = {name: token for name, token in defaults.items() if token in known}
         names |= {name: content(token) for name, token in self.special.items()}
-        extra = self.config.get("additional_special_tokens") or self.config.get("extra_special_tokens") or []
         inputs = self.config.get("model_input_names")
         return TokenizerSettings(
             config=self.config,
             names={name: names.get(name) for name in NAMES},
-            extra=[str(content(token)) for token in (extra.values() if isinstance(extra, dict) else extra)],
+            extra=self.extra,
             segments=segments if inputs is None else "token_type_ids" in inputs,
             model_max_length=int(self.config.get("model_max_length") or max_positions or NO_LIMIT),
             chat_template=read_templates(self.path, self.config),
@@ -197,25 +191,30 @@ def added_token(token: str | dict[str, Any]) -> AddedToken:
 
 def load(folder: Folder, model: ModelFacts) -> tuple[tokenizers.Tokenizer, TokenizerSettings]:
     """The Rust tokenizer of a folder, and its settings."""
+    alone = ""  # a SentencePiece model without any of the other files
     if folder.has("tokenizer.json"):
         rust, defaults = from_json(folder)
     elif folder.has("vocab.json", "merges.txt"):
         rust, defaults = from_merges(folder)
     elif folder.has("vocab.txt"):
         rust, defaults = from_vocab(folder)
+    elif alone := next((name for name in SENTENCEPIECE_FILES if folder.has(name)), ""):
+        asked = Asked(folder.kind, folder.config, folder.special, folder.extra)
+        rust, defaults = from_sentencepiece(folder.path / alone, asked)
     else:
         found = ", ".join(sorted(path.name for path in folder.path.iterdir())) or "nothing"
         raise ValueError(
-            f"{folder.path} holds no tokenizer: expected tokenizer.json, vocab.txt, or vocab.json with "
-            f"merges.txt; found {found}"
+            f"{folder.path} holds no tokenizer: expected tokenizer.json, vocab.txt, vocab.json with merges.txt, "
+            f"or one of {', '.join(SENTENCEPIECE_FILES)}; found {found}"
         )
     segments = type(rust.model).__name__ == "WordPiece" if model.segments is None else model.segments  # as BERT
     settings = folder.settings(defaults, rust.get_vocab(), segments=segments, max_positions=model.max_positions)
     stated = str(folder.config.get("tokenizer_class"))
-    if stated.startswith("T5") and rust.token_to_id("<extra_id_0>") is None:  # as transformers adds them
+    is_t5 = family_of(folder.kind) is FAMILIES["t5"] if alone else stated.startswith("T5")
+    if is_t5 and rust.token_to_id("<extra_id_0>") is None:  # as transformers adds them
         sentinels = sentinel_tokens(folder.config.get("extra_ids", NUMBER))
         rust.add_special_tokens(list(sentinels))
-        settings.extra += [token.content for token in sentinels]
+        settings.extra = list(dict.fromkeys([*settings.extra, *(token.content for token in sentinels)]))
     name_special_tokens(rust, folder, settings)
     special = [token.content for token in rust.get_added_tokens_decoder().values() if token.special]
     settings.languages = Languages.of(folder.kind, folder.config, special)
@@ -240,7 +239,7 @@ def name_special_tokens(rust: tokenizers.Tokenizer, folder: Folder, settings: To
     rust.add_special_tokens([added_token(token) for token in settings.extra if token not in seen])
 
 
-def from_json(folder: Folder) -> tuple[tokenizers.Tokenizer, dict[str, str]]:
+def from_json(folder: Folder) -> tuple[tokenizers.Tokenizer, Mapping[str, str]]:
     """Read tokenizer.json."""
     rust = read_tokenizer(folder.path / "tokenizer.json")
     vocab = rust.get_vocab()
@@ -253,7 +252,7 @@ def from_json(folder: Folder) -> tuple[tokenizers.Tokenizer, dict[str, str]]:
     return rust, GPT2 if "<|endoftext|>" in vocab else MARIAN
 
 
-def from_vocab(folder: Folder) -> tuple[tokenizers.Tokenizer, dict[str, str]]:
+def from_vocab(folder: Folder) -> tuple[tokenizers.Tokenizer, Mapping[str, str]]:
     """Build BERT's tokenizer from vocab.txt and the options of tokenizer_config.json."""
     path = folder.path / "vocab.txt"
     vocab = read_vocab(path)
@@ -286,7 +285,7 @@ def bert_template(cls: tuple[str, int], sep: tuple[str, int]) -> processors.Temp
     )
 
 
-def from_merges(folder: Folder) -> tuple[tokenizers.Tokenizer, dict[str, str]]:
+def from_merges(folder: Folder) -> tuple[tokenizers.Tokenizer, Mapping[str, str]]:
     """Build a byte-level BPE from vocab.json and merges.txt: RoBERTa's template, or GPT-2's none."""
     path = folder.path / "merges.txt"
     vocab = read_vocabulary(folder.path / "vocab.json")

@@ -11,8 +11,9 @@ from glassformer.files import write_bytes, write_json
 from glassformer.text.assemble import Ids, Part, Template
 from glassformer.text.backend import Pieces
 from glassformer.text.cache import Text
-from glassformer.text.folder import MARIAN, Folder, TokenizerSettings
+from glassformer.text.folder import Folder, TokenizerSettings
 from glassformer.text.rust import read_vocabulary
+from glassformer.text.special import MARIAN
 
 LANGUAGE = re.compile(r">>.*?<<", re.DOTALL)  # ">>fr<<" before a text names the language to translate to
 

@@ -90,7 +90,7 @@ def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
         check_vocabulary(vocab, path)
     for part in _parts(parsed.get("normalizer") or {}):
         if part.get("type") == "Precompiled":
-            _check_charsmap(part.get("precompiled_charsmap"), path)
+            check_charsmap(_decoded(part.get("precompiled_charsmap")), path)
     try:
         with rust_border(str(path)), panics_unseen():
             rust = tokenizers.Tokenizer.from_str(text)
@@ -132,17 +132,20 @@ def _parts(normalizer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             waiting += inner if isinstance(inner, list) else []
 
 
-def _check_charsmap(charsmap: object, path: Path) -> None:
+def check_charsmap(raw: bytes, path: Path) -> None:
     """SentencePiece's table: the size of a trie, which the library takes memory for, the trie, and strings."""
-    try:
-        raw = base64.b64decode(str(charsmap), validate=True)
-    except (binascii.Error, ValueError):
-        raw = b""
     size = int.from_bytes(raw[:4], "little")
     if len(raw) < 4 or size % 4 or size > len(raw) - 4:
         raise ValueError(
             f"{path}: its precompiled_charsmap of {len(raw):,} bytes claims a trie of {size:,}: download it again"
         )
+
+
+def _decoded(charsmap: object) -> bytes:
+    try:
+        return base64.b64decode(str(charsmap), validate=True)
+    except (binascii.Error, ValueError):
+        return b""
 
 
 def first_line(error: BaseException) -> str:

@@ -5,6 +5,27 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from glassformer.text.tokenizer import Tokenizer
 
+NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+BERT = {
+    "unk_token": "[UNK]",
+    "sep_token": "[SEP]",
+    "pad_token": "[PAD]",
+    "cls_token": "[CLS]",
+    "mask_token": "[MASK]",
+}
+ROBERTA = {
+    "bos_token": "<s>",
+    "eos_token": "</s>",
+    "unk_token": "<unk>",
+    "sep_token": "</s>",
+    "pad_token": "<pad>",
+    "cls_token": "<s>",
+    "mask_token": "<mask>",
+}
+ALBERT = BERT | {"bos_token": "[CLS]", "eos_token": "[SEP]", "unk_token": "<unk>", "pad_token": "<pad>"}
+GPT2 = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
+MARIAN = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+
 
 class SpecialToken:
     """A special token by its name; None where the tokenizer has none."""

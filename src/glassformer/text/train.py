@@ -19,8 +19,9 @@ import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from glassformer.text.backend import RustBackend
-from glassformer.text.folder import BERT, GPT2, NAMES, TokenizerSettings, bert_template
+from glassformer.text.folder import TokenizerSettings, bert_template
 from glassformer.text.rust import MOST_TOKENS
+from glassformer.text.special import BERT, GPT2, NAMES
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.wordpiece import is_ideograph, is_punctuation
 

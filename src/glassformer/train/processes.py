@@ -10,6 +10,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from glassformer.blocks.transformer import Stack
+
 SECONDS_BETWEEN_SIGNS = 60.0  # of life; a process that hears nothing for half an hour gives up
 
 
@@ -29,7 +31,8 @@ class Processes:
         """Average the gradients of all processes as they come."""
         if self.world_size == 1:
             return objective
-        return nn.parallel.DistributedDataParallel(objective)
+        drops = any(isinstance(module, Stack) and module.layerdrop for module in objective.modules())
+        return nn.parallel.DistributedDataParallel(objective, find_unused_parameters=drops)
 
     def no_sync(self, objective: nn.Module, *, last: bool) -> AbstractContextManager[None]:
         """Gradients are exchanged once for each batch, with its last micro-batch."""

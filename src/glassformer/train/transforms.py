@@ -1,8 +1,9 @@
 """What is done to a model before it is trained: compiled layers, and layers that forget their activations."""
 
+from collections.abc import Callable
 from functools import partial
 
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from glassformer.blocks.transformer import Layer
@@ -25,5 +26,11 @@ def recomputing(model: nn.Module) -> nn.Module:
     if not layers:
         raise ValueError(f"a {type(model).__name__} has no layers to compute again; leave checkpointing out")
     for layer in layers:
-        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)  # type: ignore[method-assign]
+        forward = _alone(layer.forward) if layer.uses_relative_positions else layer.forward
+        layer.forward = partial(checkpoint, forward, use_reentrant=False)  # type: ignore[method-assign]
     return model
+
+
+def _alone(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A layer that shares nothing with the others: what it learns from is made again when it is run again."""
+    return lambda x, mask, **more: forward(x, mask.with_empty_memo(), **more)

@@ -7,6 +7,7 @@ import { sides } from "../tokens.js";
 const STRATEGIES = { greedy: [], sample: ["temperature", "top_k", "top_p", "seed"], beam: ["num_beams"] };
 const WORDS = { temperature: "runTemperature", top_k: "runTopK", top_p: "runTopP", seed: "runSeed", num_beams: "runBeams", max_new_tokens: "runNew" };
 const USUAL = { temperature: "1", seed: "0", num_beams: "4", top_p: "1" };
+const LANGUAGES = { src_lang: "runFrom", tgt_lang: "runTo" };
 const GROUPING = ["first", "simple", "average", "max", "none"];
 
 export const screen = {
@@ -49,6 +50,10 @@ function options(view) {
   });
   if (!writes(model)) return [form];
   const kinds = Object.keys(STRATEGIES).map((one) => [one, t(`run${one[0].toUpperCase()}${one.slice(1)}`)]);
+  const { languages } = view.trace;
+  for (const [name, word] of languages ? Object.entries(LANGUAGES).reverse() : []) {
+    form.prepend(select(t(word), languages.codes.map((one) => [one, one]), state[name] ?? languages[name], (one) => set({ [name]: one, written: null })));
+  }
   form.prepend(choice(t("runStrategy"), kinds, strategyOf(view), (strategy) => set({ strategy, written: null })));
   return [form];
 }
@@ -62,6 +67,7 @@ function asked(view) {
   if (writes(model)) {
     found.strategy = strategyOf(view);
     names = ["max_new_tokens", ...STRATEGIES[found.strategy]];
+    if (view.trace.languages) for (const name of Object.keys(LANGUAGES)) found[name] = state[name] ?? view.trace.languages[name];
   }
   for (const name of names) {
     const value = typed(name);
