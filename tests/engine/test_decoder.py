@@ -339,12 +339,16 @@ def small(model_type):
     return {"d_model": 12, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8, **chosen, **sizes, **start}
 
 
+GPU_WAYS = [
+    *WAYS,
+    {"prompt_lookup_num_tokens": 3},
+    {"seed": 3, "top_k": 20, "top_p": 0.9},
+    {"seed": 3, "typical_p": 0.9},
+]
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize(
-    "way",
-    [{}, {"num_beams": 3}, {"penalty_alpha": 0.4, "top_k": 3}, {"prompt_lookup_num_tokens": 3}]
-    + [{"seed": 3, "top_k": 20, "top_p": 0.9}, {"seed": 3, "temperature": 0.7, "typical_p": 0.9}],
-)
+@pytest.mark.parametrize("way", GPU_WAYS)
 @pytest.mark.parametrize(("model_type", "head"), LAYERED)
 def test_a_graph_replays_what_the_model_does(model_type, head, way, monkeypatch):
     """Padded prompts, texts that leave, beams that trade places; twice, since a recording is used again.
