@@ -19,13 +19,13 @@ from glassformer.generate import pick
 Layer = tuple[str, int, int, bool]
 """A name, inputs, outputs (of each half, where it is gated), and whether it is gated."""
 LAYERS: dict[str, list[Layer]] = {
-    "llama": [("qkv", 2048, 3072, False), ("output", 2048, 2048, False), ("gate and up", 2048, 8192, True)]
-    + [("down", 8192, 2048, False), ("head", 2048, 128256, False)],
-    "qwen": [("qkv", 1024, 4096, False), ("output", 2048, 1024, False), ("gate and up", 1024, 3072, True)]
-    + [("down", 3072, 1024, False), ("head", 1024, 151936, False)],
-    "xl": [("qkv", 1600, 4800, False), ("output", 1600, 1600, False), ("up", 1600, 6400, False)]
-    + [("down", 6400, 1600, False), ("head", 1600, 50304, False)],
+    "llama": [("qkv", 2048, 3072, False), ("output", 2048, 2048, False), ("gate and up", 2048, 8192, True)],
+    "qwen": [("qkv", 1024, 4096, False), ("output", 2048, 1024, False), ("gate and up", 1024, 3072, True)],
+    "xl": [("qkv", 1600, 4800, False), ("output", 1600, 1600, False), ("up", 1600, 6400, False)],
 }
+LAYERS["llama"] += [("down", 8192, 2048, False), ("head", 2048, 128256, False)]
+LAYERS["qwen"] += [("down", 3072, 1024, False), ("head", 1024, 151936, False)]
+LAYERS["xl"] += [("down", 6400, 1600, False), ("head", 1600, 50304, False)]
 HEADS = {"llama": (32, 8, 64, 128256), "qwen": (16, 8, 128, 151936), "xl": (25, 25, 64, 50257)}
 TILES = [(16384, 4), (16384, 8), (32768, 4), (32768, 8), (65536, 8), (65536, 16)]  # bytes of a tile, and warps
 FLUSH = 256 * 2**20  # bytes: several times what a GPU keeps of what it has read

@@ -3,19 +3,27 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from engine.interpreted import DEVICE
+from families import random_model, sequences, settings_of
+from generators import GENERATING, padded_left
 from glassformer.blocks.activations import tanh_gelu
 from glassformer.blocks.rotary import rotate
 from glassformer.engine import kernels
+from glassformer.engine.decoder import PreparedDecoder
+from glassformer.engine.graphs import StaticCache
 from glassformer.engine.kernels import NormParameters, Past, Tiling
+from glassformer.engine.linear import fuse_linears
 from glassformer.generate import pick
 
 pytestmark = [
     pytest.mark.gpu(interpreted=True),
     pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning"),  # an exponential may be infinite: it is divided by
 ]
+LAYERED = [case for case in GENERATING if "rnn" not in case[0] and "seq2seq" not in case[0]]
 ACTIVATIONS = {None: lambda x: x, "tanh_gelu": tanh_gelu, "relu": F.relu, "silu": F.silu, "gelu": F.gelu}
 CLOSE = {torch.float32: {"atol": 1e-4, "rtol": 1e-4}, torch.bfloat16: {"atol": 3e-2, "rtol": 3e-2}}
 CLOSE[torch.float16] = CLOSE[torch.bfloat16]
@@ -80,7 +88,7 @@ def attended(query, key, value, past, *, scale, norms, rotation, before, bias):
 
 @pytest.mark.parametrize("dtype", [torch.float32, HALF], ids=str)
 @pytest.mark.parametrize("splits", [1, 3])
-@pytest.mark.parametrize("used", [0, 5, 300])
+@pytest.mark.parametrize("used", [0, 300])
 @pytest.mark.parametrize("heads", [(4, 4, 6), (6, 2, 16), (7, 1, 64)], ids=str)
 @pytest.mark.parametrize("kind", ["plain", "turned", "biased", "all"])
 def test_the_next_token_attends(kind, heads, used, splits, dtype):
@@ -96,7 +104,7 @@ def test_the_next_token_attends(kind, heads, used, splits, dtype):
         "norms": norms if kind == "all" else None,
         "rotation": (angles.cos(), angles.sin()) if kind in ("turned", "all") else None,
         "before": 100 if kind == "all" else None,
-        "bias": random(number, 1, capacity) if kind in ("biased", "all") else None,
+        "bias": random(1, capacity, number).permute(2, 0, 1) if kind in ("biased", "all") else None,
     }
     counts = torch.tensor([used], device=DEVICE), torch.tensor([0, min(used, 2)], dtype=torch.int32, device=DEVICE)
     tickets = torch.zeros(batch * key_heads, dtype=torch.int32, device=DEVICE)
@@ -137,3 +145,31 @@ def test_rows_of_a_cache_trade_places():
     expected = [torch.cat([x[:, rows, :4], x[:, :, 4:]], 2) for x in (keys, values)]
     kernels.reorder_cache(keys, values, rows, group_size=3, used=torch.tensor([4], device=DEVICE))
     assert_close([keys, values], expected, atol=0, rtol=0)
+
+
+@pytest.mark.skipif(DEVICE == "cuda", reason="there every step is run by them")
+@pytest.mark.parametrize("few", [True, False])
+@pytest.mark.parametrize(("model_type", "head"), LAYERED)
+@settings(max_examples=1)
+@given(data=st.data())
+@torch.inference_mode()
+def test_decoders_over_kernels_step_as_their_models_do(model_type, head, few, data):
+    """All of a step but what captures it: padded prompts, each family's positions, windows, norms and gates."""
+    model = random_model(model_type, head, data.draw(settings_of(model_type)))
+    ids, mask = padded_left(sequences(0))
+    first = ids[:, :2] if model.config.is_encoder_decoder else ids
+    plain = model.step(first, model.start(ids, mask, length=first.shape[1] + 2))[1]
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("on_current_gpu", "available"):
+            patch.setattr(kernels, name, lambda *_: True)
+        patch.setattr(kernels, "takes", lambda x, _: few and x.numel() <= 4 * x.shape[-1])
+        ready = PreparedDecoder(model, fuse_linears)
+        state = ready.step(first, ready.start(ids, mask, length=first.shape[1] + 2))[1]
+        cache = StaticCache(state.cache)
+        for number in range(2):
+            new = torch.arange(4)[:, None] + 5 + number
+            expected, plain = model.step(new, plain)
+            hidden = ready.hidden(new, state, cache)
+            cache.advance(1)
+            assert_close(ready.logits(hidden), expected, atol=1e-4, rtol=1e-4)
+    assert not cache.tickets.any()

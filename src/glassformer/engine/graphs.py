@@ -99,7 +99,7 @@ class StaticLayer:
     ) -> Tensor:
         """One new token of each row (B, 1, H, K) is transformed and appended, and attends to all so far."""
         known = options.bias is None or type(options.bias) is RelativeBias
-        if known and query.is_cuda and isinstance(mask, StaticMask) and kernels.available():
+        if known and isinstance(mask, StaticMask) and kernels.on_current_gpu(query) and kernels.available():
             return self.in_one_kernel(query, key, value, mask, options, transform)
         query, key = transform(query, key, mask)
         return mask.attend(query, *self.append(key, value), options)

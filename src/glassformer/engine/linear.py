@@ -167,6 +167,10 @@ class DenseProjection:
     def __call__(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight, self.bias)
 
+    @property
+    def on_gpu(self) -> bool:
+        return kernels.on_current_gpu(self.weight)
+
 
 FUSED: dict[str | None, tuple[str, list[Any], str]] = {
     None: ("none", [], ""),
@@ -280,7 +284,7 @@ class FusedLinear:
         self.project, self.activation, self.gated = project, activation, gated
         self.name = None if activation is None else NAMED.get(activation)
         named = activation is None or self.name is not None
-        self.plain = project if isinstance(project, DenseProjection) and project.weight.is_cuda and named else None
+        self.plain = project if isinstance(project, DenseProjection) and named and project.on_gpu else None
         self.small = small_batch_of(project)
 
     def __call__(self, x: Tensor, *, norm: Norms | None = None, added: Tensor | None = None) -> Tensor:

@@ -65,7 +65,7 @@ def attend_next(
     gains, eps = (None, None) if norms is None else (norms[0].gain, norms[1].gain), norms[0].eps if norms else 0.0
     cos, sin = (None, None) if rotation is None else (x.contiguous() for x in rotation)
     turn_row = 0 if cos is None or len(cos) == 1 else width // 2
-    bias = None if bias is None else bias.reshape(heads, capacity)
+    bias = None if bias is None else bias.reshape(heads, capacity).contiguous()
     given = (query, key, value, past.keys, past.values, past.used, past.padding, past.tickets, context)
     tensors = (*given, cos, sin, *gains, bias, parts, sums)
     numbers = (*(x.stride(0) for x in (query, key, value, past.keys)), past.keys.stride(1), turn_row, scale, eps)
