@@ -1,5 +1,10 @@
 """The kernels for GPUs are their plain versions; without a GPU Triton's interpreter runs them, where it is there."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -173,3 +178,13 @@ def test_decoders_over_kernels_step_as_their_models_do(model_type, head, few, da
             cache.advance(1)
             assert_close(ready.logits(hidden), expected, atol=1e-4, rtol=1e-4)
     assert not cache.tickets.any()
+
+
+@pytest.mark.skipif(DEVICE == "cuda", reason="there they are compiled to be run")
+def test_the_compiler_takes_them():
+    """In a process of its own: here they are interpreted."""
+    without = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    script = [sys.executable, str(Path(__file__).with_name("compile_kernels.py"))]
+    done = subprocess.run(script, env=without, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert all(f"{name}_kernel" in done.stdout for name in ("linear", "gate", "attend", "sample", "reorder", "digest"))
