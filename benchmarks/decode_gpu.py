@@ -48,7 +48,8 @@ def run(only: str | None = None, *, static: bool = False) -> Iterator[Row]:
 def tokens(part: str, *, static: bool) -> Iterator[Row]:
     name, batches, make = PARTS[part]
     with torch.device("cuda"):
-        models = both(make(), "cuda")
+        peer = make()
+    models = both(peer, "cuda")
     read = reading_seconds(models["ours"])
     for batch in batches:
         ids, mask = (x.cuda() for x in prompts(batch, 32, 1000))

@@ -33,24 +33,34 @@ def linear_kernel(
     place = first + tl.arange(0, tile)
     block = place[:, None].to(tl.int64) * inputs + lane[None, :]
     shown = (place < outputs)[:, None] & real[None, :]
-    w = tl.load(weight + block, mask=shown, other=0.0)  # weights are the only part that need not wait
+    w = tl.load(weight + block, mask=shown, other=0.0)  # what the model holds need not wait for what it computes
     if gated:
         other = tl.load(weight + outputs * inputs + block, mask=shown, other=0.0)
+    if gain is not None:
+        stretch = tl.load(gain + lane, mask=real, other=0.0).to(tl.float32)
+    if shift is not None:
+        moved = tl.load(shift + lane, mask=real, other=0.0).to(tl.float32)
     if early:
         tl.extra.cuda.gdc_wait()
     v = tl.load(x + row * inputs + lane, mask=real, other=0.0).to(tl.float32)
     if centred:
         v = tl.where(real, v - tl.sum(v) / inputs, 0.0)
     if gain is not None:
-        v = v * tl.rsqrt(tl.sum(v * v) / inputs + eps) * tl.load(gain + lane, mask=real, other=0.0)
+        v = v * tl.rsqrt(tl.sum(v * v) / inputs + eps) * stretch
     if shift is not None:
-        v += tl.load(shift + lane, mask=real, other=0.0)
+        v += moved
     for begin in range(first, outputs, step):
         place = begin + tl.arange(0, tile)
         there = place < outputs
         now = w
         if gated:
             other_now = other
+        if bias is not None:  # all that is read is on its way before anything is summed up
+            own = tl.load(bias + place, mask=there, other=0.0)
+            if gated:
+                other_own = tl.load(bias + outputs + place, mask=there, other=0.0)
+        if added is not None:
+            more = tl.load(added + row * outputs + place, mask=there, other=0.0)
         if again:
             block = (place + step)[:, None].to(tl.int64) * inputs + lane[None, :]
             shown = (place + step < outputs)[:, None] & real[None, :]
@@ -59,15 +69,15 @@ def linear_kernel(
                 other = tl.load(weight + outputs * inputs + block, mask=shown, other=0.0)
         y = tl.sum(now.to(tl.float32) * v[None, :], 1)
         if bias is not None:
-            y += tl.load(bias + place, mask=there, other=0.0)
+            y += own
         y = activate(y, activation)
         if gated:
             z = tl.sum(other_now.to(tl.float32) * v[None, :], 1)
             if bias is not None:
-                z += tl.load(bias + outputs + place, mask=there, other=0.0)
+                z += other_own
             y *= z
         if added is not None:
-            y += tl.load(added + row * outputs + place, mask=there, other=0.0)
+            y += more
         tl.store(out + row * outputs + place, y.to(out.dtype.element_ty), mask=there)
 
 
