@@ -1,4 +1,7 @@
-"""Decoding: GPT-2, a Transformer-base, the Llama family's shapes; ours and transformers in turns, CPU or CUDA."""
+"""Decoding: GPT-2, a Transformer-base, the Llama family's shapes; ours and transformers in turns, CPU or CUDA.
+
+The parts that run on a GPU stand in decode_gpu.py.
+"""
 
 import argparse
 import tempfile
@@ -10,17 +13,13 @@ import transformers
 
 import glassformer as gf
 
-from .measure import Row, interleaved, row, row_of_rates
+from .measure import Row, interleaved, row
 
 BASE = {"vocab_size": 32000, "d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "pad_token_id": 0}
 BASE |= {"encoder_attention_heads": 8, "decoder_attention_heads": 8, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048}
 BASE |= {"eos_token_id": None, "forced_eos_token_id": None, "decoder_start_token_id": 0, "activation_function": "relu"}
 SMOL = {"vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30}
 SMOL |= {"num_attention_heads": 9, "num_key_value_heads": 3, "tie_word_embeddings": True}
-LLAMA = {"vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16}
-LLAMA |= {"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64, "tie_word_embeddings": True}
-QWEN = {"vocab_size": 151936, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28}
-QWEN |= {"num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "tie_word_embeddings": True}
 PEER = "transformers"
 Work = Callable[[], object]
 FREE = {"eos_token_id": None, "bos_token_id": None, "pad_token_id": 0}  # no text ends before its time
@@ -53,43 +52,12 @@ def run(new: int = 128) -> list[Row]:
     return rows
 
 
-def run_on_gpu() -> list[Row]:
-    """On one GPU in bf16: tokens or sentences a second."""
-    gpt2 = both(transformers.GPT2LMHeadModel(transformers.GPT2Config(**FREE)), "cuda")
-    base = both(transformers.MarianMTModel(transformers.MarianConfig(**BASE)), "cuda")
-    rows = []
-    for batch in (1, 64):
-        ids, mask = prompts(batch, 32, 1000)
-        request = {"attention_mask": mask.cuda(), "max_new_tokens": 256}
-        times = timed(gpt2, ids.cuda(), request, rounds=3)
-        rates = [batch * 256 / times[name] for name in ("ours", "transformers")]
-        rows.append(row_of_rates(f"GPT-2 124M greedy, bf16, batch {batch}, 32+256 tokens", *rates, PEER, "tokens/s"))
-    del gpt2
-    for name, peer in (
-        ("Llama-3.2-1B", transformers.LlamaForCausalLM(transformers.LlamaConfig(**FREE, **LLAMA))),
-        ("Qwen3-0.6B", transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**FREE, **QWEN))),
-    ):
-        models = both(peer, "cuda")
-        for batch in (1, 64):
-            ids, mask = prompts(batch, 32, 1000)
-            times = timed(models, ids.cuda(), {"attention_mask": mask.cuda(), "max_new_tokens": 256}, rounds=3)
-            rates = [batch * 256 / times[each] for each in ("ours", "transformers")]
-            name_here = f"{name}'s shape greedy, bf16, batch {batch}, 32+256 tokens"
-            rows.append(row_of_rates(name_here, *rates, PEER, "tokens/s"))
-    ids, mask = prompts(64, 16, 1000)
-    request = {"attention_mask": mask.cuda(), "max_new_tokens": 16, "num_beams": 4, "early_stopping": False}
-    times = timed(base, ids.cuda(), request, rounds=5)
-    rates = [64 / times[name] for name in ("ours", "transformers")]
-    rows.append(row_of_rates("Transformer-base, bf16, beam 4, 64 × 16 tokens", *rates, PEER, "sentences/s"))
-    return rows
-
-
 def both(peer: Any, device: str = "cpu") -> dict[str, Any]:
     """A peer's model and ours with the same weights; on a CPU also in 8 bits."""
     dtype = "bfloat16" if device == "cuda" else "float32"
     with tempfile.TemporaryDirectory() as folder:
-        peer.save_pretrained(folder)
         models: dict[str, Any] = {PEER: peer.eval().to(device, getattr(torch, dtype))}
+        peer.save_pretrained(folder)
         models["ours"] = gf.load(folder, device=device, dtype=dtype)
         if device == "cpu":
             models["ours, int8"] = gf.load(folder, quant="int8")
@@ -126,7 +94,12 @@ def compared(name: str, *job: Any, **more: Any) -> list[Row]:
 
 
 if __name__ == "__main__":
+    from . import decode_gpu
+
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    for line in run() if parser.parse_args().device == "cpu" else run_on_gpu():
-        print(line)
+    parser.add_argument("--only", choices=decode_gpu.PARTS, help="on CUDA: one part")
+    parser.add_argument("--static", action="store_true", help="on CUDA: transformers' static cache, compiled, as well")
+    asked = parser.parse_args()
+    for line in run() if asked.device == "cpu" else decode_gpu.run(asked.only, static=asked.static):
+        print(line, flush=True)

@@ -128,6 +128,8 @@ class Captured:
 
 CAPTURED = [{}, {"num_beams": 3}, {"num_beams": 3, "length_penalty": 0.3, "early_stopping": "never"}]
 CAPTURED += [{"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5, "early_stopping": True}]
+CAPTURED += [{"do_sample": True, "seed": 3}, {"seed": 3, "temperature": 1.3, "top_k": 30, "top_p": 0.9, "min_p": 0.01}]
+CAPTURED += [{"seed": 3, "typical_p": 0.8}]
 
 
 @pytest.mark.parametrize("way", CAPTURED)
@@ -142,7 +144,7 @@ def test_a_search_can_be_captured(way, ends, monkeypatch):
     found = []
     for one in (model, Captured(model)):
         job = Job.of(Prompt(ids, mask), asked)
-        found.append(beams(one, job) if way else collect(tokens(one, job), ids))
+        found.append(beams(one, job) if "num_beams" in way else collect(tokens(one, job), ids))
     assert_close(found[1].sequences, found[0].sequences, atol=0, rtol=0)
     assert_close(found[1].lengths, found[0].lengths, atol=0, rtol=0)
     assert_close(found[1].scores, found[0].scores)
@@ -337,10 +339,16 @@ def small(model_type):
     return {"d_model": 12, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8, **chosen, **sizes, **start}
 
 
+GPU_WAYS = [
+    *WAYS,
+    {"prompt_lookup_num_tokens": 3},
+    {"seed": 3, "top_k": 20, "top_p": 0.9},
+    {"seed": 3, "typical_p": 0.9},
+]
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize(
-    "way", [{}, {"num_beams": 3}, {"penalty_alpha": 0.4, "top_k": 3}, {"prompt_lookup_num_tokens": 3}]
-)
+@pytest.mark.parametrize("way", GPU_WAYS)
 @pytest.mark.parametrize(("model_type", "head"), LAYERED)
 def test_a_graph_replays_what_the_model_does(model_type, head, way, monkeypatch):
     """Padded prompts, texts that leave, beams that trade places; twice, since a recording is used again.

@@ -16,7 +16,7 @@ from glassformer.blocks.decoder import DecoderParts
 from glassformer.models.contract import AttentionDecoder
 
 from .cache import PreparedCache
-from .layers import PreparedLayer, prepared_head, prepared_layer
+from .layers import PreparedLayer, prepared_head, prepared_layers
 from .linear import Fuse
 from .search_step import SearchStep, step_eager
 
@@ -31,15 +31,13 @@ class PreparedDecoder:
         """`vocab_multiple`: the output layer is padded to a multiple of it."""
         self._model = weakref.ref(model)
         parts = model.decoder_parts
-        self.parts = DecoderParts(
-            parts.embeddings, [prepared_layer(layer, fuse) for layer in parts.layers], parts.final_norm
-        )
+        self.parts = DecoderParts(parts.embeddings, prepared_layers(parts.layers, fuse), parts.final_norm)
         self.head, self.vocab_size = prepared_head(model.head, fuse, multiple=vocab_multiple)
 
     @property
     def can_be_captured(self) -> bool:
         """Whether every attention is prepared: one of its own kind may not read a cache of fixed size as it must."""
-        return all(isinstance(one, PreparedLayer) and one.has_known_attention for one in self.parts.layers)
+        return all(isinstance(one, PreparedLayer) and one.can_be_captured for one in self.parts.layers)
 
     @property
     def model(self) -> AttentionDecoder:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from glassformer.blocks.attention import AttentionMask
 from glassformer.blocks.transformer import Layer, Stack
 
-from .layers import is_known, prepared_layer
+from .layers import is_known, prepared_layers
 from .linear import Fuse
 
 
@@ -17,7 +17,7 @@ class PreparedStack(nn.Module):
 
     def __init__(self, stack: Stack, fuse: Fuse) -> None:
         super().__init__()
-        self.layers = [prepared_layer(layer, fuse) for layer in stack if isinstance(layer, Layer)]
+        self.layers = prepared_layers(list(stack), fuse)  # type: ignore[arg-type]  # all are Layers
         self.uses_relative_positions = stack.uses_relative_positions
 
     def forward(self, x: Tensor, mask: AttentionMask, *, keep: Tensor | None = None) -> Tensor:

@@ -20,9 +20,10 @@ from glassformer.blocks.attention import AttentionMask
 from glassformer.blocks.batch_masks import AttentionOptions, BatchMask, fused
 from glassformer.blocks.cache import DecoderState, KVCache
 from glassformer.blocks.masks import both, first_kept
-from glassformer.blocks.rotary import Rotary, rotate
+from glassformer.blocks.relative import RelativeBias
 
 from . import kernels
+from .cache import HeadTransform
 from .decoder import PreparedDecoder
 from .search_step import SearchStep, step_eager
 
@@ -46,6 +47,7 @@ class StaticCache:
         self.padding = torch.zeros(batch, dtype=torch.int32, device=self.used.device)  # (B,), before each prompt
         if cache.keep is not None:
             self.padding = first_kept(cache.keep).int()
+        self.tickets = torch.zeros(batch * self.keys.shape[3], dtype=torch.int32, device=self.used.device)
 
     def positions(self, tokens: int) -> Tensor:
         assert tokens == 1
@@ -57,7 +59,7 @@ class StaticCache:
 
     def layers(self) -> "Sequence[StaticLayer]":
         pairs = zip(self.keys.unbind(), self.values.unbind(), strict=True)
-        return [StaticLayer(keys, values, self.used) for keys, values in pairs]
+        return [StaticLayer(keys, values, self.used, self.tickets) for keys, values in pairs]
 
     def reorder_cache(self, rows: Tensor, group_size: int | None) -> None:
         """Reorder rows, within groups of so many; a row may be taken twice."""
@@ -79,6 +81,7 @@ class StaticLayer:
     keys: Tensor  # (B, L, H, K)
     values: Tensor
     used: Tensor
+    tickets: Tensor  # (B·H,)
 
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         self.keys.index_copy_(1, self.used, key)
@@ -92,17 +95,37 @@ class StaticLayer:
         value: Tensor,
         mask: AttentionMask,
         options: AttentionOptions,
-        rotary: Rotary | None = None,
+        transform: HeadTransform,
     ) -> Tensor:
-        """One new token of each row (B, 1, H, K) is turned and appended, and attends to all so far."""
-        if rotary is not None:
-            rotation = mask.rotation(rotary)
-            query, key = rotate(query, rotation), rotate(key, rotation)
-        plain = options.window is None and options.bias is None and query.shape[2] == key.shape[2]
-        if plain and query.is_cuda and isinstance(mask, StaticMask) and kernels.available():
-            past, places = (self.keys, self.values), {"used": self.used, "padding": mask.padding}
-            return kernels.attend_next(query, key, value, *past, **places, scale=options.scale)
+        """One new token of each row (B, 1, H, K) is transformed and appended, and attends to all so far."""
+        known = options.bias is None or type(options.bias) is RelativeBias
+        if known and isinstance(mask, StaticMask) and kernels.on_current_gpu(query) and kernels.available():
+            return self.in_one_kernel(query, key, value, mask, options, transform)
+        query, key = transform(query, key, mask)
         return mask.attend(query, *self.append(key, value), options)
+
+    def in_one_kernel(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: "StaticMask",
+        options: AttentionOptions,
+        transform: HeadTransform,
+    ) -> Tensor:
+        if transform.rms_norms is None:
+            query, key = transform.normed(query, key)
+        return kernels.attend_next(
+            query,
+            key,
+            value,
+            kernels.Past(self.keys, self.values, self.used, mask.padding, self.tickets),
+            scale=options.scale,
+            norms=transform.rms_norms,
+            rotation=None if transform.rotary is None else mask.rotation(transform.rotary),
+            before=None if options.window is None else options.window.before,
+            bias=mask.position_bias(options.bias, query.transpose(1, 2), self.keys.transpose(1, 2)),
+        )
 
 
 @dataclass(frozen=True)

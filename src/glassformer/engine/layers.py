@@ -5,7 +5,7 @@ beyond those named here. Whatever else stands in a model runs by its own forward
 B batch, T new tokens, D model width, H heads, K head width.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -15,10 +15,11 @@ from glassformer.blocks.batch_masks import AttentionOptions
 from glassformer.blocks.decoder import DecodesLayer, Norms
 from glassformer.blocks.output import LMHead
 from glassformer.blocks.point import Point
-from glassformer.blocks.rotary import rotate
+from glassformer.blocks.relative import RelativeBias
+from glassformer.blocks.rotary import Rotary
 from glassformer.blocks.transformer import FeedForward, GatedFeedForward, Layer
 
-from .cache import AttendingKV
+from .cache import AttendingKV, HeadTransform
 from .linear import Fuse, FusedLinear, PreparedNorm, Projection, is_linear, is_plain, pad_vocab, with_bias
 from .sequences import attend
 
@@ -65,18 +66,26 @@ def attributes(module: nn.Module) -> Mapping[str, Any]:
     return {**own, **module._modules, **module._parameters, **module._buffers}
 
 
-def prepared_layer(layer: DecodesLayer, fuse: Fuse) -> DecodesLayer:
-    """The prepared form of a layer, or the layer itself."""
-    return PreparedLayer(layer, fuse) if isinstance(layer, Layer) and is_known(layer) else layer
+def prepared_layers(layers: Sequence[DecodesLayer], fuse: Fuse) -> list[DecodesLayer]:
+    """The prepared forms of layers that follow on one another, or the layers themselves."""
+    found: list[DecodesLayer] = []
+    for layer in layers:
+        made = PreparedLayer(layer, fuse) if isinstance(layer, Layer) and is_known(layer) else layer
+        if isinstance(made, PreparedLayer):
+            made.owns_input = bool(found) and isinstance(found[-1], PreparedLayer)
+        found.append(made)
+    return found
 
 
 class PreparedLayer:
-    """A Layer, for new tokens."""
+    """A Layer, for new tokens. On a GPU its sums may be written over its input, unless that is somebody else's."""
+
+    owns_input = False
 
     def __init__(self, layer: Layer, fuse: Fuse) -> None:
         self.pre_norm = layer.pre_norm
         self.attention = prepared_attention(layer.attention, fuse)
-        self.has_known_attention = isinstance(self.attention, PreparedSelfAttention) and self.attention.is_plain
+        self.can_be_captured = isinstance(self.attention, PreparedSelfAttention) and self.attention.can_be_captured
         self.attention_norm = prepared_norm(layer.attention_norm)
         self.feed_forward = prepared_feed_forward(layer.feed_forward, fuse)
         self.feed_forward_norm = prepared_norm(layer.feed_forward_norm)
@@ -94,6 +103,7 @@ class PreparedLayer:
         source: tuple[Tensor, Tensor] | None,
         source_mask: AttentionMask | None,
     ) -> Tensor:
+        x = x if self.owns_input or not x.is_cuda else x.clone()
         x = self.residual(self.attention_norm, self.attention, x, mask, cache=cache)
         if source is not None:
             x = self.residual(self.cross_attention_norm, self.cross_attention, x, source_mask, source=source)
@@ -132,11 +142,15 @@ class PreparedSelfAttention:
         self.project = FusedLinear(fuse([attention.query, attention.key, attention.value]))
         self.output = FusedLinear(fuse([attention.output]))
         self.sizes, self.head_width = (attention.heads, attention.key_heads, attention.key_heads), attention.head_width
-        self.norms = [None if one is None else prepared_norm(one) for one in (attention.query_norm, attention.key_norm)]
         self.options = AttentionOptions(attention.scale, window=attention.window, bias=attention.position_scores)
-        self.rotary = attention.rotary
-        special = (attention.query_norm, self.rotary, self.options.window, self.options.bias)
-        self.is_plain = attention.heads == attention.key_heads and all(one is None for one in special)
+        norms = [None if one is None else prepared_norm(one) for one in (attention.query_norm, attention.key_norm)]
+        self.transform = HeadTransform(norms[0], norms[1], attention.rotary)
+
+    @property
+    def can_be_captured(self) -> bool:
+        """Whether its positions are of kinds that ask for no number of a GPU; those of other kinds may."""
+        rotary, bias = self.transform.rotary, self.options.bias
+        return (rotary is None or is_plain(rotary, Rotary)) and (bias is None or type(bias) is RelativeBias)
 
     def __call__(
         self, x: Tensor, mask: AttentionMask, *, cache: AttendingKV | None, added: Tensor, norm: Norms | None = None
@@ -144,14 +158,10 @@ class PreparedSelfAttention:
         """Of new tokens over a cache, or of a whole batch over itself."""
         projected = self.project(x, norm=norm).unflatten(-1, (-1, self.head_width))  # (B, T, H + 2 G, K)
         query, key, value = projected.split(self.sizes, -2)
-        query, key = (y if own is None else own(y) for y, own in zip((query, key), self.norms, strict=True))
-        if cache is not None:
-            context = cache.attend(query, key, value, mask, self.options, self.rotary)
+        if cache is None:
+            context = attend(*self.transform(query, key, mask), value, mask, self.options)
         else:
-            if self.rotary is not None:
-                rotation = mask.rotation(self.rotary)
-                query, key = rotate(query, rotation), rotate(key, rotation)
-            context = attend(query, key, value, mask, self.options)
+            context = cache.attend(query, key, value, mask, self.options, self.transform)
         return self.output(context.flatten(-2), added=added)
 
 
@@ -181,24 +191,12 @@ def prepared_feed_forward(block: nn.Module, fuse: Fuse) -> Callable[..., Tensor]
     """added + feed_forward(norm(x))"""
     if not is_known(block):
         return unprepared(block)
-    if isinstance(block, GatedFeedForward):
-        return PreparedGatedFeedForward(block, fuse)
-    if not isinstance(block, FeedForward):
+    if not isinstance(block, (FeedForward, GatedFeedForward)):
         return unprepared(block)
-    up, down = FusedLinear(fuse([block.up]), block.activation), FusedLinear(fuse([block.down]))
+    gated = isinstance(block, GatedFeedForward)
+    first = [block.gate, block.up] if isinstance(block, GatedFeedForward) else [block.up]
+    up, down = FusedLinear(fuse(first), block.activation, gated=gated), FusedLinear(fuse([block.down]))
     return lambda x, *, added, norm=None: down(up(x, norm=norm), added=added)
-
-
-class PreparedGatedFeedForward:
-    """Gate and what it lets through in one product."""
-
-    def __init__(self, block: GatedFeedForward, fuse: Fuse) -> None:
-        self.both, self.down = FusedLinear(fuse([block.gate, block.up])), FusedLinear(fuse([block.down]))
-        self.activation = block.activation
-
-    def __call__(self, x: Tensor, *, added: Tensor, norm: Norms | None = None) -> Tensor:
-        gate, up = self.both(x, norm=norm).chunk(2, -1)
-        return self.down(self.activation(gate) * up, added=added)
 
 
 def unprepared(block: nn.Module) -> Callable[..., Tensor]:

@@ -21,7 +21,8 @@ from .native import STEPS
 Projection = Callable[[Tensor], Tensor]
 Fuse = Callable[[Sequence[nn.Module]], Projection]
 """One projection for linear layers that read the same input."""
-NAMED = {tanh_gelu: "tanh_gelu", F.relu: "relu"}  # activations that a GPU's matrix product takes along
+NAMED = {tanh_gelu: "tanh_gelu", F.relu: "relu", F.silu: "silu", F.gelu: "gelu"}  # that a GPU's kernels know
+IN_PRODUCT = ("tanh_gelu", "relu")  # that its matrix products take along
 
 
 class Int8Linear(nn.Module):
@@ -166,6 +167,10 @@ class DenseProjection:
     def __call__(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight, self.bias)
 
+    @property
+    def on_gpu(self) -> bool:
+        return kernels.on_current_gpu(self.weight)
+
 
 ONEDNN: dict[Any, tuple[str, list[Any], str]] = {
     None: ("none", [], ""),
@@ -261,6 +266,11 @@ class PreparedNorm:
             return torch.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
         return torch.rms_norm(x, self.weight.shape, self.weight, self.eps)
 
+    @property
+    def parameters(self) -> kernels.NormParameters:
+        """For the kernels on a GPU."""
+        return kernels.NormParameters(self.weight, self.bias, self.eps, self.centred)
+
     @cached_property
     def struct(self) -> native.NormStruct | None:
         """For the kernels on a CPU, which read ordinary numbers."""
@@ -270,13 +280,19 @@ class PreparedNorm:
 
 
 class FusedLinear:
-    """added + activation(linear(norm(x))), the norm before and what is added after where they are given."""
+    """added + activation(linear(norm(x))), the norm before and what is added after where they are given.
 
-    def __init__(self, project: Projection, activation: Callable[[Tensor], Tensor] | None = None) -> None:
-        self.project, self.activation = project, activation
+    `gated`: two layers in one, the first, activated, times the second. On a GPU the sum may be written over what is
+    added.
+    """
+
+    def __init__(
+        self, project: Projection, activation: Callable[[Tensor], Tensor] | None = None, *, gated: bool = False
+    ) -> None:
+        self.project, self.activation, self.gated = project, activation, gated
         self.name = None if activation is None else NAMED.get(activation)
         named = activation is None or self.name is not None
-        self.plain = project if isinstance(project, DenseProjection) and project.weight.is_cuda and named else None
+        self.plain = project if isinstance(project, DenseProjection) and named and project.on_gpu else None
         self.small = small_batch_of(project)
 
     def __call__(self, x: Tensor, *, norm: Norms | None = None, added: Tensor | None = None) -> Tensor:
@@ -285,14 +301,27 @@ class FusedLinear:
         if self.small is not None and x.numel() <= native.SMALL_BATCH * x.shape[-1] and native.takes(x, added):
             return self.in_small_batch(x, self.small, norm, added)
         x = x if norm is None else norm(x)
-        if isinstance(self.project, OneDnnProjection) and (
-            self.activation is None or (self.activation in ONEDNN and added is None)
-        ):
+        if isinstance(self.project, OneDnnProjection) and self.in_one_dnn(added):
             return self.project(x, self.activation, added)
-        if isinstance(self.project, Int8Projection) and self.activation in (None, F.gelu) and native.takes(x, added):
+        if isinstance(self.project, Int8Projection) and self.in_eight_bits(x, added):
             return self.project.fused(x, gelu=self.activation is not None, added=added)
+        if added is not None and self.can_add(added):
+            assert self.plain is not None
+            added.flatten(0, -2).addmm_(x.flatten(0, -2), self.plain.weight.t())
+            return added
         y = self.activated(x)
         return y if added is None else added + y
+
+    def in_one_dnn(self, added: Tensor | None) -> bool:
+        return self.activation is None or (self.activation in ONEDNN and added is None and not self.gated)
+
+    def in_eight_bits(self, x: Tensor, added: Tensor | None) -> bool:
+        return self.activation in (None, F.gelu) and not self.gated and native.takes(x, added)
+
+    def can_add(self, added: Tensor) -> bool:
+        """Whether the product can be summed up where the residual lies."""
+        bare = self.plain is not None and self.plain.bias is None and self.activation is None
+        return bare and added.is_contiguous() and added.dtype == self.plain.weight.dtype  # type: ignore[union-attr]
 
     def in_small_batch(
         self, x: Tensor, small: native.SmallBatchLinear, norm: Norms | None, added: Tensor | None
@@ -301,24 +330,32 @@ class FusedLinear:
         x = x if norm is None or struct else norm(x)
         if self.activation is None:
             return small(x, norm=struct, added=added)
-        y = self.activation(small(x, norm=struct, added=None))
+        y = self.after(small(x, norm=struct, added=None))
         return y if added is None else added + y
 
     def in_one_kernel(self, x: Tensor, plain: DenseProjection, norm: Norms | None, added: Tensor | None) -> Tensor:
-        parts = None
-        if isinstance(norm, PreparedNorm) and norm.centred and norm.bias is not None:
-            parts = (norm.weight, norm.bias, norm.eps)
+        parts = norm.parameters if isinstance(norm, PreparedNorm) else None
         x = x if norm is None or parts else norm(x)
-        return kernels.linear(x, plain.weight, plain.bias, norm=parts, activation=self.name, added=added)
+        more: dict[str, Any] = {"activation": self.name, "gated": self.gated, "added": added}
+        return kernels.linear(x, plain.weight, plain.bias, norm=parts, **more)
 
     def activated(self, x: Tensor) -> Tensor:
-        if self.activation is None:
-            return self.project(x)
-        if self.plain is None or self.plain.bias is None:
-            return self.activation(self.project(x))
+        if self.plain is None or self.plain.bias is None or self.gated or self.name not in IN_PRODUCT:
+            return self.after(self.project(x))
         weight, bias = self.plain.weight, self.plain.bias
         y: Tensor = torch._addmm_activation(bias, x.flatten(0, -2), weight.t(), use_gelu=self.name == "tanh_gelu")
         return y.unflatten(0, x.shape[:-1])  # type: ignore[no-any-return]
+
+    def after(self, y: Tensor) -> Tensor:
+        """The activation, and the gate."""
+        if self.activation is None:
+            return y
+        if not self.gated:
+            return self.activation(y)
+        if self.plain is not None and kernels.on_current_gpu(y) and kernels.available():
+            return kernels.gate(y, self.name)
+        gate, up = y.chunk(2, -1)
+        return self.activation(gate) * up
 
 
 def small_batch_of(project: Projection) -> native.SmallBatchLinear | None:

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from glassformer.engine import kernels
+
 from .limits import Forced, MinLength, Suppress
 from .penalties import BadWords, NoRepeatNgram, PresenceFrequency, RepetitionPenalty, SequenceBias
 from .rules import SETTINGS, check
@@ -22,6 +24,7 @@ from .token_masks import hide
 from .warpers import Epsilon, Eta, MinP, Temperature, TopK, TopP, Typical
 
 Filter = Callable[[Tensor, Tensor], Tensor]
+WARPERS = (Temperature, TopK, TopP, MinP, Typical, Epsilon, Eta)  # which look at the scores alone
 
 
 @dataclass(frozen=True)
@@ -51,10 +54,37 @@ def draw(scores: Tensor, generator: torch.Generator | None = None, number: int |
 
     The sums are torch.multinomial's, which would wait for a GPU and refuses more than 2²⁴ ids.
     """
-    chances = scores.float().softmax(-1)
-    noise = torch.empty_like(chances).exponential_(generator=generator)  # never 0
-    lots = chances / noise
+    lots = _lots(scores, exponential(scores, generator))
     return lots.argmax(-1) if number is None else lots.topk(number).indices
+
+
+def exponential(scores: Tensor, generator: torch.Generator | None) -> Tensor:
+    """(B, V): the luck of a draw, in fp32."""
+    return torch.empty_like(scores, dtype=torch.float32).exponential_(generator=generator)  # never 0
+
+
+def _lots(scores: Tensor, noise: Tensor) -> Tensor:
+    return scores.float().softmax(-1) / noise
+
+
+def sample(logits: Tensor, filters: Sequence[Filter], noise: Tensor) -> tuple[Tensor, Tensor]:
+    """(B,) ids drawn from logits (B, V) after warpers, by exponential noise (B, V); and the highest score of all."""
+    known = kernel_options(filters)
+    if known is not None and kernels.on_current_gpu(logits) and kernels.available():
+        ids, highest = kernels.sample(logits, noise, **known)
+        return ids, highest.amax()
+    no_text = torch.empty(len(logits), 0, dtype=torch.long, device=logits.device)
+    return _lots(apply(filters, no_text, logits.float()), noise).argmax(-1), logits.amax()
+
+
+def kernel_options(filters: Sequence[Filter]) -> dict[str, Any] | None:
+    """What the kernel that draws is asked for; None for filters, or an order of them, that it does not know."""
+    kinds = [type(each) for each in filters]
+    if kinds != [kind for kind in (Temperature, TopK, TopP, MinP) if kind in kinds]:
+        return None
+    values = [(name, value) for each in filters for name, value in vars(each).items()]
+    least = {value for name, value in values if name == "min_tokens_to_keep"}
+    return {name: value for name, value in values if name in SETTINGS} if least <= {1} else None
 
 
 def warpers(settings: object, *, min_tokens_to_keep: int = 1) -> list[Filter]:

@@ -3,17 +3,18 @@
 B texts, P prompt length, N new tokens, V vocabulary.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from glassformer.blocks.state import S
-from glassformer.engine.search_step import SearchStep, step_search
+from glassformer.engine.search_step import SearchStep, step_eager, step_search
 from glassformer.models.contract import Stepper
 
+from . import pick
 from .job import Job, SearchResult, check
 from .stop import Stop
 
@@ -51,7 +52,7 @@ class Ledger:
         self._look()
         return token, self.running
 
-    def note(self, carry: "GreedyCarry") -> Token:
+    def note(self, carry: "TokenCarry") -> Token:
         """The same, where the search itself knows what has ended; nothing is kept that it may write over."""
         self.highest = carry.highest
         token = self._put(self._of_all(carry.token, self.job.settings.padding))
@@ -100,8 +101,8 @@ class Ledger:
 
 def tokens(model: Stepper[S], job: Job) -> Iterator[Token]:
     """The best or a drawn token for every text, until all have ended."""
-    plain = not (job.settings.do_sample or job.filters.each or job.stop.strings)
-    return greedy(model, job) if plain else filtered(model, job)
+    alike = all(job.settings.do_sample and isinstance(each, pick.WARPERS) for each in job.filters.each)
+    return captured(model, job) if alike and not job.stop.strings else filtered(model, job)
 
 
 def filtered(model: Stepper[S], job: Job) -> Iterator[Token]:
@@ -124,48 +125,69 @@ def scored(logits: Tensor, _: None) -> tuple[Tensor, Tensor]:
     return logits.float(), logits.amax()
 
 
-def greedy(model: Stepper[S], job: Job) -> Iterator[Token]:
-    """The best tokens as they are: every step is the same tensor operations, and a GPU may capture them."""
+def captured(model: Stepper[S], job: Job) -> Iterator[Token]:
+    """By the scores of the model alone: every step is the same tensor operations, and a GPU may capture them."""
     ledger, state, new = Ledger(job), job.begin(model), job.prompt.written
-    update = GreedyUpdate(job.settings.padding, job.settings.ends, job.stop)
-    carry = GreedyCarry(new[:, -1], ledger.running, ledger.highest, new[:, -1:])
-    while True:
+    warpers = job.filters.each if job.settings.do_sample else None
+    update = TokenUpdate(job.settings.padding, job.settings.ends, warpers, job.stop)
+    carry = TokenCarry(new[:, -1], ledger.running, ledger.highest, new[:, -1:])
+    if warpers is None:
         carry, state = step_search(model, new, state, SearchStep(update, carry))
+    else:
+        logits, state = step_eager(model, new, state, SearchStep(_unchanged))
+        carry = update(logits, replace(carry, noise=pick.exponential(logits, job.generator)))
+    while True:
         yield ledger.note(carry)
         if ledger.finished:
             return
         if (stay := ledger.leaving()) is not None:
             state, carry = state.select(stay), carry.of(stay)
-        new = carry.new
+        if carry.noise is not None:
+            carry.noise.exponential_(generator=job.generator)  # outside of what is captured: a graph has no seed
+        carry, state = step_search(model, carry.new, state, SearchStep(update, carry))
+
+
+def _unchanged(logits: Tensor, _: None) -> Tensor:
+    return logits
 
 
 @dataclass(frozen=True)
-class GreedyCarry:
-    """What greedy search knows of the texts in the batch after each token."""
+class TokenCarry:
+    """What greedy search or sampling knows of the texts in the batch after each token."""
 
     token: Tensor  # (B,)
     running: Tensor  # (B,)
     highest: Tensor  # ()
     new: Tensor  # (B, 1): what is read next, a word that the model knows even where padding is none
+    noise: Tensor | None = None  # (B, V): the luck of the next draw
 
-    def of(self, rows: Tensor) -> "GreedyCarry":
-        return GreedyCarry(self.token[rows], self.running[rows], self.highest, self.new[rows])
+    def of(self, rows: Tensor) -> "TokenCarry":
+        noise = None if self.noise is None else self.noise[: len(rows)]  # it is drawn anew anyway
+        return TokenCarry(self.token[rows], self.running[rows], self.highest, self.new[rows], noise)
 
 
 @dataclass(frozen=True)
-class GreedyUpdate:
-    """The best word of each row. Equal ones do the same."""
+class TokenUpdate:
+    """The best word of each row, or one that is drawn. Equal ones do the same."""
 
     padding: int
     ends: list[int]
+    warpers: Sequence[pick.Filter] | None  # before a draw; None: the best word
     stop: Stop = field(compare=False)
 
-    def __call__(self, logits: Tensor, before: GreedyCarry) -> GreedyCarry:
-        scores, words = logits.max(-1)
+    def __call__(self, logits: Tensor, before: TokenCarry) -> TokenCarry:
+        words, highest = self.picked(logits, before.noise)
         token = words.where(before.running, self.padding)
         running = before.running & ~self.stop(token[:, None])
-        highest = torch.maximum(before.highest, scores.amax().float())
-        return GreedyCarry(token, running, highest, (token * running)[:, None])
+        highest = torch.maximum(before.highest, highest.float())
+        return TokenCarry(token, running, highest, (token * running)[:, None], before.noise)
+
+    def picked(self, logits: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
+        """(B,) words, and the highest score of any."""
+        if self.warpers is None or noise is None:
+            scores, words = logits.max(-1)
+            return words, scores.amax()
+        return pick.sample(logits, self.warpers, noise)
 
 
 def collect(steps: Iterator[Token], prompt: Tensor) -> SearchResult:
