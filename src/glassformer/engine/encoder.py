@@ -17,7 +17,7 @@ class PreparedStack(nn.Module):
 
     def __init__(self, stack: Stack, fuse: Fuse) -> None:
         super().__init__()
-        self.layers = prepared_layers(list(stack), fuse)  # type: ignore[arg-type]  # all are Layers
+        self.layers = prepared_layers(list(stack), fuse)
         self.uses_relative_positions = stack.uses_relative_positions
 
     def forward(self, x: Tensor, mask: AttentionMask, *, keep: Tensor | None = None) -> Tensor:
