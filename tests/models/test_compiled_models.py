@@ -8,7 +8,10 @@ from boards import SIZES
 from families import VOCABULARY, random_model
 
 
-@pytest.mark.parametrize("model_type", ["bert", "gpt2", "llama", "mistral", "t5", "bart"])
+OTHERS = ("gpt2", "llama", "mistral", "t5", "bart")
+
+
+@pytest.mark.parametrize("model_type", ["bert", *(pytest.param(one, marks=pytest.mark.slow) for one in OTHERS)])
 def test_a_batch_without_padding_is_one_graph(model_type):
     head = {"bert": "fill-mask", "t5": "text2text-generation", "bart": "text2text-generation"}
     model = random_model(model_type, head.get(model_type, "text-generation"), SIZES | {"sliding_window": 3})

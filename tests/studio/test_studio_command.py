@@ -51,6 +51,7 @@ def test_it_serves_the_models_and_the_page_and_stops_cleanly(studio_folders, tmp
         assert running.stderr.read() == ""
 
 
+@pytest.mark.slow
 def test_a_key_is_asked_for(studio_folders, tmp_path):
     with started(studio_folders["bert"], "--host", "0.0.0.0", "--key", "open sesame", cwd=tmp_path) as (_, address):
         assert address.endswith("/?key=open%20sesame")

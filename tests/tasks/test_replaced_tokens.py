@@ -186,6 +186,7 @@ def test_a_run_goes_on_from_its_folder_with_the_same_generator(tokenizer, tmp_pa
     assert config["hidden_size"] == 8  # a quarter of two heads is one
 
 
+@pytest.mark.slow
 def test_a_small_electra_learns_by_heart_what_is_replaced(tokenizer, lines):
     items = lines.encode(DOCUMENTS)
     every = np.arange(len(items.lengths))

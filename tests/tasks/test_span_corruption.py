@@ -223,6 +223,7 @@ def test_gaps_are_filled_where_the_sentinels_stand(tokenizer):
     assert task._filled(row, written) == {"generated_text": "the cat sat on sat sat"}
 
 
+@pytest.mark.slow
 def test_a_model_learns_the_micro_world(tmp_path):
     """Better than any guess that looks at nothing: the entropy of what is to be written."""
     settings = recipe_of("span-corruption/t5", out=str(tmp_path / "run"), limit=100)

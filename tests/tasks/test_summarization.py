@@ -42,7 +42,7 @@ def write(path, rows):
     return path
 
 
-@pytest.mark.parametrize("name", ["news.csv", "news.jsonl"])
+@pytest.mark.parametrize("name", ["news.csv", pytest.param("news.jsonl", marks=pytest.mark.slow)])
 def test_one_command_trains_and_others_use_it(tmp_path, glassformer, name):
     rows = [
         {"id": place, "dialogue": one.source, "summary": one.target}
@@ -222,6 +222,7 @@ def test_a_config_that_says_nonsense_of_a_task_is_refused(tmp_path, wrong):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_small_model_learns_what_comes_first():
     pairs = [Parallel(f"{one} {other}", f"{one}") for one in range(0, 99, 3) for other in range(5, 99, 9)]
     tokenizer = tokenizer_of(Summarization.texts(pairs), "character", 60)

@@ -109,6 +109,7 @@ def test_a_length_that_is_too_short_is_refused():
         examples("adding", 1, seed=0, length=1)
 
 
+@pytest.mark.slow
 def test_the_share_of_a_sequence_tells_nothing_of_its_parity():
     for seed in range(3):
         odd = np.mean([one.target == "1" for one in examples("parity", 2000, seed=seed)])
