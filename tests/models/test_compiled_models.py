@@ -7,7 +7,6 @@ from torch.testing import assert_close
 from boards import SIZES
 from families import VOCABULARY, random_model
 
-
 OTHERS = ("gpt2", "llama", "mistral", "t5", "bart")
 
 
