@@ -94,6 +94,7 @@ def run(new: int = 64) -> list[Row]:
     """Greedy, one text: ours against theirs in fp32 and in 8 bits; none where llama.cpp is not installed."""
     try:
         import gguf  # noqa: F401
+
         import llama_cpp  # noqa: F401
     except ImportError:
         return []

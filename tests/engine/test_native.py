@@ -11,17 +11,25 @@ from torch import nn
 from torch.testing import assert_close
 
 import glassformer as gf
+from boards import SIZES
 from families import SMALL_GPT, random_model
+from glassformer.blocks.activations import tanh_gelu
+from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.batch_masks import AttentionOptions, DenseMask
 from glassformer.blocks.masks import Window
 from glassformer.blocks.packing import PackedBatch
 from glassformer.blocks.rotary import Rotary, rotate
+from glassformer.blocks.transformer import FeedForward, GatedFeedForward, Layer
 from glassformer.engine import native
+from glassformer.engine.cache import PreparedCache
+from glassformer.engine.decoder import PreparedDecoder
+from glassformer.engine.layers import prepared_layers
 from glassformer.engine.linear import (
     DenseProjection,
     Int8Linear,
     Int8Projection,
     OneDnnProjection,
+    fuse_linears,
     round_rows,
     small_batch_of,
 )
@@ -240,3 +248,54 @@ def test_without_a_compiler_everything_is_as_before(compiler, tmp_path, monkeypa
     again = random_model("gpt2", "text-generation", SMALL_GPT)
     again.load_state_dict(model.state_dict())
     assert_close(gf.generate(again, None, torch.tensor([[5, 6]]), max_new_tokens=8), expected, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "llama", "qwen3"])
+@pytest.mark.parametrize("rows", [1, 3, native.SMALL_BATCH])
+@torch.inference_mode()
+def test_a_whole_layer_is_one_call_that_says_what_its_parts_say(build, monkeypatch, model_type, rows):
+    model = random_model(model_type, "text-generation", SIZES)
+    decoder = PreparedDecoder(model, fuse_linears)
+    ids = torch.randint(1, 30, (rows, 6))
+    mask = torch.arange(6) >= torch.arange(rows)[:, None] % 4  # padded on the left
+    calls, found = [], []
+    monkeypatch.setattr(native.LayerKernel, "__call__", counted(calls, native.LayerKernel.__call__))
+    for kernels in (True, False):
+        if not kernels:
+            for layer in decoder.parts.layers:
+                layer.kernel = None
+        state = decoder.start(ids, mask, length=9)
+        _, state = decoder.step(ids, state)
+        for token in (5, 6):
+            logits, state = decoder.step(torch.full((rows, 1), token), state)
+        found.append(logits)
+    assert len(calls) == 2 * len(decoder.parts.layers)
+    assert_close(found[0], found[1], atol=1e-5, rtol=1e-5)
+
+
+def counted(calls, run):
+    def call(self, *given, **named):
+        calls.append(self)
+        return run(self, *given, **named)
+
+    return call
+
+
+@settings(max_examples=30, deadline=None)
+@given(width=st.integers(1, 70), rows=st.integers(1, 3), gated=st.booleans(), data=st.data())
+@torch.inference_mode()
+def test_every_activation_of_a_layer(build, width, rows, gated, data):
+    name = data.draw(st.sampled_from(native.ACTIVATIONS))
+    activation = {"relu": F.relu, "gelu": F.gelu, "tanh_gelu": tanh_gelu, "silu": F.silu}[name]
+    block = (GatedFeedForward if gated else FeedForward)(8, width, activation, bias=True)
+    block.up.weight.mul_(data.draw(st.sampled_from([0.1, 1.0, 40.0])))
+    layer = Layer(MultiHeadAttention(8, 2), block, lambda: nn.LayerNorm(8), pre_norm=True).eval()
+    (made,) = prepared_layers([layer], fuse_linears)
+    x = torch.randn(rows, 1, 8)
+    found = []
+    for run in (layer, made):
+        cache = PreparedCache.empty(1, rows, 2, 1, 4, keep=None, like=x)
+        (own,) = cache.layers()
+        found.append(run(x, cache.mask(1, cache.positions(1)), cache=own, source=None, source_mask=None))
+    assert made.kernel is not None
+    assert_close(found[1], found[0], atol=2e-5, rtol=1e-5)

@@ -1,5 +1,9 @@
 """Prepared = model, for models that read: what a pipeline runs over many texts is the model as it is now."""
 
+import gc
+import weakref
+from types import MethodType
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,13 +11,15 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 import glassformer as gf
-from families import CASES, SMALL_BERT, random_model, sequences, settings_of
-from glassformer.blocks.transformer import FeedForward
+from families import CASES, SMALL_ALBERT, SMALL_BERT, random_model, sequences, settings_of
+from glassformer.blocks.batch_masks import DenseMask
+from glassformer.blocks.transformer import FeedForward, Layer
 from glassformer.engine import native
 from glassformer.engine.linear import quantised, supports_int8
-from glassformer.engine.prepare import prepared_reader
+from glassformer.engine.prepare import _readers, prepared_reader
 from glassformer.inspect.laws import pad, run
 from glassformer.jobs.predict import WORTH_PREPARING
+from glassformer.models.encoder import Encoder
 
 LENGTHS = (5, 11, 2, 8, 11, 1, 30)
 
@@ -87,6 +93,80 @@ def test_models_that_learn_or_are_looked_into_are_left_alone():
     assert prepared_reader(model) is model
     handle.remove()
     assert prepared_reader(model) is not model
+
+
+class Curt(Layer):
+    """A layer that takes no more than a Stack gives it."""
+
+    def forward(self, x, mask, *, source=None, source_mask=None):
+        return super().forward(x, mask, source=source, source_mask=source_mask) + 1
+
+
+class ByHand(Encoder):
+    """An encoder that runs its layers itself."""
+
+    def hidden(self, input_ids, attention_mask=None, token_type_ids=None, position_ids=None):
+        hidden = self.embeddings(input_ids, self.default_positions(input_ids, None), None)
+        for number in range(len(self.layers)):
+            hidden = self.layers[number](hidden, DenseMask())
+        return hidden
+
+
+@torch.no_grad()
+def test_odd_parts_are_obeyed():
+    model = random_model("bert", None, SMALL_BERT)
+    model.layers[1].__class__ = Curt
+    same(model)
+    model.__class__ = ByHand
+    ids = torch.tensor([[5, 6, 7]])
+    assert_close(prepared_reader(model)(ids).last_hidden_state, model(ids).last_hidden_state)
+    model = random_model("bert", None, SMALL_BERT)
+    model.layers.forward = lambda x, *_, **__: 0 * x
+    same(model)
+    assert prepared_reader(model) is model
+
+
+@torch.no_grad()
+def test_a_model_in_a_wrapper_stays_whole():
+    model = random_model("bert", None, SMALL_BERT)
+    wrapped = torch.compile(model, backend="eager")
+    prepared_reader(wrapped)
+    assert list(dict(model.named_children())) == list(dict(wrapped._orig_mod.named_children()))
+    assert model.embeddings is wrapped._orig_mod.embeddings
+    same(model)
+
+
+def test_models_are_let_go():
+    model = random_model("bert", None, SMALL_BERT)
+    model.forward = MethodType(Encoder.forward, model)
+    prepared_reader(model)
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
+
+
+def test_tied_layers_are_prepared_once():
+    reader = prepared_reader(random_model("albert", None, SMALL_ALBERT))
+    first, last = (reader.layers.forms[number].attention.project for number in (0, 2))
+    assert first.project is last.project
+
+
+def test_what_learns_keeps_no_copy():
+    model = random_model("bert", None, SMALL_BERT)
+    prepared_reader(model)
+    assert model in _readers
+    prepared_reader(model.train())
+    assert model not in _readers
+
+
+@torch.inference_mode()
+def test_another_default_device_changes_nothing():
+    model = random_model("bert", None, SMALL_BERT)
+    ids = torch.tensor([[5, 6, 7], [8, 9, 10]])
+    with torch.device("meta"):
+        found = prepared_reader(model)(ids).last_hidden_state
+    assert_close(found, model(ids).last_hidden_state)
 
 
 def test_a_pipeline_says_the_same_of_many_texts_and_of_each(trained):

@@ -129,14 +129,14 @@ class DenseMask(BatchMask):
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions) -> Tensor:
         """Several rows of queries, one after another, may share a source: they are then one longer row."""
-        shape, sharing = query.shape, query.shape[0] // key.shape[0]
+        shape, sharing = query.shape, query.shape[0] // max(1, key.shape[0])
         if sharing > 1:
             query = query.unflatten(0, (-1, sharing)).flatten(1, 2)
         query, key, value = (x.transpose(1, 2) for x in (query, key, value))  # (B, H, …, K)
         keep = both(self.dense, self.order(query.shape[2], key.shape[2], query.device, options.window))
         mask = self.with_bias(keep, query, key, options)
         context = fused(query, key, value, options=options, mask=mask).transpose(1, 2)
-        return context if sharing == 1 else context.reshape(shape)
+        return context if sharing <= 1 else context.reshape(shape)
 
 
 @dataclass(frozen=True)

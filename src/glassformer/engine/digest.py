@@ -40,9 +40,9 @@ def digest_of(tensors: Sequence[Tensor]) -> Digest:
 def _native(tensors: Sequence[Tensor]) -> Tensor:
     found = native.kernels()
     assert found is not None
-    starts = torch.tensor([tensor.data_ptr() for tensor in tensors])
-    sizes = torch.tensor([tensor.nbytes for tensor in tensors])
-    digests = torch.zeros(len(tensors), dtype=torch.int64)
+    starts = torch.tensor([tensor.data_ptr() for tensor in tensors], device="cpu")
+    sizes = torch.tensor([tensor.nbytes for tensor in tensors], device="cpu")
+    digests = torch.zeros(len(tensors), dtype=torch.int64, device="cpu")
     job = native.DigestJob(starts.data_ptr(), sizes.data_ptr(), digests.data_ptr(), len(tensors), 0)
     found.digest(found.threads, torch.get_num_threads(), ctypes.addressof(job))
     return digests
@@ -68,5 +68,6 @@ def digest_in_torch(tensor: Tensor) -> Tensor:
 def _numbers(count: int, device: torch.device) -> Tensor:
     """Odd numbers, all different."""
     with torch.inference_mode(False):
-        drawn = torch.randint(-(2**62), 2**62, (count,), generator=torch.Generator().manual_seed(count))
+        chance = torch.Generator("cpu").manual_seed(count)
+        drawn = torch.randint(-(2**62), 2**62, (count,), generator=chance, device="cpu")
         return (2 * drawn + 1).to(device)

@@ -45,7 +45,7 @@ class Int8Linear(nn.Module):
         self.register_buffer("weight", weight)  # (E, D), int8
         self.register_buffer("scale", scale)  # (E,)
         self.register_buffer("bias", bias)
-        self.zeros = torch.zeros(self.out_features, dtype=torch.long)
+        self.zeros = torch.zeros(self.out_features, dtype=torch.long, device=weight.device)
         self.prepacked, self.version = prepacked, self._weight_version()
         if prepacked is None:
             self.prepack()
@@ -102,7 +102,7 @@ def round_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     """
     largest = x.abs().amax(-1, keepdim=True).clamp_(min=torch.finfo(x.dtype).tiny)
     largest = torch.where(largest.isfinite(), largest, torch.nan)
-    steps = (x / largest * (1 / torch.tensor(1 / STEPS))).nan_to_num_().round_()
+    steps = (x / largest * x.new_tensor(1 / STEPS).reciprocal()).nan_to_num_().round_()
     return (steps + (STEPS + 1)).to(torch.uint8), largest
 
 
@@ -238,6 +238,20 @@ def fuse_linears(linears: Sequence[nn.Module], *, prepacked: bool = False) -> Pr
     if len(linears) == 1:
         return Int8Projection(eight[0]) if eight else linears[0]
     return lambda x: torch.cat([linear(x) for linear in linears], dim=-1)
+
+
+def memoized(fuse: Fuse) -> Fuse:
+    """As `fuse`, once for layers over the same tensors, such as ALBERT's."""
+    made: dict[tuple[int, ...], Projection] = {}
+
+    def once(linears: Sequence[nn.Module]) -> Projection:
+        tensors = (tensor for linear in linears for tensor in (linear.weight, linear.bias))
+        key = tuple(map(id, tensors if all(map(is_linear, linears)) else linears))
+        if key not in made:
+            made[key] = fuse(linears)
+        return made[key]
+
+    return once
 
 
 def _fused_bias(biases: Sequence[Tensor | None], like: Sequence[Tensor]) -> Tensor | None:

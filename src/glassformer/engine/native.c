@@ -19,21 +19,6 @@
 #define HELD 65536   /* numbers that a thread holds at a time */
 
 typedef struct {
-    const float *weight;   /* (outputs, inputs), or none: then */
-    const int8_t *rounded; /* the same in 8 bits */
-    const float *scale;    /* (outputs) */
-    const int32_t *centre; /* (outputs): what a row of CENTREs gives */
-    const float *bias;     /* (outputs) or none */
-    long inputs, outputs;
-} Linear;
-
-typedef struct {
-    const float *weight, *bias; /* (inputs); no bias: zeros */
-    float eps;
-    long centred; /* whether the mean is taken off first, as an RMS norm does not */
-} Norm;
-
-typedef struct {
     const Linear *linear;
     const float *x;         /* (rows, inputs) */
     const uint8_t *rounded; /* the same in 8 bits, of which each row has its */
@@ -46,19 +31,6 @@ typedef struct {
 typedef struct {
     long from, to; /* of a tile's outputs */
 } Share;
-
-static void normalise(const Norm *norm, const float *x, float *y, long width) {
-    float mean = 0, variance = 0;
-    if (norm->centred) {
-        for (long k = 0; k < width; k++) mean += x[k];
-        mean /= width;
-    }
-    for (long k = 0; k < width; k++) variance += (x[k] - mean) * (x[k] - mean);
-    const float factor = 1 / sqrtf(variance / width + norm->eps);
-    for (long k = 0; k < width; k++) y[k] = (x[k] - mean) * factor * norm->weight[k];
-    if (norm->bias)
-        for (long k = 0; k < width; k++) y[k] += norm->bias[k];
-}
 
 /* Products of some outputs' weights with some rows. On the way a share of a later tile's weights is fetched. */
 INLINE void multiply_float(const float *w, const float *x, long n, int outputs, int rows, Share share, float *sums) {
@@ -135,7 +107,6 @@ static void multiply(void *given) {
     }
 }
 
-/* y = added + linear(norm(x)) */
 void glassformer_linear(Threads threads, unsigned count, const Linear *linear, const Norm *norm, const float *x,
                         const float *added, float *y, long rows) {
     const long n = linear->inputs, tiles = linear->outputs / OUTPUTS;
@@ -153,21 +124,6 @@ void glassformer_linear(Threads threads, unsigned count, const Linear *linear, c
     free(scale);
     free(rounded);
 }
-
-typedef struct {
-    const float *query;         /* (batch, heads · group, width) */
-    const float *key, *value;   /* (batch, heads, width) */
-    float *keys, *values;       /* (batch, length, heads, width) */
-    const uint8_t *keep;        /* (batch, length) or none */
-    const float *cosine, *sine; /* (batch, width / 2) by which queries and keys are turned, or none */
-    float *context;             /* (batch, heads · group, width) */
-    long query_stride, key_stride, value_stride, cache_stride, keep_stride, turn_stride; /* from row to row */
-    long batch, length, heads, width;
-    long group; /* queries that share a head of keys and values */
-    long first; /* token that is looked at */
-    float scale;
-    long next, together; /* heads of keys that are read at once */
-} Attention;
 
 INLINE float dot(const float *x, const float *y, long width) {
     Vector parts = {0};
@@ -241,7 +197,6 @@ static void attend(void *given) {
     free(query);
 }
 
-/* A token of each row joins the cache, and looks back. */
 void glassformer_attend(Threads threads, unsigned count, Attention *job) {
     const long fit = 1 + HELD / (job->length * job->group), share = 1 + (job->heads - 1) * job->batch / count;
     job->next = 0;

@@ -1,5 +1,5 @@
 """Kernels for CPUs: linear layers for few rows, the next token's attention, beam moves, digests (native.c); what stands
-around products of many rows in 8 bits, and attention within sequences (rows.c).
+around products of many rows in 8 bits, and attention within sequences (rows.c); a whole layer for few rows (layer.c).
 
 B batch, N layers, L capacity, H heads, K head width, D width in, E width out. They are compiled once for each
 machine that has a C compiler, and run on torch's own threads. Each has a plain version elsewhere, for where there is
@@ -9,7 +9,7 @@ none.
 import ctypes
 import logging
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ctypes import c_float, c_long, c_uint, c_void_p
 from functools import cache
 from pathlib import Path
@@ -25,6 +25,7 @@ from .compiled import library
 LOG = logging.getLogger("glassformer")
 STEPS = 63  # of rounded inputs on either side of zero: with 8-bit weights, 7 bits never overflow in any CPU's kernel
 SMALL_BATCH = 8  # rows: the products of more are left to the libraries
+ACTIVATIONS = ("relu", "gelu", "tanh_gelu", "silu")  # as layer.c counts them
 Fields = list[tuple[str, "type[ctypes._SimpleCData[Any]]"]]
 
 
@@ -72,6 +73,13 @@ class PackedStruct(ctypes.Structure):
     ]
 
 
+class LayerStruct(ctypes.Structure):
+    _fields_ = fields(
+        "project output up down attention_norm feed_forward_norm query_norm key_norm x y attention",
+        "pre_norm gated activation",
+    )
+
+
 class DigestJob(ctypes.Structure):
     _fields_ = fields("starts sizes digests", "tensors next")
 
@@ -85,6 +93,7 @@ class Kernels(NamedTuple):
     round: Callable[..., None]
     finish: Callable[..., None]
     attend_packed: Callable[..., None]
+    layer: Callable[..., None]
 
 
 @cache
@@ -223,22 +232,88 @@ def attend_next(
     Row b of the queries (B, 1, H, K) looks at the tokens from `first` on that keep (B, S) says, and at all without it.
     Cosines and sines (B or 1, 1, 1, K/2) turn queries and keys before.
     """
-    found = kernels()
+    found, width = kernels(), keys.shape[-1]
     assert found is not None
-    batch, length, heads, width = keys.shape
     query, key, value = (x if x.stride()[2:] == (width, 1) else x.contiguous() for x in (query, key, value))
-    assert keys.stride() == values.stride()
-    assert keys.stride()[1:] == (heads * width, width, 1)
-    assert keep is None or keep.stride(1) == 1
     context = query.new_empty(query.shape)
-    cosine, sine = (None, None) if rotation is None else (x.contiguous() for x in rotation)
-    places = [address(x) for x in (query, key, value, keys, values, keep, cosine, sine, context)]
-    strides = [x.stride(0) for x in (query, key, value, keys)] + [0 if keep is None else keep.stride(0)]
-    strides += [0 if cosine is None or len(cosine) == 1 else cosine.stride(0)]
-    sizes = (batch, length, heads, width, query.shape[2] // heads, first)
-    job = AttentionStruct(*places, *strides, *sizes, scale, 0, 0)
+    job, _kept = attention_struct(keys, values, query.shape[2], keep=keep, scale=scale, rotation=rotation, first=first)
+    job.query, job.key, job.value, job.context = (x.data_ptr() for x in (query, key, value, context))
+    job.query_stride, job.key_stride, job.value_stride = (x.stride(0) for x in (query, key, value))
     found.attend(found.threads, torch.get_num_threads(), ctypes.addressof(job))
     return context
+
+
+def attention_struct(
+    keys: Tensor,
+    values: Tensor,
+    heads: int,
+    *,
+    keep: Tensor | None,
+    scale: float,
+    rotation: tuple[Tensor, Tensor] | None,
+    first: int,
+) -> tuple[AttentionStruct, object]:
+    """The attention of new tokens with so many heads over a cache, without the tokens; and what must live as long."""
+    batch, length, key_heads, width = keys.shape
+    assert keys.stride() == values.stride()
+    assert keys.stride()[1:] == (key_heads * width, width, 1)
+    assert keep is None or keep.stride(1) == 1
+    cosine, sine = (None, None) if rotation is None else (x.contiguous() for x in rotation)
+    places = [address(x) for x in (keys, values, keep, cosine, sine)]
+    strides = (keys.stride(0), 0 if keep is None else keep.stride(0))
+    turns = 0 if cosine is None or len(cosine) == 1 else cosine.stride(0)
+    sizes = (batch, length, key_heads, width, heads // key_heads, first)
+    return AttentionStruct(None, None, None, *places, None, 0, 0, 0, *strides, turns, *sizes, scale, 0, 0), (
+        cosine,
+        sine,
+    )
+
+
+class LayerKernel:
+    """A layer for the next token of few rows, in one call."""
+
+    def __init__(
+        self,
+        linears: Sequence[SmallBatchLinear],
+        norms: Sequence[NormStruct | None],
+        *,
+        heads: int,
+        scale: float,
+        pre_norm: bool,
+        gated: bool,
+        activation: str,
+    ) -> None:
+        """`linears`: of query, key and value; of the output; up, its gate before it; down. `norms`: before or after
+        attention and feed-forward, and of each head's queries and keys."""
+        self.kept = (linears, norms)
+        self.places = [ctypes.addressof(linear.struct) for linear in linears]
+        self.places += [None if norm is None else ctypes.addressof(norm) for norm in norms]  # type: ignore[misc]
+        self.numbers = (pre_norm, gated, ACTIVATIONS.index(activation))
+        self.heads, self.scale = heads, scale
+
+    def __call__(
+        self,
+        x: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        *,
+        keep: Tensor | None,
+        rotation: tuple[Tensor, Tensor] | None,
+        first: int,
+    ) -> Tensor:
+        """(B, 1, D) -> (B, 1, D), over a cache (B, S, G, K) whose last places are for the new tokens.
+
+        The rest as for `attend_next`.
+        """
+        found, x = kernels(), x.contiguous()
+        assert found is not None
+        y = torch.empty_like(x)
+        about = {"keep": keep, "scale": self.scale, "rotation": rotation, "first": first}
+        attention, _kept = attention_struct(keys, values, self.heads, **about)  # type: ignore[arg-type]
+        places = (*self.places, x.data_ptr(), y.data_ptr(), ctypes.addressof(attention))
+        job = LayerStruct(*places, *self.numbers)
+        found.layer(found.threads, torch.get_num_threads(), ctypes.addressof(job))
+        return y
 
 
 def reorder_cache(keys: Tensor, values: Tensor, rows: Tensor, *, group_size: int, used: int) -> None:

@@ -16,11 +16,11 @@ from glassformer.models.contract import GenerativeModel, Model, Stepper, as_mode
 from . import native
 from .decoder import PreparedDecoder
 from .digest import Digest, digest_of
-from .encoder import with_prepared_stacks
+from .encoder import can_be_prepared, with_prepared_stacks
 from .graphs import VOCAB_MULTIPLE, GraphDecoder
 from .kernels import on_current_gpu
 from .layers import MODULE_ATTRIBUTES
-from .linear import Int8Linear, fuse_linears
+from .linear import Int8Linear, fuse_linears, memoized
 
 PLAIN_VALUES = (int, float, str, tuple, NoneType)
 
@@ -66,6 +66,8 @@ def prepared(model: GenerativeModel[Any], rows: int) -> Stepper[Any]:
     weights = _weights(modules)
     device = weights[0].device
     if _is_busy(modules, device) or not has_attention_decoder(model):
+        if model.training:
+            _prepared.pop(model, None)  # what learns needs its memory, and is another model afterwards
         return model
     many_rows = device.type == "cpu" and rows > (native.SMALL_BATCH if native.kernels() else 1)
     known = _prepared.get(model)
@@ -84,7 +86,7 @@ def prepared(model: GenerativeModel[Any], rows: int) -> Stepper[Any]:
 
 
 def prepared_reader(model: Model) -> Model:
-    """The model, or what reads many texts faster on a CPU and gives the same; for use without gradients.
+    """The model, or what reads many texts faster on a CPU and gives the same; for use without gradients or autocast.
 
     Whether the weights are still the same is asked once, here: they must not change until all is read. A model that is
     training, has hooks, writes, or has no layers of an encoder is taken as it is.
@@ -92,14 +94,18 @@ def prepared_reader(model: Model) -> Model:
     modules = list(model.modules())
     weights = _weights(modules)
     on_cpu = bool(weights) and weights[0].device.type == "cpu"
-    if not on_cpu or has_attention_decoder(model) or _is_busy(modules, weights[0].device):
+    suits = on_cpu and any(map(can_be_prepared, modules)) and not has_attention_decoder(model)
+    if not suits or _is_busy(modules, weights[0].device):
+        if model.training:
+            _readers.pop(model, None)
         return model
     known = _readers.get(model)
     if known is None or not known[1].matches(modules, weights):
         _readers.pop(model, None)
         _prepack(modules)
         assert isinstance(model, nn.Module)
-        reader = as_model(with_prepared_stacks(model, partial(fuse_linears, prepacked=_fits_twice(weights))))
+        fuse = memoized(partial(fuse_linears, prepacked=_fits_twice(weights)))
+        reader = as_model(with_prepared_stacks(model, fuse))
         if reader is model:
             return model
         known = _readers[model] = reader, Snapshot.of(modules, weights)

@@ -5,35 +5,6 @@
 
 #define QUERIES 4 /* whose scores and sums stay in registers */
 
-INLINE Vector choose(Integers first, Vector one, Vector other) { /* where `first` is all ones, and where it is 0 */
-    return (Vector)((first & (Integers)one) | (~first & (Integers)other));
-}
-
-/* exp for numbers up to 88, within two units of the last place; below -87 about 0. */
-INLINE Vector exponential(Vector x) {
-    x = choose(x < -87.0f, (Vector){0} - 87.0f, x);
-    const Vector turns = x * 1.44269504f;
-    const Vector half = choose(turns < 0.0f, (Vector){0} - 0.5f, (Vector){0} + 0.5f);
-    const Integers whole = __builtin_convertvector(turns + half, Integers);
-    const Vector count = __builtin_convertvector(whole, Vector), left = x - count * 0.693359375f - count * -2.12194440e-4f;
-    Vector sum = left * 1.9875691500e-4f + 1.3981999507e-3f;
-    sum = sum * left + 8.3334519073e-3f;
-    sum = sum * left + 4.1665795894e-2f;
-    sum = sum * left + 1.6666665459e-1f;
-    sum = sum * left + 5.0000001201e-1f;
-    sum = sum * left * left + left + 1.0f;
-    return (Vector)((Integers)sum + (whole << 23));
-}
-
-/* x/2 · (1 + erf(x / √2)), erf by Abramowitz and Stegun 7.1.26: within 1.5e-7. */
-INLINE Vector gelu(Vector x) {
-    const Vector size = choose(x < 0.0f, -x, x) * 0.70710678f;
-    const Vector t = 1.0f / (1.0f + 0.3275911f * size);
-    const Vector sum = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t;
-    const Vector beyond = sum * exponential(-size * size); /* 1 - erf(size) */
-    return x * 0.5f * choose(x < 0.0f, beyond, 2.0f - beyond);
-}
-
 typedef struct {
     const float *x;   /* (rows, width) */
     uint8_t *rounded; /* (rows, width) */

@@ -45,4 +45,4 @@ def as_packed(mask: AttentionMask, query: Tensor) -> tuple[Tensor, int, bool] | 
     batch, length = query.shape[:2]
     if length > LONGEST or not (causal or (isinstance(mask, DenseMask) and mask.dense is None)):
         return None
-    return torch.arange(batch + 1, dtype=torch.int32) * length, length, causal
+    return torch.arange(batch + 1, dtype=torch.int32, device=query.device) * length, length, causal

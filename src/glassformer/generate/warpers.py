@@ -39,7 +39,7 @@ class TopP(Checked):
     min_tokens_to_keep: int = 1
 
     def __call__(self, _ids: Tensor, scores: Tensor) -> Tensor:
-        rising, order = scores.sort()
+        rising, order = scores.sort(stable=True)
         out = rising.softmax(-1).cumsum(-1) <= 1 - self.top_p
         out[:, -self.min_tokens_to_keep :] = False
         return scores.masked_fill(out.scatter(1, order, out), -math.inf)

@@ -69,7 +69,7 @@ class MaskedTextTask(RunningTextTask[MaskedTexts]):
     `packing` joins all documents into one stream and cuts it into blocks of max_length; without it each line of a
     document is an example, cut to max_length. A share `mask_rate` of the tokens (by default what the model's paper has)
     is chosen, and of those `shares` become the mask or any token. `whole_words` chooses all tokens of a word or none.
-    The choice is made anew in every epoch; with `static_masks`, an epoch takes one of so many that are made once.
+    The choice is made anew in every epoch; with `static_masks`, an epoch draws one of so many that stay the same.
     """
 
     longest = 128

@@ -156,6 +156,11 @@ class Pretraining(Experiment):
         for budget in map(TrainingBudget.of, (self.budget or "", self.downstream_budget)):
             if budget.unit == "steps":
                 budget.steps({})  # refuses less than one
+        if TrainingBudget.of(self.downstream_budget).unit == "seconds":  # which cells that run side by side would time
+            raise ValueError(
+                f"downstream_budget is {self.downstream_budget!r}; fine-tuning is the same for all only in steps, "
+                "epochs or tokens: write 500steps, 3epochs, 2Mtokens"
+            )
         check_heads(self.width, self.heads)
         unit, splits = self.text()
         self.check_size(splits)

@@ -31,7 +31,8 @@ def sample(
     batch, size = logits.shape
     assert logits.stride(1) == 1
     padded = logits.storage_offset() + batch * logits.stride(0)  # what may be read whole; odd ends are read in bits
-    readable = logits.stride(0) if padded * logits.element_size() <= logits.untyped_storage().nbytes() else size
+    whole = logits.stride(0) >= size and padded * logits.element_size() <= logits.untyped_storage().nbytes()
+    readable = logits.stride(0) if whole else size
     ids = torch.empty(batch, dtype=torch.int64, device=logits.device)
     highest = torch.empty(batch, dtype=torch.float32, device=logits.device)
     kept = places = None

@@ -116,4 +116,4 @@ def sample_kernel(
         own = tl.sum(tl.where(lane == winner, place, 0))
         chosen = tl.where(lot >= best, own, chosen)
         best = tl.maximum(best, lot)
-    tl.store(ids + row, chosen.to(tl.int64))
+    tl.store(ids + row, tl.minimum(chosen, size - 1).to(tl.int64))  # with NaN, a lane behind the last may have won
