@@ -33,6 +33,7 @@ from glassformer.engine.linear import (
     round_rows,
     small_batch_of,
 )
+from glassformer.engine.stack import ACTIVATIONS, StackKernel
 
 pytestmark = pytest.mark.skipif(native.kernels() is None, reason="there is no C compiler")
 KERNELS, OPENED = native.kernels.__wrapped__, native.opened.__wrapped__
@@ -253,49 +254,38 @@ def test_without_a_compiler_everything_is_as_before(compiler, tmp_path, monkeypa
 @pytest.mark.parametrize("model_type", ["gpt2", "llama", "qwen3"])
 @pytest.mark.parametrize("rows", [1, 3, native.SMALL_BATCH])
 @torch.inference_mode()
-def test_a_whole_layer_is_one_call_that_says_what_its_parts_say(build, monkeypatch, model_type, rows):
+def test_all_layers_are_one_call_that_says_what_their_parts_say(build, model_type, rows):
     model = random_model(model_type, "text-generation", SIZES)
     decoder = PreparedDecoder(model, fuse_linears)
     ids = torch.randint(1, 30, (rows, 6))
     mask = torch.arange(6) >= torch.arange(rows)[:, None] % 4  # padded on the left
-    calls, found = [], []
-    monkeypatch.setattr(native.LayerKernel, "__call__", counted(calls, native.LayerKernel.__call__))
-    for kernels in (True, False):
-        if not kernels:
-            for layer in decoder.parts.layers:
-                layer.kernel = None
+    assert decoder.stack is not None
+    found = []
+    for stack in (decoder.stack, None):
+        decoder.stack = stack
         state = decoder.start(ids, mask, length=9)
         _, state = decoder.step(ids, state)
         for token in (5, 6):
             logits, state = decoder.step(torch.full((rows, 1), token), state)
         found.append(logits)
-    assert len(calls) == 2 * len(decoder.parts.layers)
     assert_close(found[0], found[1], atol=1e-5, rtol=1e-5)
-
-
-def counted(calls, run):
-    def call(self, *given, **named):
-        calls.append(self)
-        return run(self, *given, **named)
-
-    return call
 
 
 @settings(max_examples=30, deadline=None)
 @given(width=st.integers(1, 70), rows=st.integers(1, 3), gated=st.booleans(), data=st.data())
 @torch.inference_mode()
 def test_every_activation_of_a_layer(build, width, rows, gated, data):
-    name = data.draw(st.sampled_from(native.ACTIVATIONS))
+    name = data.draw(st.sampled_from(ACTIVATIONS))
     activation = {"relu": F.relu, "gelu": F.gelu, "tanh_gelu": tanh_gelu, "silu": F.silu}[name]
     block = (GatedFeedForward if gated else FeedForward)(8, width, activation, bias=True)
     block.up.weight.mul_(data.draw(st.sampled_from([0.1, 1.0, 40.0])))
-    layer = Layer(MultiHeadAttention(8, 2), block, lambda: nn.LayerNorm(8), pre_norm=True).eval()
-    (made,) = prepared_layers([layer], fuse_linears)
+    pre_norm = data.draw(st.booleans())
+    layer = Layer(MultiHeadAttention(8, 2), block, lambda: nn.LayerNorm(8), pre_norm=pre_norm).eval()
     x = torch.randn(rows, 1, 8)
-    found = []
-    for run in (layer, made):
-        cache = PreparedCache.empty(1, rows, 2, 1, 4, keep=None, like=x)
-        (own,) = cache.layers()
-        found.append(run(x, cache.mask(1, cache.positions(1)), cache=own, source=None, source_mask=None))
-    assert made.kernel is not None
-    assert_close(found[1], found[0], atol=2e-5, rtol=1e-5)
+    cache, stack = (
+        PreparedCache.empty(1, rows, 2, 1, 4, keep=None, like=x),
+        StackKernel.of(prepared_layers([layer], fuse_linears), None),
+    )
+    mask = cache.mask(1, cache.positions(1))
+    expected = layer(x, mask, cache=cache.layers()[0], source=None, source_mask=None)
+    assert_close(stack(x, cache, mask), expected, atol=2e-5, rtol=1e-5)

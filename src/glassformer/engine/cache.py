@@ -14,7 +14,6 @@ from glassformer.blocks.attention import AttentionMask, LayerKV
 from glassformer.blocks.batch_masks import AttentionOptions
 from glassformer.blocks.cache import KVCache, LayerCache
 from glassformer.blocks.decoder import Norms
-from glassformer.blocks.masks import Window
 from glassformer.blocks.rotary import Rotary, rotate
 
 from . import native
@@ -95,31 +94,12 @@ class PreparedLayerCache(LayerCache):
         window = options.window
         one = query.shape[1] == 1 and options.bias is None and (window is None or window.after is None)
         if one and native.takes(query, key, value, self.keys, self.values):
+            keys, values = (x[:, : self.used + 1] for x in (self.keys, self.values))
+            keep = None if mask.dense is None else mask.dense[:, 0, 0]
+            first = 0 if window is None else max(0, self.used - window.before)
+            rotation = None if transform.rotary is None else mask.rotation(transform.rotary)
+            places: dict[str, Any] = {"keep": keep, "rotation": rotation, "first": first}
             query, key = transform.normed(query, key)
-            places = self.next_places(mask, window, transform.rotary)
-            return native.attend_next(query, key, value, scale=options.scale, **places)
+            return native.attend_next(query, key, value, keys, values, scale=options.scale, **places)
         query, key = transform(query, key, mask)
         return mask.attend(query, *self.append(key, value), options)
-
-    def pass_layer(
-        self,
-        x: Tensor,
-        mask: AttentionMask,
-        kernel: native.LayerKernel,
-        options: AttentionOptions,
-        rotary: Rotary | None,
-    ) -> Tensor | None:
-        """The next token of few rows (B, 1, D) through a whole layer; None where the kernel does not take them."""
-        if x.shape[1] > 1 or len(x) > native.SMALL_BATCH or not native.takes(x, self.keys, self.values):
-            return None
-        return kernel(x, **self.next_places(mask, options.window, rotary))
-
-    def next_places(self, mask: AttentionMask, window: Window | None, rotary: Rotary | None) -> dict[str, Any]:
-        """What the kernels are told of the cache, its mask and the new tokens' turn."""
-        return {
-            "keys": self.keys[:, : self.used + 1],
-            "values": self.values[:, : self.used + 1],
-            "keep": None if mask.dense is None else mask.dense[:, 0, 0],
-            "rotation": None if rotary is None else mask.rotation(rotary),
-            "first": 0 if window is None else max(0, self.used - window.before),
-        }

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from glassformer.blocks.cache import DecoderState, TokenCache
@@ -16,9 +16,10 @@ from glassformer.blocks.decoder import DecoderParts
 from glassformer.models.contract import AttentionDecoder
 
 from .cache import PreparedCache
-from .layers import PreparedLayer, prepared_head, prepared_layers
+from .layers import PreparedLayer, prepared_head, prepared_layers, prepared_norm
 from .linear import Fuse
 from .search_step import SearchStep, step_eager
+from .stack import StackKernel
 
 # Not cuDNN's attention: it plans anew for every length, which takes longer than to attend.
 ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
@@ -31,7 +32,9 @@ class PreparedDecoder:
         """`vocab_multiple`: the output layer is padded to a multiple of it."""
         self._model = weakref.ref(model)
         parts = model.decoder_parts
-        self.parts = DecoderParts(parts.embeddings, prepared_layers(parts.layers, fuse), parts.final_norm)
+        norm = prepared_norm(parts.final_norm) if isinstance(parts.final_norm, nn.Module) else parts.final_norm
+        self.parts = DecoderParts(parts.embeddings, prepared_layers(parts.layers, fuse), norm)
+        self.stack = StackKernel.of(self.parts.layers, norm)
         self.head, self.vocab_size = prepared_head(model.head, fuse, multiple=vocab_multiple)
 
     @property
@@ -62,6 +65,9 @@ class PreparedDecoder:
 
     def hidden(self, ids: Tensor, state: DecoderState, cache: TokenCache) -> Tensor:
         """As `DecoderParts.hidden`."""
+        if self.stack is not None and isinstance(cache, PreparedCache) and self.stack.takes(ids, cache):
+            positions = cache.positions(1)
+            return self.stack(self.parts.embeddings(ids, positions), cache, cache.mask(1, positions))
         with sdpa_kernel(ATTENTION) if ids.is_cuda else nullcontext():
             return self.parts.hidden(ids, state, cache)
 

@@ -20,8 +20,7 @@ from glassformer.blocks.relative import RelativeBias
 from glassformer.blocks.rotary import Rotary
 from glassformer.blocks.transformer import FeedForward, GatedFeedForward, Layer
 
-from . import native
-from .cache import AttendingKV, HeadTransform, PreparedLayerCache
+from .cache import AttendingKV, HeadTransform
 from .linear import Fuse, FusedLinear, PreparedNorm, Projection, is_linear, is_plain, pad_vocab, with_bias
 from .sequences import attend
 
@@ -94,7 +93,7 @@ class PreparedLayer:
         if layer.cross_attention is not None and layer.cross_attention_norm is not None:
             self.cross_attention = prepared_attention(layer.cross_attention, fuse, cross=True)
             self.cross_attention_norm = prepared_norm(layer.cross_attention_norm)
-        self.kernel = layer_kernel(self)
+        self.reads_source = layer.cross_attention is not None
 
     def __call__(
         self,
@@ -106,11 +105,6 @@ class PreparedLayer:
         source: tuple[Tensor, Tensor] | None,
         source_mask: AttentionMask | None,
     ) -> Tensor:
-        if self.kernel is not None and source is None and isinstance(cache, PreparedLayerCache):
-            assert isinstance(self.attention, PreparedSelfAttention)
-            passed = cache.pass_layer(x, mask, self.kernel, self.attention.options, self.attention.transform.rotary)
-            if passed is not None:
-                return passed
         x = x if self.owns_input or not x.is_cuda else x.clone()
         x = self.residual(self.attention_norm, self.attention, x, mask, cache=cache)
         if source is not None:
@@ -215,31 +209,6 @@ class PreparedFeedForward:
 
     def __call__(self, x: Tensor, *, added: Tensor, norm: Norms | None = None) -> Tensor:
         return self.down(self.up(x, norm=norm), added=added)
-
-
-def layer_kernel(layer: PreparedLayer) -> native.LayerKernel | None:
-    """One kernel for the next token of few rows on a CPU, where there is one for every part of the layer."""
-    attention, block = layer.attention, layer.feed_forward
-    if not isinstance(attention, PreparedSelfAttention) or not isinstance(block, PreparedFeedForward):
-        return None
-    linears = [linear.small for linear in (attention.project, attention.output, block.up, block.down)]
-    transform, options = attention.transform, attention.options
-    norms = (layer.attention_norm, layer.feed_forward_norm, transform.query_norm, transform.key_norm)
-    structs = [norm.struct if isinstance(norm, PreparedNorm) else None for norm in norms]
-    known_norms = all(norm is None or struct for norm, struct in zip(norms, structs, strict=True))
-    looks_back = options.bias is None and (options.window is None or options.window.after is None)
-    name = block.up.name
-    if None in linears or not known_norms or not looks_back or name not in native.ACTIVATIONS:
-        return None
-    return native.LayerKernel(
-        [linear for linear in linears if linear is not None],
-        structs,
-        heads=attention.sizes[0],
-        scale=options.scale,
-        pre_norm=layer.pre_norm,
-        gated=block.up.gated,
-        activation=name,
-    )
 
 
 def unprepared(block: nn.Module) -> Callable[..., Tensor]:

@@ -1,5 +1,5 @@
 """Kernels for CPUs: linear layers for few rows, the next token's attention, beam moves, digests (native.c); what stands
-around products of many rows in 8 bits, and attention within sequences (rows.c); a whole layer for few rows (layer.c).
+around products of many rows in 8 bits, attention within sequences (rows.c); all of a decoder (stack.c, stack.py).
 
 B batch, N layers, L capacity, H heads, K head width, D width in, E width out. They are compiled once for each
 machine that has a C compiler, and run on torch's own threads. Each has a plain version elsewhere, for where there is
@@ -9,7 +9,7 @@ none.
 import ctypes
 import logging
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from ctypes import c_float, c_long, c_uint, c_void_p
 from functools import cache
 from pathlib import Path
@@ -25,7 +25,6 @@ from .compiled import library
 LOG = logging.getLogger("glassformer")
 STEPS = 63  # of rounded inputs on either side of zero: with 8-bit weights, 7 bits never overflow in any CPU's kernel
 SMALL_BATCH = 8  # rows: the products of more are left to the libraries
-ACTIVATIONS = ("relu", "gelu", "tanh_gelu", "silu")  # as layer.c counts them
 Fields = list[tuple[str, "type[ctypes._SimpleCData[Any]]"]]
 
 
@@ -73,13 +72,6 @@ class PackedStruct(ctypes.Structure):
     ]
 
 
-class LayerStruct(ctypes.Structure):
-    _fields_ = fields(
-        "project output up down attention_norm feed_forward_norm query_norm key_norm x y attention",
-        "pre_norm gated activation",
-    )
-
-
 class DigestJob(ctypes.Structure):
     _fields_ = fields("starts sizes digests", "tensors next")
 
@@ -93,7 +85,7 @@ class Kernels(NamedTuple):
     round: Callable[..., None]
     finish: Callable[..., None]
     attend_packed: Callable[..., None]
-    layer: Callable[..., None]
+    stack: Callable[..., None]
 
 
 @cache
@@ -267,53 +259,6 @@ def attention_struct(
         cosine,
         sine,
     )
-
-
-class LayerKernel:
-    """A layer for the next token of few rows, in one call."""
-
-    def __init__(
-        self,
-        linears: Sequence[SmallBatchLinear],
-        norms: Sequence[NormStruct | None],
-        *,
-        heads: int,
-        scale: float,
-        pre_norm: bool,
-        gated: bool,
-        activation: str,
-    ) -> None:
-        """`linears`: of query, key and value; of the output; up, its gate before it; down. `norms`: before or after
-        attention and feed-forward, and of each head's queries and keys."""
-        self.kept = (linears, norms)
-        self.places = [ctypes.addressof(linear.struct) for linear in linears]
-        self.places += [None if norm is None else ctypes.addressof(norm) for norm in norms]  # type: ignore[misc]
-        self.numbers = (pre_norm, gated, ACTIVATIONS.index(activation))
-        self.heads, self.scale = heads, scale
-
-    def __call__(
-        self,
-        x: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        *,
-        keep: Tensor | None,
-        rotation: tuple[Tensor, Tensor] | None,
-        first: int,
-    ) -> Tensor:
-        """(B, 1, D) -> (B, 1, D), over a cache (B, S, G, K) whose last places are for the new tokens.
-
-        The rest as for `attend_next`.
-        """
-        found, x = kernels(), x.contiguous()
-        assert found is not None
-        y = torch.empty_like(x)
-        about = {"keep": keep, "scale": self.scale, "rotation": rotation, "first": first}
-        attention, _kept = attention_struct(keys, values, self.heads, **about)  # type: ignore[arg-type]
-        places = (*self.places, x.data_ptr(), y.data_ptr(), ctypes.addressof(attention))
-        job = LayerStruct(*places, *self.numbers)
-        found.layer(found.threads, torch.get_num_threads(), ctypes.addressof(job))
-        return y
 
 
 def reorder_cache(keys: Tensor, values: Tensor, rows: Tensor, *, group_size: int, used: int) -> None:

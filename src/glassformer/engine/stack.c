@@ -1,4 +1,4 @@
-/* A whole layer of a Transformer for the next token of few rows: what its parts do one after another, in one call. */
+/* The layers of a decoder for the next token of few rows, in one call: what their parts do one after another. */
 #include "native.h"
 
 enum { RELU, GELU, TANH_GELU, SILU }; /* native.py has the same order */
@@ -7,11 +7,21 @@ typedef struct {
     const Linear *project, *output, *up, *down; /* project: query, key and value; up: with its gate before it, if any */
     const Norm *attention_norm, *feed_forward_norm;
     const Norm *query_norm, *key_norm; /* of each head, or none */
-    const float *x;                    /* (rows, width) */
-    float *y;                          /* (rows, width) */
-    Attention *attention;              /* all of it but queries, keys, values and context */
     long pre_norm, gated, activation;
+    long before; /* tokens that one looks back at */
+    long rotary; /* which of the rotations turns it, or -1 */
+    float scale;
 } Layer;
+
+typedef struct {
+    const Layer *layers;
+    const Norm *final_norm;              /* or none */
+    const float *x;                      /* (rows, width) */
+    float *y;                            /* (rows, width) */
+    const float *const *cosines, *const *sines; /* of each rotation */
+    const Attention *attention;          /* of the first layer, but for what its Layer says, and its tokens */
+    long count, stride;                  /* layers, and how far their keys and values lie apart */
+} Stack;
 
 INLINE Vector activated(Vector x, long activation) {
     if (activation == RELU) return choose(x < 0.0f, (Vector){0}, x); /* what is no number stays none */
@@ -48,9 +58,8 @@ static void normalise_heads(const Norm *norm, float *x, long rows, long stride, 
     for (long row = 0; norm && row < rows; row++) normalise_rows(norm, x + row * stride, heads, width);
 }
 
-/* Each row's new token passes the layer; its keys and values join the cache. */
-void glassformer_layer(Threads threads, unsigned count, const Layer *layer) {
-    Attention *attention = layer->attention;
+/* Each row's new token passes a layer; its keys and values join the cache. */
+static void pass_layer(Threads threads, unsigned count, const Layer *layer, Attention *attention, const float *x, float *y) {
     const long rows = attention->batch, width = layer->output->outputs, inner = layer->down->inputs;
     const long heads = attention->heads * attention->group, all = layer->project->outputs;
     const long queries = heads * attention->width, keys = attention->heads * attention->width;
@@ -59,19 +68,41 @@ void glassformer_layer(Threads threads, unsigned count, const Layer *layer) {
     float *middle = room(rows * width * sizeof(float)), *wide = room(rows * layer->up->outputs * sizeof(float));
     float *neurons = room(rows * inner * sizeof(float));
 
-    glassformer_linear(threads, count, layer->project, first, layer->x, 0, projected, rows);
+    glassformer_linear(threads, count, layer->project, first, x, 0, projected, rows);
     normalise_heads(layer->query_norm, projected, rows, all, heads, attention->width);
     normalise_heads(layer->key_norm, projected + queries, rows, all, attention->heads, attention->width);
     attention->query = projected, attention->key = projected + queries, attention->value = projected + queries + keys;
     attention->query_stride = attention->key_stride = attention->value_stride = all;
     attention->context = context;
     glassformer_attend(threads, count, attention);
-    glassformer_linear(threads, count, layer->output, 0, context, layer->x, middle, rows);
+    glassformer_linear(threads, count, layer->output, 0, context, x, middle, rows);
     if (!layer->pre_norm) normalise_rows(layer->attention_norm, middle, rows, width);
     glassformer_linear(threads, count, layer->up, second, middle, 0, wide, rows);
     activate(wide, neurons, rows, inner, layer->gated, layer->activation);
-    glassformer_linear(threads, count, layer->down, 0, neurons, middle, layer->y, rows);
-    if (!layer->pre_norm) normalise_rows(layer->feed_forward_norm, layer->y, rows, width);
+    glassformer_linear(threads, count, layer->down, 0, neurons, middle, y, rows);
+    if (!layer->pre_norm) normalise_rows(layer->feed_forward_norm, y, rows, width);
 
     free(projected), free(context), free(middle), free(wide), free(neurons);
+}
+
+/* y = final_norm(layers(x)), for one new token of each row. */
+void glassformer_stack(Threads threads, unsigned count, const Stack *stack) {
+    const long rows = stack->attention->batch, width = stack->layers->output->outputs, last = stack->attention->length - 1;
+    const size_t bytes = rows * width * sizeof(float);
+    float *held[2] = {room(bytes), room(bytes)};
+    const float *x = stack->x;
+    for (long number = 0; number < stack->count; number++) {
+        const Layer *layer = stack->layers + number;
+        Attention attention = *stack->attention;
+        attention.keys += number * stack->stride, attention.values += number * stack->stride;
+        attention.scale = layer->scale;
+        attention.first = last > layer->before ? last - layer->before : 0;
+        attention.cosine = layer->rotary < 0 ? 0 : stack->cosines[layer->rotary];
+        attention.sine = layer->rotary < 0 ? 0 : stack->sines[layer->rotary];
+        pass_layer(threads, count, layer, &attention, x, held[number % 2]);
+        x = held[number % 2];
+    }
+    memcpy(stack->y, x, bytes);
+    if (stack->final_norm) normalise_rows(stack->final_norm, stack->y, rows, width);
+    free(held[0]), free(held[1]);
 }
