@@ -6,6 +6,9 @@
  * and takes its place where this cannot be compiled. native.py builds and calls them.
  */
 #include "native.h"
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
 
 #ifdef __AVX512F__
 #define OUTPUTS 4 /* of a tile, whose sums stay in registers */
@@ -17,6 +20,7 @@
 #define AHEAD 2      /* tiles that are on their way from memory */
 #define PIECES 4     /* of a layer's outputs for each thread, which takes the next when it is done */
 #define HELD 65536   /* numbers that a thread holds at a time */
+#define WORDS 1024   /* of a stretch of a digest */
 
 typedef struct {
     const Linear *linear;
@@ -256,9 +260,20 @@ typedef struct {
 } Digests;
 
 /* Every word times a number of its own: to change one word, or to swap two, always changes the sum. */
-INLINE uint64_t digest_words(const Bits *words, long count) {
+INLINE uint64_t digest_words(const Bits *words, const uint32_t *own, long count) {
     uint64_t sum = 0;
-    for (uint32_t j = 0; j < count; j++) sum += (uint64_t)words[j] * (uint32_t)(j * 0x9E3779B1u ^ 0x85EBCA6Bu);
+    long j = 0;
+#ifdef __AVX512F__ /* compilers take a product of 64 bits, which is three times as slow */
+    __m512i even = _mm512_setzero_si512(), odd = even;
+    for (; j + 16 <= count; j += 16) {
+        __builtin_prefetch(words + j + WORDS, 0, 2);
+        const __m512i x = _mm512_loadu_si512(words + j), y = _mm512_loadu_si512(own + j);
+        even = _mm512_add_epi64(even, _mm512_mul_epu32(x, y));
+        odd = _mm512_add_epi64(odd, _mm512_mul_epu32(_mm512_srli_epi64(x, 32), _mm512_srli_epi64(y, 32)));
+    }
+    sum = _mm512_reduce_add_epi64(_mm512_add_epi64(even, odd));
+#endif
+    for (; j < count; j++) sum += (uint64_t)words[j] * own[j];
     return sum;
 }
 
@@ -268,14 +283,13 @@ INLINE uint64_t odd_number(uint64_t of) { /* splitmix64 */
 }
 
 /* A piece of HELD words, each stretch of WORDS with a number of its own; the last bytes are a word as well. */
-static uint64_t digest_piece(const char *start, int64_t bytes, int64_t piece) {
-    enum { WORDS = 1024 };
+static uint64_t digest_piece(const char *start, const uint32_t *own, int64_t bytes, int64_t piece) {
     uint64_t sum = 0;
     for (int64_t from = 0; from < bytes; from += 4 * WORDS) {
         const int64_t here = bytes - from < 4 * WORDS ? bytes - from : 4 * WORDS;
         uint32_t last = 0;
         memcpy(&last, start + from + here / 4 * 4, here % 4);
-        const uint64_t found = digest_words((const Bits *)(start + from), here / 4) + last;
+        const uint64_t found = digest_words((const Bits *)(start + from), own, here / 4) + last;
         sum += found * odd_number(piece * (HELD / WORDS) + from / (4 * WORDS));
     }
     return sum;
@@ -284,13 +298,15 @@ static uint64_t digest_piece(const char *start, int64_t bytes, int64_t piece) {
 static void digest(void *given) {
     Digests *job = given;
     const int64_t most = 4 * (int64_t)HELD;
+    uint32_t own[WORDS]; /* of each word: all different, and none 0 */
+    for (uint32_t j = 0; j < WORDS; j++) own[j] = j * 0x9E3779B1u ^ 0x85EBCA6Bu;
     long mine = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED), place = 0;
     for (long i = 0; i < job->tensors; i++)
         for (int64_t piece = 0; piece * most < job->sizes[i]; piece++, place++)
             if (place == mine) {
                 const int64_t left = job->sizes[i] - piece * most;
                 const char *start = (const char *)job->starts[i] + piece * most;
-                const uint64_t found = digest_piece(start, left < most ? left : most, piece);
+                const uint64_t found = digest_piece(start, own, left < most ? left : most, piece);
                 __atomic_fetch_add(&job->digests[i], found, __ATOMIC_RELAXED); /* in any order */
                 mine = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED);
             }
