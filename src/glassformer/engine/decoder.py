@@ -15,6 +15,7 @@ from glassformer.blocks.cache import DecoderState, TokenCache
 from glassformer.blocks.decoder import DecoderParts
 from glassformer.models.contract import AttentionDecoder
 
+from . import native
 from .cache import PreparedCache
 from .layers import PreparedLayer, prepared_head, prepared_layers, prepared_norm
 from .linear import Fuse
@@ -67,7 +68,9 @@ class PreparedDecoder:
         """As `DecoderParts.hidden`."""
         if self.stack is not None and isinstance(cache, PreparedCache) and self.stack.takes(ids, cache):
             positions = cache.positions(1)
-            return self.stack(self.parts.embeddings(ids, positions), cache, cache.mask(1, positions))
+            x = self.parts.embeddings(ids, positions)
+            if native.ordinary(x):
+                return self.stack(x, cache, cache.mask(1, positions))
         with sdpa_kernel(ATTENTION) if ids.is_cuda else nullcontext():
             return self.parts.hidden(ids, state, cache)
 

@@ -57,7 +57,9 @@ class StackKernel:
         if native.kernels() is None or len(prepared) < max(1, len(layers)) or not known_norm(final_norm):
             return None
         assert final_norm is None or isinstance(final_norm, PreparedNorm)
-        return StackKernel(prepared, final_norm)
+        attentions = [layer.attention for layer in prepared if isinstance(layer.attention, PreparedSelfAttention)]
+        shapes = {(attention.sizes, attention.head_width) for attention in attentions}
+        return StackKernel(prepared, final_norm) if len(shapes) == 1 else None
 
     def struct(self, layer: PreparedLayer) -> LayerStruct:
         attention, block = layer.attention, layer.feed_forward
@@ -99,9 +101,17 @@ class StackKernel:
             keys, values, self.heads, keep=keep, scale=1.0, rotation=first, first=0
         )
         cosines, sines = ((c_void_p * len(turns))(*(pair[side].data_ptr() for pair in turns)) for side in (0, 1))
-        places = (self.layers, self.final_norm, x.data_ptr(), y.data_ptr(), cosines, sines, attention)
-        addresses = (one if one is None or isinstance(one, int) else ctypes.addressof(one) for one in places)
-        job = StackStruct(*addresses, len(self.layers), cache.keys.stride(0))
+        job = StackStruct(
+            ctypes.addressof(self.layers),
+            self.final_norm,
+            x.data_ptr(),
+            y.data_ptr(),
+            ctypes.addressof(cosines),
+            ctypes.addressof(sines),
+            ctypes.addressof(attention),
+            len(self.layers),
+            cache.keys.stride(0),
+        )
         found.stack(found.threads, torch.get_num_threads(), ctypes.addressof(job))
         return y
 
