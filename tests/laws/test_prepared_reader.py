@@ -92,7 +92,11 @@ def test_models_that_learn_or_are_looked_into_are_left_alone():
     handle = model.layers[0].attention.pattern.register_forward_hook(lambda *_: None)
     assert prepared_reader(model) is model
     handle.remove()
-    assert prepared_reader(model) is not model
+    reader, seen = prepared_reader(model), []
+    assert reader is not model
+    model.layers[0].attention.pattern.register_forward_hook(lambda *_: seen.append(1))
+    reader(torch.tensor([[5, 6, 7]]))
+    assert seen, "who listens later is heard, too"
 
 
 class Curt(Layer):

@@ -5,6 +5,7 @@ from typing import TypeGuard
 from torch import Tensor, nn
 
 from glassformer.blocks.attention import AttentionMask
+from glassformer.blocks.point import any_hooked
 from glassformer.blocks.transformer import Layer, Stack
 
 from .layers import PreparedLayer, is_known, prepared_layers
@@ -31,7 +32,7 @@ class PreparedStack(Stack):
         source_mask: AttentionMask | None = None,
     ) -> Tensor:
         """As `Stack.forward`."""
-        if source is not None:
+        if source is not None or self.training or any_hooked(self):  # also by who came after it was prepared
             return super().forward(x, mask, keep=keep, source=source, source_mask=source_mask)
         for form in self.forms:
             more = {"cache": None} if isinstance(form, PreparedLayer) else {}

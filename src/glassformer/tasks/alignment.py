@@ -133,7 +133,7 @@ class WindowedEntities(Entities):
     def __init__(self, labels: Sequence[str], *, keep_examples: bool) -> None:
         super().__init__(keep_examples=keep_examples)
         self.labels = tuple(labels)
-        self.order: list[int] = []  # the sentences, as they became whole
+        self.order: list[int] = []  # the sentences that are kept, as they became whole
         self.parts: dict[int, Numbers] = {}  # sentence -> (2, words): guessed and true, -1 for not yet
 
     def update_windows(self, tags: Numbers, items: TaggedTexts, rows: Indices) -> None:
@@ -160,4 +160,5 @@ class WindowedEntities(Entities):
         else:
             guessed, true = ([self.labels[number] for number in row] for row in sentence.tolist())
             self.update([guessed], [true])
-            self.order.append(owner)
+            if self.rows is not None:
+                self.order.append(owner)
