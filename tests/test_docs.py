@@ -15,7 +15,11 @@ def blocks(page, language):
 SHOWN = [page for page in PAGES if blocks(page, "python") and page.name != "extending.md"]  # see test_new_architecture
 
 
-@pytest.mark.parametrize("page", SHOWN, ids=lambda page: page.name)
+LONG = ("pipelines.md",)
+MARKED = [pytest.param(page, marks=pytest.mark.slow) if page.name in LONG else page for page in SHOWN]
+
+
+@pytest.mark.parametrize("page", MARKED, ids=lambda page: page.name)
 def test_the_python_of_a_page_runs(page, minilm, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     code = "\n".join(blocks(page, "python")).replace(HUB_NAME, str(minilm))

@@ -38,6 +38,7 @@ def found(files, tmp_path_factory):
     return compare("pretraining", **files, **TINY, **SHORT, out=tmp_path_factory.mktemp("out") / "pretraining")
 
 
+@pytest.mark.slow
 def test_every_way_is_pretrained_and_then_fine_tuned_on_every_job(found):
     results = found.results
     assert results.contestants == [NONE, *METHODS]
@@ -53,6 +54,7 @@ def test_every_way_is_pretrained_and_then_fine_tuned_on_every_job(found):
             assert cell.cost["tokens"] > 0
 
 
+@pytest.mark.slow
 def test_all_have_one_vocabulary_and_as_many_parameters(found):
     ids = gf.load_tokenizer(found.folder / "vocabulary").get_vocab()
     sizes = {}
@@ -70,6 +72,7 @@ def test_all_have_one_vocabulary_and_as_many_parameters(found):
     assert electra.cost["parameters"] == alone + own
 
 
+@pytest.mark.slow
 def test_a_job_is_compared_by_its_own_examples(found):
     for job, metric in zip(JOBS, ("accuracy", "f1"), strict=True):
         here = of_job(found.results, job)
@@ -79,6 +82,7 @@ def test_a_job_is_compared_by_its_own_examples(found):
         assert here.summary("GPT").mean == here.of("GPT")[0].scores["dev"][metric]
 
 
+@pytest.mark.slow
 def test_the_report_has_all_jobs_in_one_table(found):
     titles = [one.title.en for one in found.report.sections]
     assert titles == ["All jobs", *(f"Fine-tuned on {job}" for job in JOBS), "What each has learnt from"]

@@ -165,6 +165,7 @@ def test_a_unit_of_an_lstm(to):
     assert seen[name][..., 2].std(0).min() > 0
 
 
+@pytest.mark.slow
 def test_compiled_models_are_edited():
     model = random_model("gpt2", "text-generation", SMALL_GPT)
     inputs = inputs_of(model)

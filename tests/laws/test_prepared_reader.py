@@ -48,8 +48,16 @@ def same(model, *, atol=1e-5):
 @settings(max_examples=5)
 @given(data=st.data())
 @torch.inference_mode()
-def test_a_reader_says_what_its_model_says(compiler, model_type, head, data):
+def test_a_reader_says_what_its_model_says(model_type, head, data):
     same(random_model(model_type, head, data.draw(settings_of(model_type))))
+
+
+@pytest.mark.parametrize("model_type", ["bert", "albert", "modernbert"])
+@settings(max_examples=5)
+@given(data=st.data())
+@torch.inference_mode()
+def test_with_kernels_and_without(compiler, model_type, data):
+    same(random_model(model_type, None, data.draw(settings_of(model_type))))
 
 
 @pytest.mark.skipif(not supports_int8(), reason="8-bit weights need an x86 CPU")

@@ -203,6 +203,7 @@ def test_bf16_in_a_process_of_its_own(tmp_path):
     assert losses[0] == pytest.approx(math.log(330), rel=0.05)  # of a model that knows nothing
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # torch's compiler has much to say about itself
 def test_compiled_layers_give_the_same_losses(tmp_path, monkeypatch):
     """The graphs are ours to prove; what a C++ compiler makes of them would take half a minute."""
