@@ -9,14 +9,16 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from . import decode, encoder, recording, startup, studio, tokenize, training
+from . import decode, encoder, llama_cpp, recording, startup, studio, tokenize, training
+
+PARTS = (startup, recording, encoder, decode, llama_cpp, tokenize, training, studio)  # llama_cpp where it is installed
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 
 
 def main() -> None:
     torch.set_num_threads(2)
-    rows = [line for part in (startup, recording, encoder, decode, tokenize, training, studio) for line in part.run()]
+    rows = [line for part in PARTS for line in part.run()]
     table = Table("work", "ours", "peer", "", "times the peer", box=None)
     for line in rows:
         ours, peer = (f"{line[who]:.4g} {line['unit']}" for who in ("ours", "peer"))

@@ -1,6 +1,6 @@
 """Decoding on a CPU beside llama.cpp: the same random Llama of SmolLM2-135M's shape in f32 and in 8 bits, in turns.
 
-It needs `pip install llama-cpp-python gguf`, which compiles llama.cpp for this machine.
+It needs `pip install 'glassformer[bench-llama]'`, which compiles llama.cpp for this machine.
 """
 
 import tempfile
@@ -121,5 +121,5 @@ def run(new: int = 64) -> list[Row]:
 
 
 if __name__ == "__main__":
-    for line in run() or ["llama.cpp is not installed: pip install llama-cpp-python gguf"]:
+    for line in run() or ["llama.cpp is not installed: pip install 'glassformer[bench-llama]'"]:
         print(line)
