@@ -1,6 +1,6 @@
 """Encoders over prepared weights: the layers of a model at rest, for reading many texts on a CPU."""
 
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from torch import Tensor, nn
 
@@ -22,18 +22,10 @@ class PreparedStack(Stack):
         self.forms = prepared_layers(list(stack), fuse)
         self.train(stack.training)
 
-    def forward(
-        self,
-        x: Tensor,
-        mask: AttentionMask,
-        *,
-        keep: Tensor | None = None,
-        source: Tensor | None = None,
-        source_mask: AttentionMask | None = None,
-    ) -> Tensor:
+    def forward(self, x: Tensor, mask: AttentionMask, *, keep: Tensor | None = None, **across: Any) -> Tensor:
         """As `Stack.forward`."""
-        if source is not None or self.training or any_hooked(self):  # also by who came after it was prepared
-            return super().forward(x, mask, keep=keep, source=source, source_mask=source_mask)
+        if across or self.training or any_hooked(self):  # also by who came after it was prepared
+            return super().forward(x, mask, keep=keep, **across)
         for form in self.forms:
             more = {"cache": None} if isinstance(form, PreparedLayer) else {}
             x = form(x, mask, **more, source=None, source_mask=None)  # type: ignore[call-arg, unused-ignore]

@@ -17,7 +17,7 @@ from glassformer.blocks.rotary import Rotary
 from . import native
 from .cache import PreparedCache
 from .layers import PreparedFeedForward, PreparedLayer, PreparedSelfAttention
-from .linear import PreparedNorm
+from .linear import FusedLinear, PreparedNorm
 
 ACTIVATIONS = ("relu", "gelu", "tanh_gelu", "silu")  # as stack.c counts them
 NO_WINDOW = 2**62
@@ -65,12 +65,10 @@ class StackKernel:
         attention, block = layer.attention, layer.feed_forward
         assert isinstance(attention, PreparedSelfAttention)
         assert isinstance(block, PreparedFeedForward)
-        linears = [linear.small for linear in (attention.project, attention.output, block.up, block.down)]
-        transform, window = attention.transform, attention.options.window
-        norms = (layer.attention_norm, layer.feed_forward_norm, transform.query_norm, transform.key_norm)
-        structs = [norm.struct if isinstance(norm, PreparedNorm) else None for norm in norms]
+        linears = [linear.small for linear in linears_of(attention, block)]
+        structs = [norm.struct if isinstance(norm, PreparedNorm) else None for norm in norms_of(layer, attention)]
         parts = [*(None if linear is None else linear.struct for linear in linears), *structs]
-        rotary = transform.rotary
+        rotary, window = attention.transform.rotary, attention.options.window
         if rotary is not None and rotary not in self.rotaries:
             self.rotaries.append(rotary)
         assert block.up.name is not None
@@ -121,12 +119,21 @@ def known(layer: PreparedLayer) -> bool:
     attention, block = layer.attention, layer.feed_forward
     if not isinstance(attention, PreparedSelfAttention) or not isinstance(block, PreparedFeedForward):
         return False
-    linears = (attention.project, attention.output, block.up, block.down)
-    options, transform = attention.options, attention.transform
-    norms = (layer.attention_norm, layer.feed_forward_norm, transform.query_norm, transform.key_norm)
+    linears, norms, options = linears_of(attention, block), norms_of(layer, attention), attention.options
     looks_back = options.bias is None and (options.window is None or options.window.after is None)
     parts = all(linear.small is not None for linear in linears) and all(map(known_norm, norms))
     return parts and looks_back and block.up.name in ACTIVATIONS and not layer.reads_source
+
+
+def linears_of(attention: PreparedSelfAttention, block: PreparedFeedForward) -> tuple[FusedLinear, ...]:
+    """As stack.c has them in order."""
+    return attention.project, attention.output, block.up, block.down
+
+
+def norms_of(layer: PreparedLayer, attention: PreparedSelfAttention) -> tuple[Norms | None, ...]:
+    """As stack.c has them in order."""
+    transform = attention.transform
+    return layer.attention_norm, layer.feed_forward_norm, transform.query_norm, transform.key_norm
 
 
 def known_norm(norm: Norms | None) -> bool:

@@ -13,7 +13,7 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
 from glassformer.text.rust import first_line, panics_unseen, rust_border
-from glassformer.text.sentencepiece_model import ModelType, Piece, PieceType, SentencePieceModel, read_model
+from glassformer.text.sentencepiece_model import ModelType, PieceType, SentencePiece, SentencePieceModel, read_model
 from glassformer.text.special import ALBERT, BERT, MARIAN, ROBERTA
 
 SENTENCEPIECE_FILES = ("spiece.model", "spm.model", "sentencepiece.bpe.model", "tokenizer.model")
@@ -104,7 +104,7 @@ def from_sentencepiece(path: Path, asked: Asked) -> tuple[tokenizers.Tokenizer, 
     return rust, family.names
 
 
-def _ordered(model: SentencePieceModel, family: Family, path: Path) -> list[Piece]:
+def _ordered(model: SentencePieceModel, family: Family, path: Path) -> list[SentencePiece]:
     """The pieces in the order of the family's ids."""
     skipped, kept = model.pieces[: family.skipped], model.pieces[family.skipped :]
     known = {piece.text for piece in kept}
@@ -113,14 +113,14 @@ def _ordered(model: SentencePieceModel, family: Family, path: Path) -> list[Piec
         raise ValueError(f"{path} does not begin with {family.skipped} special tokens, as this tokenizer_class has it")
     types = {piece.text: piece.type for piece in skipped}
     first, last = (
-        [Piece(text, 0.0, types.get(text, PieceType.CONTROL)) for text in some if text not in known]
+        [SentencePiece(text, 0.0, types.get(text, PieceType.CONTROL)) for text in some if text not in known]
         for some in (family.first, family.last)
     )
     return [*first, *kept, *last]
 
 
 def _tokenizer(
-    pieces: Sequence[Piece], model: SentencePieceModel, family: Family, asked: Asked
+    pieces: Sequence[SentencePiece], model: SentencePieceModel, family: Family, asked: Asked
 ) -> tokenizers.Tokenizer:
     """The whole pipeline."""
     is_unigram = model.model_type is ModelType.UNIGRAM
@@ -144,7 +144,7 @@ def _special(token: str) -> AddedToken:
     return AddedToken(token, lstrip=token == ROBERTA["mask_token"], normalized=False, special=True)
 
 
-def _unigram(pieces: Sequence[Piece], model: SentencePieceModel, asked: Asked) -> models.Unigram:
+def _unigram(pieces: Sequence[SentencePiece], model: SentencePieceModel, asked: Asked) -> models.Unigram:
     """The most likely pieces; what SentencePiece never finds in a text is less likely than its characters are."""
     scores = [piece.score for piece in pieces if piece.type is PieceType.NORMAL] or [0.0]
     worst, best = min(scores) - UNKNOWN_PENALTY, max(scores)
@@ -161,7 +161,7 @@ def _unigram(pieces: Sequence[Piece], model: SentencePieceModel, asked: Asked) -
     return models.Unigram(scored, unk_id=unknown, byte_fallback=model.byte_fallback)
 
 
-def _bpe(pieces: Sequence[Piece], model: SentencePieceModel) -> models.BPE:
+def _bpe(pieces: Sequence[SentencePiece], model: SentencePieceModel) -> models.BPE:
     """Merges of two pieces wherever they make a third, the best one first."""
     vocab = {piece.text: index for index, piece in enumerate(pieces)}
     merged = [piece for piece in pieces if piece.type in (PieceType.NORMAL, PieceType.UNUSED)]
@@ -203,7 +203,7 @@ def _normalizers(model: SentencePieceModel, *, prefix: bool) -> Iterator[normali
     yield normalizers.Replace(" ", SPACE)
 
 
-def _splitter(pieces: Sequence[Piece], asked: Asked, prepend: str) -> pre_tokenizers.PreTokenizer:
+def _splitter(pieces: Sequence[SentencePiece], asked: Asked, prepend: str) -> pre_tokenizers.PreTokenizer:
     """Words, which are quicker; whole texts where a piece may reach over the border of two words."""
     texts = [piece.text for piece in pieces]
     apart = SPACE in texts and not any(SPACE in text[1:] for text in texts)

@@ -40,7 +40,7 @@ class ModelType(IntEnum):
     CHAR = 4
 
 
-class Piece(NamedTuple):
+class SentencePiece(NamedTuple):
     """A token of the vocabulary; its place is its id in the file."""
 
     text: str
@@ -52,7 +52,7 @@ class Piece(NamedTuple):
 class SentencePieceModel:
     """What a model file says."""
 
-    pieces: list[Piece]
+    pieces: list[SentencePiece]
     model_type: ModelType
     byte_fallback: bool  # a character that no piece holds becomes bytes, instead of the unknown token
     charsmap: bytes  # the table of a normalisation such as NFKC; empty: none
@@ -81,7 +81,7 @@ def read_model(path: Path) -> SentencePieceModel:
 
 
 def _model(raw: bytes) -> SentencePieceModel:
-    pieces: list[Piece] = []
+    pieces: list[SentencePiece] = []
     trainer: dict[int, Value] = {}
     normalizer: dict[int, Value] = {}
     for number, value in _fields(raw):
@@ -106,13 +106,13 @@ def _model(raw: bytes) -> SentencePieceModel:
     )
 
 
-def _piece(fields: dict[int, Value]) -> Piece:
+def _piece(fields: dict[int, Value]) -> SentencePiece:
     (score,) = struct.unpack("<f", _bytes(fields.get(2, b"\0" * 4)))
     kind = PieceType(_number(fields.get(3, PieceType.NORMAL)))
-    return Piece(_bytes(fields.get(1, b"")).decode("utf-8"), score, kind)
+    return SentencePiece(_bytes(fields.get(1, b"")).decode("utf-8"), score, kind)
 
 
-def _check(pieces: list[Piece]) -> None:
+def _check(pieces: list[SentencePiece]) -> None:
     texts = {piece.text for piece in pieces}
     unknown = sum(piece.type is PieceType.UNKNOWN for piece in pieces)
     if unknown != 1:
