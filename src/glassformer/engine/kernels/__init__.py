@@ -4,6 +4,7 @@ They are compiled when first called: to import Triton takes a second, and only a
 """
 
 from .attend import Past, attend_next
+from .best import best
 from .digest import GpuDigest
 from .launch import available, on_current_gpu
 from .linear import ACTIVATIONS, NormParameters, Tiling, gate, linear, takes
@@ -18,6 +19,7 @@ __all__ = [
     "Tiling",
     "attend_next",
     "available",
+    "best",
     "gate",
     "linear",
     "on_current_gpu",
