@@ -1,6 +1,6 @@
 """Single kernels on one GPU, in bf16: how much of the memory's speed they reach, with several ways to share the work.
 
-`python -m benchmarks.kernels [--only llama]`: for every linear layer of a shape the best tilings and the one that is
+`python -m benchmarks.kernels [--only llama] [--draws]`: for every linear layer of a shape the best tilings and the one that is
 chosen; then attention and the draw of a token, in microseconds.
 """
 
@@ -101,16 +101,24 @@ def attention(heads: int, key_heads: int, width: int, *, batch: int, used: int) 
 
 
 def drawing(size: int, batch: int) -> None:
-    logits, noise = bf16(batch, size), torch.empty(batch, size, device="cuda").exponential_()
+    """Of scores as a sure model gives them, and of flat ones; whether the draws are those of the filters is told too."""
+    noise = torch.empty(batch, size, device="cuda").exponential_()
     ids = torch.zeros(batch, 1, dtype=torch.long, device="cuda")
     asked: dict[str, Any]
-    for asked in ({}, {"top_k": 50, "top_p": 0.9}, {"top_p": 0.9}):
-        ours = microseconds([partial(kernels.sample, logits, noise, **asked)] * 10)
-        plain = microseconds([partial(by_filters, asked, ids, logits, noise)] * 3)
-        print(f"a draw of {batch} × {size}, {asked}: {ours:.1f} µs, by filters {plain:.1f} µs")
-    best = microseconds([partial(logits.max, -1)] * 10)
+    for spread in (3, 1):
+        logits = bf16(batch, size) * spread
+        for asked in ({}, {"top_k": 50}, {"top_k": 50, "top_p": 0.9}, {"top_p": 0.9}, {"min_p": 0.1}):
+            ours = microseconds([partial(kernels.sample, logits, noise, **asked)] * 10)
+            same = kernels.sample(logits, noise, **asked)[0] == by_filters(asked, ids, logits, noise)
+            print(f"a draw of {batch} × {size}, spread {spread}, {asked}: {ours:.1f} µs, {same.sum()} as by filters")
+    best, library = (microseconds([partial(one, logits)] * 10) for one in (kernels.best, lambda x: x.max(-1)))
+    same = (logits.gather(1, kernels.best(logits)[0][:, None])[:, 0] == logits.amax(-1)).all()
     luck = microseconds([noise.exponential_] * 10)
-    print(f"the best of {batch} × {size}: {best:.1f} µs; the noise: {luck:.1f} µs", flush=True)
+    print(f"the best of {batch} × {size}: {best:.1f} µs, by torch {library:.1f} µs, {same}; the noise: {luck:.1f} µs")
+    word, score, one = ids[:, 0], noise[:, 0].contiguous(), torch.zeros((), device="cuda")
+    known = {"token": word, "running": word == 0, "highest": one, "new": ids}
+    told = microseconds([partial(kernels.write_tokens, word, score, ends=word[:1], padding=0, **known)] * 10)
+    print(f"what becomes of {batch} texts: {told:.1f} µs", flush=True)
 
 
 def by_filters(asked: Any, ids: torch.Tensor, logits: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
@@ -124,10 +132,15 @@ def bf16(*shape: int) -> torch.Tensor:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=LAYERS)
-    only = parser.parse_args().only
-    for shape in [only] if only else LAYERS:
+    parser.add_argument("--draws", action="store_true", help="the draw of a token alone")
+    asked = parser.parse_args()
+    for shape in [asked.only] if asked.only else LAYERS:
         heads, key_heads, width, vocabulary = HEADS[shape]
         print(f"-- {shape}")
+        if asked.draws:
+            drawing(vocabulary, 1)
+            drawing(vocabulary, 64)
+            continue
         for batch in (1, 64):
             for used in (160, 4000):
                 attention(heads, key_heads, width, batch=batch, used=used)

@@ -3,6 +3,7 @@
 The interpreter takes more than the compiler does. Prints how often each kernel was compiled.
 """
 
+import sys
 from collections import Counter
 
 import torch
@@ -11,7 +12,7 @@ from triton.runtime import JITFunction
 from triton.runtime.driver import driver
 
 from glassformer.engine import kernels
-from glassformer.engine.kernels import NormParameters, Past, attend, linear, sample
+from glassformer.engine.kernels import NormParameters, Past
 
 HOPPER = {"early": True, "launch_pdl": True}
 COMPILED: Counter[str] = Counter()
@@ -66,13 +67,19 @@ def layer(width, inner, heads, key_heads, head_width, *, llama):
 def main():
     driver.set_active(NoGpu())
     JITFunction.__getitem__ = compiled
-    for module in (attend, linear, sample):
-        module.early = lambda: HOPPER
+    for name in ("attend", "best", "linear", "sample", "token"):  # functions have taken the place of most of them
+        sys.modules[f"{kernels.__name__}.{name}"].early = lambda: HOPPER
     layer(2048, 8192, 32, 8, 64, llama=True)
     layer(1024, 3072, 16, 8, 128, llama=True)
     layer(1600, 6400, 25, 25, 64, llama=False)
     for asked in ({}, {"top_k": 50, "top_p": 0.9}, {"top_k": 1}, {"top_p": 0.9, "min_p": 0.1}):
         kernels.sample(zeros(2, 50304)[:, :50257], zeros(2, 50257, dtype=torch.float32), **asked)
+        kernels.sample(zeros(64, 128256), zeros(64, 128256, dtype=torch.float32), **asked)
+    for dtype in (torch.bfloat16, torch.float32):
+        kernels.best(zeros(1, 151936, dtype=dtype))
+    whole, score = zeros(64, dtype=torch.int64), zeros(64, dtype=torch.float32)
+    known = {"token": whole, "running": zeros(64, dtype=torch.bool), "highest": score[0], "new": whole[:, None]}
+    kernels.write_tokens(whole, score, ends=whole[:3], padding=1, **known)
     cache = zeros(2, 4, 8, 2, 16)
     kernels.reorder_cache(cache, cache, zeros(4, dtype=torch.int64), group_size=2, used=zeros(1, dtype=torch.int64))
     kernels.GpuDigest([zeros(100, dtype=torch.float32)])()

@@ -19,10 +19,12 @@ from glassformer.blocks.activations import tanh_gelu
 from glassformer.blocks.rotary import rotate
 from glassformer.engine import kernels
 from glassformer.engine.decoder import PreparedDecoder
-from glassformer.engine.graphs import StaticCache
+from glassformer.engine.graphs import StaticCache, cloned
 from glassformer.engine.kernels import NormParameters, Past, Tiling
 from glassformer.engine.linear import fuse_linears
 from glassformer.generate import pick
+from glassformer.generate.search import TokenCarry, TokenUpdate
+from glassformer.generate.stop import Stop
 
 pytestmark = [
     pytest.mark.gpu(interpreted=True),
@@ -144,6 +146,90 @@ def test_a_token_is_drawn_as_by_filters_one_after_another(size, asked, dtype):
     assert kernels.sample(logits, noise)[1].isnan().tolist() == [False, False, True, False]
 
 
+def drawn(logits, asked):
+    """The ids that the kernels draw, and those that the filters do."""
+    noise, filters = torch.empty(logits.shape).exponential_().to(DEVICE), pick.warpers(asked)
+    no_text = torch.zeros(len(logits), 1, dtype=torch.long, device=DEVICE)
+    expected = (pick.apply(filters, no_text, logits.float()).softmax(-1) / noise).argmax(-1)
+    return kernels.sample(logits, noise, **pick.kernel_options(filters))[0].tolist(), expected.tolist()
+
+
+@DTYPES
+@pytest.mark.parametrize("asked", [{"top_k": 50, "top_p": 0.9}, {"top_k": 20}, {"top_p": 0.8}, {"min_p": 0.1}], ids=str)
+def test_a_token_is_drawn_out_of_few_groups_of_scores(asked, dtype):
+    """The best lie in many groups, all in one, at the very ends; are nearly all there is, or equal all others."""
+    logits = random(6, 9001, dtype=dtype)
+    logits[1, 300:400] += 20
+    logits[2, -3:] += 9
+    logits[3, 30:], logits[3, 8000:8009] = -torch.inf, 1.0
+    logits[4] = (logits[4] * 2).round()
+    logits[5] = 0.5
+    found, expected = drawn(logits, asked)
+    assert found == expected
+
+
+@settings(max_examples=30)
+@given(
+    size=st.integers(1, 700),
+    levels=st.integers(1, 9),
+    spread=st.sampled_from([0.1, 1.0, 9.0]),
+    banned=st.sampled_from([0.0, 0.9]),
+    asked=st.fixed_dictionaries(
+        {"top_k": st.integers(1, 700)},
+        optional={"top_p": st.sampled_from([0.05, 0.51, 0.93]), "temperature": st.sampled_from([0.6, 1.7])},
+    ),
+)
+def test_whatever_equals_what_the_last_of_the_best_stay(size, levels, spread, banned, asked):
+    """Few levels of scores make many equals; of groups there are fewer than of the best, or just as many."""
+    logits = torch.randint(levels, (2, size)).to(DEVICE) * spread - 1
+    logits[:, 1:][torch.rand(2, size - 1, device=DEVICE) < banned] = -torch.inf
+    found, expected = drawn(logits, asked)
+    assert found == expected
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("size", [1, 50, 4097, 9000])
+def test_the_best_of_a_row_is_the_first_of_the_highest(size, dtype):
+    """Rows that lie apart, what lies between them higher than they are; all equal; NaN."""
+    padded = random(5, size + 14, dtype=dtype)
+    padded[:, size:], logits = 99.0, padded[:, :size]
+    logits[1], logits[2, size // 2 :] = -torch.inf, 7.0
+    ids, highest = kernels.best(logits)
+    assert_close(highest, logits.float().amax(-1), atol=0, rtol=0)
+    equal = logits == logits.amax(-1, keepdim=True)
+    assert ids.tolist() == equal.int().argmax(-1).tolist()
+    assert kernels.best(logits.T.contiguous().T)[0].tolist() == ids.tolist()
+    logits[3, -1] = torch.nan
+    ids, highest = kernels.best(logits)
+    assert highest.isnan().tolist() == [False, False, False, True, False]
+    assert ids.max() < size
+
+
+@pytest.mark.parametrize(("rows", "ends"), [(1, [3]), (5, []), (130, [1, 5, 6])])
+def test_texts_go_on_as_without_kernels(rows, ends):
+    """Their words, which of them have ended, what is read next, and whether a score was NaN."""
+    update = TokenUpdate(9, ends, None, Stop(torch.tensor(ends, dtype=torch.long, device=DEVICE)))
+    logits = random(4, rows, 8, dtype=torch.bfloat16)
+    logits[3, rows // 2, 2] = torch.nan
+    word, running = torch.zeros(rows, dtype=torch.long, device=DEVICE), torch.ones(rows, dtype=bool, device=DEVICE)
+    plain = TokenCarry(word, running, torch.zeros((), device=DEVICE), word[:, None])
+    ours = cloned(plain)
+    for scores in logits:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kernels, "on_current_gpu", lambda _: False)
+            plain = update(scores, plain)
+            for name in ("on_current_gpu", "available"):
+                patch.setattr(kernels, name, lambda *_: True)
+            assert update(scores, ours) is ours
+        known = ~scores.isnan().any(-1)
+        for mine, theirs in zip(
+            (ours.token, ours.running, ours.new), (plain.token, plain.running, plain.new), strict=True
+        ):
+            assert_close(mine[known], theirs[known], atol=0, rtol=0)
+        assert_close(ours.highest, plain.highest, atol=0, rtol=0, equal_nan=True)
+    assert ours.highest.isnan()
+
+
 def test_rows_of_a_cache_trade_places():
     keys, values = random(2, 6, 5, 2, 3), random(2, 6, 5, 2, 3)
     rows = torch.tensor([1, 0, 1, 5, 5, 3], device=DEVICE)
@@ -187,4 +273,5 @@ def test_the_compiler_takes_them():
     script = [sys.executable, str(Path(__file__).with_name("compile_kernels.py"))]
     done = subprocess.run(script, env=without, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert all(f"{name}_kernel" in done.stdout for name in ("linear", "gate", "attend", "sample", "reorder", "digest"))
+    names = ("linear", "gate", "attend", "scan", "best", "sample", "draw", "winner", "token", "reorder", "digest")
+    assert [name for name in names if f"{name}_kernel" not in done.stdout] == []

@@ -165,16 +165,24 @@ class CapturedStep:
     here.
     """
 
-    def __init__(self, decoder: PreparedDecoder, state: DecoderState, search: SearchStep | None) -> None:
+    def __init__(self, decoder: PreparedDecoder, ids: Tensor, state: DecoderState, search: SearchStep | None) -> None:
         self.memory = state
         self.lease: Callable[[], Lease | None] = _nobody
         self.cache = StaticCache(state.cache)
-        self.ids = torch.zeros(len(self.cache.padding), 1, dtype=torch.long, device=self.cache.used.device)
         self.search = None if search is None else replace(search, carry=cloned(search.carry))
+        self.ids = self._carried(ids, search)
         if self.search is not None and self.search.rows is not None:  # capturing runs once, and that must move nothing
             self.search = replace(self.search, rows=torch.arange(len(self.ids), device=self.ids.device))
         self.counted = -1  # what the counter on the GPU says, where it is known
         self.replay, self.result = capture_graph(lambda: self._run(decoder))
+
+    def _carried(self, ids: Tensor, search: SearchStep | None) -> Tensor:
+        """The carry's own tensor, where ids come from it: then each step leaves them where the next one reads them."""
+        if search is not None and self.search is not None:
+            for here, there in zip(tensors(self.search.carry), tensors(search.carry), strict=True):
+                if there is ids:
+                    return here
+        return torch.zeros_like(ids, memory_format=torch.contiguous_format)
 
     def _run(self, decoder: PreparedDecoder) -> Any:
         search = self.search
@@ -195,11 +203,11 @@ class CapturedStep:
         if used != self.counted:
             self.cache.used.fill_(used)
         self.counted = used + 1
-        self.ids.copy_(ids)
         if search is not None and self.search is not None:
             copy(search.rows, self.search.rows)
             if search.carry is not self.search.carry:
                 copy(search.carry, self.search.carry)
+        copy(ids, self.ids)
         self.replay()
         return self.result
 
@@ -312,16 +320,16 @@ class GraphDecoder:
             self.taken[kind] += 1
             if self.taken[kind] + state.length - cache.used < WORTH_A_GRAPH:
                 return state, None
-            state = self._capture(state, search)
+            state = self._capture(ids, state, search)
         return state, state.step if state.step is not None and state.step.does(search) else None
 
-    def _capture(self, state: GraphState, search: SearchStep | None) -> GraphState:
+    def _capture(self, ids: Tensor, state: GraphState, search: SearchStep | None) -> GraphState:
         """With a captured step, where a graph is possible; where it is not, that is logged once."""
         with self.lock:
             try:
                 if self.last is None or not self.last.suits(state, search):
                     self.last = None  # its memory first
-                    self.last = CapturedStep(self.decoder, state.state, search)
+                    self.last = CapturedStep(self.decoder, ids, state.state, search)
             except RuntimeError as error:
                 LOG.warning("decoding without a CUDA graph: %s", str(error).splitlines()[0])
                 self.can_capture = False

@@ -68,13 +68,24 @@ def _lots(scores: Tensor, noise: Tensor) -> Tensor:
 
 
 def sample(logits: Tensor, filters: Sequence[Filter], noise: Tensor) -> tuple[Tensor, Tensor]:
-    """(B,) ids drawn from logits (B, V) after warpers, by exponential noise (B, V); and the highest score of all."""
+    """(B,) ids drawn from logits (B, V) after warpers, by exponential noise (B, V); and each row's highest score."""
     known = kernel_options(filters)
-    if known is not None and kernels.on_current_gpu(logits) and kernels.available():
-        ids, highest = kernels.sample(logits, noise, **known)
-        return ids, highest.amax()
+    if known is not None and _by_kernels(logits):
+        return kernels.sample(logits, noise, **known)
     no_text = torch.empty(len(logits), 0, dtype=torch.long, device=logits.device)
-    return _lots(apply(filters, no_text, logits.float()), noise).argmax(-1), logits.amax()
+    return _lots(apply(filters, no_text, logits.float()), noise).argmax(-1), logits.amax(-1)
+
+
+def best(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """(B,) ids of the highest of logits (B, V), the first of equals; and each row's highest score."""
+    if _by_kernels(logits):
+        return kernels.best(logits)
+    highest, ids = logits.max(-1)
+    return ids, highest
+
+
+def _by_kernels(logits: Tensor) -> bool:
+    return kernels.on_current_gpu(logits) and logits.dtype != torch.float64 and kernels.available()
 
 
 def kernel_options(filters: Sequence[Filter]) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from glassformer.blocks.state import S
+from glassformer.engine import kernels
 from glassformer.engine.search_step import SearchStep, step_eager, step_search
 from glassformer.models.contract import Stepper
 
@@ -130,7 +131,7 @@ def captured(model: Stepper[S], job: Job) -> Iterator[Token]:
     ledger, state, new = Ledger(job), job.begin(model), job.prompt.written
     warpers = job.filters.each if job.settings.do_sample else None
     update = TokenUpdate(job.settings.padding, job.settings.ends, warpers, job.stop)
-    carry = TokenCarry(new[:, -1], ledger.running, ledger.highest, new[:, -1:])
+    carry = TokenCarry(new[:, -1].clone(), ledger.running, ledger.highest, new[:, -1:].clone())  # it is written over
     if warpers is None:
         carry, state = step_search(model, new, state, SearchStep(update, carry))
     else:
@@ -176,17 +177,21 @@ class TokenUpdate:
     stop: Stop = field(compare=False)
 
     def __call__(self, logits: Tensor, before: TokenCarry) -> TokenCarry:
+        """What is known after one more token; a GPU writes it over what was known before."""
         words, highest = self.picked(logits, before.noise)
+        if kernels.on_current_gpu(logits) and kernels.available():
+            known = {"token": before.token, "running": before.running, "highest": before.highest, "new": before.new}
+            kernels.write_tokens(words, highest, ends=self.stop.ends, padding=self.padding, **known)
+            return before
         token = words.where(before.running, self.padding)
         running = before.running & ~self.stop(token[:, None])
-        highest = torch.maximum(before.highest, highest.float())
+        highest = torch.maximum(before.highest, highest.amax().float())
         return TokenCarry(token, running, highest, (token * running)[:, None], before.noise)
 
     def picked(self, logits: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
-        """(B,) words, and the highest score of any."""
+        """(B,) words, and each row's highest score (B,)."""
         if self.warpers is None or noise is None:
-            scores, words = logits.max(-1)
-            return words, scores.amax()
+            return pick.best(logits)
         return pick.sample(logits, self.warpers, noise)
 
 

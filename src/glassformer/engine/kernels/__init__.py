@@ -10,6 +10,7 @@ from .launch import available, on_current_gpu
 from .linear import ACTIVATIONS, NormParameters, Tiling, gate, linear, takes
 from .reorder import reorder_cache
 from .sample import sample
+from .token import write_tokens
 
 __all__ = [
     "ACTIVATIONS",
@@ -26,4 +27,5 @@ __all__ = [
     "reorder_cache",
     "sample",
     "takes",
+    "write_tokens",
 ]

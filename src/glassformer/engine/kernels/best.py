@@ -31,8 +31,7 @@ class Scan:
         """With masses, where `cool`, one over the temperature, is given."""
         from .device.scan import scan_kernel
 
-        batch, size = logits.shape
-        assert logits.stride(1) == 1
+        (batch, size), logits = logits.shape, logits if logits.stride(1) == 1 else logits.contiguous()
         padded = logits.storage_offset() + batch * logits.stride(0)
         whole = logits.stride(0) >= size and padded * logits.element_size() <= logits.untyped_storage().nbytes()
         readable = logits.stride(0) if whole else size
@@ -60,12 +59,12 @@ class Scan:
 
 
 def best(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """The first of the highest scores of each row of logits (B, V): its id (B,), and the score in fp32, NaN with NaN."""
+    """Each row's first of the highest scores of logits (B, V): its id (B,), and the score in fp32, NaN with NaN."""
     from .device.scan import best_kernel
 
     scan = Scan.of(logits)
     ids = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
     highest = torch.empty(len(logits), dtype=torch.float32, device=logits.device)
-    tensors = (logits, scan.maxima, ids, highest)
+    tensors = (scan.logits, scan.maxima, ids, highest)
     best_kernel[(len(logits),)](*tensors, *scan.sizes, **scan.groups, num_warps=4, **early())
     return ids, highest

@@ -43,7 +43,17 @@ def sample(
     ids, highest = empty(1, torch.int64)[:, 0], empty(1, torch.float32)[:, 0]
     if top_k is not None or top_p is not None:
         chosen, places = empty(shape["groups"], torch.int32), empty(size, torch.int32)
-        tensors = (logits, scan.maxima, scan.masses, noise, ids, highest, chosen, empty(size, torch.float32), places)
+        tensors = (
+            scan.logits,
+            scan.maxima,
+            scan.masses,
+            noise,
+            ids,
+            highest,
+            chosen,
+            empty(size, torch.float32),
+            places,
+        )
         asked = {"blocks": blocks, "cool": cool, "top_k": top_k, "top_p": top_p, "min_p": min_p}
         bits = 16 if logits.dtype == torch.bfloat16 else 0
         kind = {"unused_bits": bits, "seats": max(1, TILE_NUMBERS // scan.group), "chunk": CHUNK, "num_warps": 8}
@@ -51,7 +61,7 @@ def sample(
         return ids, highest
     lots, words, tile = empty(blocks, torch.float32), empty(blocks, torch.int32), shape["tile"]
     more = {"groups": shape["groups"], "tile": tile}
-    draw = (logits, scan.maxima, noise, lots, words, *scan.sizes)
+    draw = (scan.logits, scan.maxima, noise, lots, words, *scan.sizes)
     kind = {"block": scan.block, "num_warps": 4 if scan.block < 4096 else 8}
     draw_kernel[(batch, blocks)](*draw, cool=cool, min_p=min_p, **more, **kind, **early())
     last = (scan.maxima, lots, words, ids, highest, size)

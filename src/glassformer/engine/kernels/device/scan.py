@@ -18,7 +18,7 @@ def scan_kernel(
     logits, maxima, masses, size, readable, by_row, cool,
     group: tl.constexpr, block: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
-    """Each group's highest score, NaN with NaN; and the mass of a block beside its highest: Σ exp((x − most) · cool)."""
+    """Each group's highest score, NaN with NaN; a block's highest, and its mass Σ exp((x − highest) · cool)."""
     if early:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()
