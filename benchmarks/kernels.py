@@ -1,7 +1,7 @@
 """Single kernels on one GPU, in bf16: how much of the memory's speed they reach, with several ways to share the work.
 
-`python -m benchmarks.kernels [--only llama] [--draws]`: for every linear layer of a shape the best tilings and the one that is
-chosen; then attention and the draw of a token, in microseconds.
+`python -m benchmarks.kernels [--only llama] [--draws]`: for every linear layer of a shape the best tilings and the one
+that is chosen; then attention and the draw of a token, in microseconds.
 """
 
 import argparse
@@ -101,12 +101,12 @@ def attention(heads: int, key_heads: int, width: int, *, batch: int, used: int) 
 
 
 def drawing(size: int, batch: int) -> None:
-    """Of scores as a sure model gives them, and of flat ones; whether the draws are those of the filters is told too."""
+    """Of scores as a sure model gives them, and of flat ones; and how many draws are those of the filters."""
     noise = torch.empty(batch, size, device="cuda").exponential_()
     ids = torch.zeros(batch, 1, dtype=torch.long, device="cuda")
     asked: dict[str, Any]
     for spread in (3, 1):
-        logits = bf16(batch, size) * spread
+        logits = (bf16(batch, -(-size // 64) * 64) * spread)[:, :size]
         for asked in ({}, {"top_k": 50}, {"top_k": 50, "top_p": 0.9}, {"top_p": 0.9}, {"min_p": 0.1}):
             ours = microseconds([partial(kernels.sample, logits, noise, **asked)] * 10)
             same = kernels.sample(logits, noise, **asked)[0] == by_filters(asked, ids, logits, noise)

@@ -42,7 +42,7 @@ class Scan:
         maxima = torch.empty(batch, blocks * (block // group), dtype=torch.float32, device=logits.device)
         masses = None if cool is None else torch.empty(batch, blocks, 2, dtype=torch.float32, device=logits.device)
         scan = Scan(logits, readable, group, block, maxima, masses)
-        shape = {"group": group, "block": block, "num_warps": block // 256 if block < 4096 else 8}
+        shape = {"group": group, "block": block, "num_warps": scan.warps}
         scan_kernel[(batch, blocks)](logits, maxima, masses, *scan.sizes, cool, **shape, **early())
         return scan
 
@@ -52,10 +52,19 @@ class Scan:
         return self.logits.shape[1], self.readable, self.logits.stride(0)
 
     @property
+    def blocks(self) -> int:
+        """How many of a row: a program for each reads it."""
+        return -(-self.logits.shape[1] // self.block)
+
+    @property
+    def warps(self) -> int:
+        return min(8, self.block // 256)
+
+    @property
     def groups(self) -> dict[str, int]:
         """What a kernel that reads all maxima of a row is told of them."""
         count = self.maxima.shape[1]
-        return {"groups": count, "group": self.group, "tile": power_of_two(count)}
+        return {"groups": count, "tile": power_of_two(count)}
 
 
 def best(logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -66,5 +75,5 @@ def best(logits: Tensor) -> tuple[Tensor, Tensor]:
     ids = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
     highest = torch.empty(len(logits), dtype=torch.float32, device=logits.device)
     tensors = (scan.logits, scan.maxima, ids, highest)
-    best_kernel[(len(logits),)](*tensors, *scan.sizes, **scan.groups, num_warps=4, **early())
+    best_kernel[(len(logits),)](*tensors, *scan.sizes, **scan.groups, group=scan.group, num_warps=4, **early())
     return ids, highest

@@ -52,12 +52,13 @@ def kth_of(most, largest, top_k, groups, unused_bits: tl.constexpr, tile: tl.con
 
 
 @triton.jit
-def mass_of(masses, row, blocks, largest, cool, tile: tl.constexpr):
-    """Σ exp((x − largest) · cool) over a row."""
-    lane = tl.arange(0, tile)
-    top = tl.load(masses + (row * blocks + lane) * 2, mask=lane < blocks, other=0.0)
-    mass = tl.load(masses + (row * blocks + lane) * 2 + 1, mask=lane < blocks, other=0.0)
-    return tl.sum(tl.where(mass > 0, mass * tl.exp((top - largest) * cool), 0.0))
+def missing(low, mass, largest, cool, size, unused_bits: tl.constexpr):
+    """How many tokens of the score whose number is `low` it takes for a mass; one at least."""
+    whole = (low << unused_bits).to(tl.int32)
+    whole = tl.where(whole < 0, whole | ((1 << unused_bits) - 1), whole)
+    last = (whole ^ ((whole >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
+    count = mass / tl.exp((last - largest) * cool)
+    return tl.maximum(tl.ceil(tl.minimum(count, size * 1.0)), 1.0).to(tl.int32)
 
 
 @triton.jit
@@ -89,8 +90,8 @@ def gather(
 
 @triton.jit
 def sample_kernel(
-    logits, maxima, masses, noise, ids, highest, chosen, kept, places,
-    size, readable, by_row, groups, blocks, cool, top_k, top_p, min_p,
+    logits, maxima, noise, ids, highest, chosen, kept, places,
+    size, readable, by_row, groups, cool, top_k, top_p, min_p,
     unused_bits: tl.constexpr, group: tl.constexpr, tile: tl.constexpr, seats: tl.constexpr, chunk: tl.constexpr,
     early: tl.constexpr,
 ):  # fmt: skip
@@ -101,30 +102,19 @@ def sample_kernel(
     most, largest, told = highest_of(maxima, row, groups, tile)
     tl.store(highest + row, told)
     high = ordered(largest, unused_bits).to(tl.int64)
-    if top_k is not None:
-        low = kth_of(most, largest, top_k, (size + group - 1) // group, unused_bits, tile)
-    else:  # all that is lower has half of what may go at most
-        total = mass_of(masses, row, blocks, largest, cool, tile)
-        low = ordered(largest + tl.log(0.5 * (1.0 - top_p) * total / size) / cool, unused_bits).to(tl.int64)
+    low = kth_of(most, largest, top_k, (size + group - 1) // group, unused_bits, tile)
     scores, kept, places = logits + row * by_row, kept + row * size, places + row * size
     count = gather(
         scores, most, low.to(tl.int32), chosen + row * groups, kept, places, size, readable,
         unused_bits, group, tile, seats,
     )  # fmt: skip
-    if top_k is not None:  # the best k stay, and those that equal the last of them
-        low = lowest(kept, count, low, high, top_k, largest, cool, False, unused_bits, chunk)
+    low = lowest(kept, count, low, high, top_k, largest, cool, False, unused_bits, chunk)  # k, and those that equal it
     ties = size  # how many of those that equal the last may stay
     if top_p is not None:
-        if top_k is not None:
-            total = reach(kept, count, low.to(tl.int32), largest, cool, True, unused_bits, chunk)
-        wanted = top_p * total
+        wanted = top_p * reach(kept, count, low.to(tl.int32), largest, cool, True, unused_bits, chunk)
         low = lowest(kept, count, low, high, wanted, largest, cool, True, unused_bits, chunk)
         above = reach(kept, count, (low + 1).to(tl.int32), largest, cool, True, unused_bits, chunk)
-        whole = (low << unused_bits).to(tl.int32)
-        whole = tl.where(whole < 0, whole | ((1 << unused_bits) - 1), whole)
-        last = (whole ^ ((whole >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
-        missing = (wanted - above) / tl.exp((last - largest) * cool)
-        ties = tl.maximum(tl.ceil(tl.minimum(missing, size * 1.0)), 1.0).to(tl.int32)
+        ties = missing(low, wanted - above, largest, cool, size, unused_bits)
     best, chosen_id, seen = tl.full([], -1.0, tl.float32), tl.full([], 0, tl.int32), tl.full([], 0, tl.int32)
     for number in range((count + chunk - 1) // chunk):  # from the end, where equals are kept first
         seat = ((count + chunk - 1) // chunk - 1 - number) * chunk + lane
@@ -147,43 +137,3 @@ def sample_kernel(
         chosen_id = tl.where(lot >= best, own, chosen_id)
         best = tl.maximum(best, lot)
     tl.store(ids + row, tl.minimum(chosen_id, size - 1).to(tl.int64))  # with NaN, anything may have won
-
-
-@triton.jit
-def draw_kernel(
-    logits, maxima, noise, lots, words, size, readable, by_row, groups, cool, min_p,
-    tile: tl.constexpr, block: tl.constexpr, early: tl.constexpr,
-):  # fmt: skip
-    """The draw within a block of a row: a lot for each token, and the highest has it."""
-    if early:
-        tl.extra.cuda.gdc_launch_dependents()
-        tl.extra.cuda.gdc_wait()
-    row, number, blocks = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.num_programs(1)
-    _, largest, _ = highest_of(maxima, row, groups, tile)
-    place = number * block + tl.arange(0, block)
-    x = tl.load(logits + row * by_row + place, mask=place < readable, other=float("-inf")).to(tl.float32)
-    chance, stays = tl.exp((x - largest) * cool), place < size
-    if min_p is not None:
-        stays = stays & ((chance >= min_p) | (x == largest))
-    luck = tl.load(noise + row * size + place, mask=stays, other=1.0)
-    lot, winner = tl.max(tl.where(stays, chance / luck, -1.0), 0, return_indices=True)
-    tl.store(lots + row * blocks + number, lot)
-    tl.store(words + row * blocks + number, number * block + winner)
-
-
-@triton.jit
-def winner_kernel(
-    maxima, lots, words, ids, highest, size, groups, blocks,
-    tile: tl.constexpr, early: tl.constexpr,
-):  # fmt: skip
-    """The highest lot of a row's blocks."""
-    if early:
-        tl.extra.cuda.gdc_launch_dependents()
-        tl.extra.cuda.gdc_wait()
-    row, lane = tl.program_id(0).to(tl.int64), tl.arange(0, tile)
-    _, _, told = highest_of(maxima, row, groups, tile)
-    lot = tl.load(lots + row * blocks + lane, mask=lane < blocks, other=-1.0)
-    word = tl.load(words + row * blocks + lane, mask=lane < blocks, other=size)
-    chosen = tl.min(tl.where(lot == tl.max(lot), word, size - 1))
-    tl.store(ids + row, chosen.to(tl.int64))  # with NaN, the last
-    tl.store(highest + row, told)
