@@ -154,8 +154,8 @@ def drawn(logits, asked):
     return kernels.sample(logits, noise, **pick.kernel_options(filters))[0].tolist(), expected.tolist()
 
 
-@DTYPES
-@pytest.mark.parametrize("asked", [{"top_k": 50, "top_p": 0.9}, {"top_k": 20}, {"top_p": 0.8}, {"min_p": 0.1}], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("asked", [{"top_k": 50, "top_p": 0.9}, {"top_p": 0.8}], ids=str)
 def test_a_token_is_drawn_out_of_few_groups_of_scores(asked, dtype):
     """The best lie in many groups, all in one, at the very ends; are nearly all there is, or equal all others."""
     logits = random(6, 9001, dtype=dtype)
@@ -175,11 +175,11 @@ def test_a_token_is_drawn_out_of_few_groups_of_scores(asked, dtype):
     spread=st.sampled_from([0.1, 1.0, 9.0]),
     banned=st.sampled_from([0.0, 0.9]),
     asked=st.fixed_dictionaries(
-        {"top_k": st.integers(1, 700)},
-        optional={"top_p": st.sampled_from([0.05, 0.51, 0.93]), "temperature": st.sampled_from([0.6, 1.7])},
+        {"temperature": st.sampled_from([0.6, 1.7])},
+        optional={"top_k": st.integers(1, 700), "top_p": st.sampled_from([0.0513, 0.5137, 0.9331])},
     ),
 )
-def test_whatever_equals_what_the_last_of_the_best_stay(size, levels, spread, banned, asked):
+def test_equals_of_the_last_of_the_best_stay_as_filters_keep_them(size, levels, spread, banned, asked):
     """Few levels of scores make many equals; of groups there are fewer than of the best, or just as many."""
     logits = torch.randint(levels, (2, size)).to(DEVICE) * spread - 1
     logits[:, 1:][torch.rand(2, size - 1, device=DEVICE) < banned] = -torch.inf
