@@ -7,13 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from glassformer.blocks.activations import tanh_gelu
 from glassformer.blocks.attention import MultiHeadAttention, masked_softmax
 from glassformer.blocks.batch_masks import AttentionOptions, DenseMask
 from glassformer.blocks.masks import as_keep, causal, combine, positions, real_positions
 from glassformer.blocks.packing import PackedBatch, PackedCross
 from glassformer.engine import kernels
-from glassformer.engine.graphs import StaticLayer, StaticMask
 from glassformer.inspect.record import record
 
 masks = st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=5).map(torch.tensor)
@@ -126,46 +124,18 @@ def test_scores_to_add_are_not_taken_for_a_mask():
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("heads", [2, 6])
 @pytest.mark.parametrize("head_width", [5, 8, 64])
-def test_packed_attention_on_a_gpu(head_width):
+def test_packed_attention_on_a_gpu(head_width, heads):
     keep = torch.rand(6, 30, device="cuda") < 0.7
-    query, key, value = torch.randn(3, 6, 30, 2, head_width, device="cuda", dtype=torch.bfloat16)
+    query = torch.randn(6, 30, heads, head_width, device="cuda", dtype=torch.bfloat16)
+    key, value = torch.randn(2, 6, 30, 2, head_width, device="cuda", dtype=torch.bfloat16)
     for is_causal in (False, True):
         packed = PackedBatch.from_keep(keep.cpu(), causal=is_causal, device=keep.device)
         context = packed.attend(*(packed.pack(x) for x in (query, key, value)), AttentionOptions(0.5))
         order = causal(30, 30, keep.device) if is_causal else None
         expected = DenseMask.from_keep(keep, order).attend(query, key, value, AttentionOptions(0.5))
         assert_close(packed.unpack(context), expected * keep[..., None, None], atol=2e-2, rtol=2e-2)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(("width", "used"), [(5, 7), (8, 0), (64, 64), (64, 150)])
-def test_the_kernel_for_the_next_token_is_masked_attention(width, used, dtype):
-    keys, values = torch.randn(2, 3, 160, 2, width, device="cuda", dtype=dtype)
-    query, key, value = torch.randn(3, 1, 3, 2, width, device="cuda", dtype=dtype).unbind(2)
-    padding, counter = torch.tensor([0, used // 2, used], device="cuda").int(), torch.tensor([used], device="cuda")
-    layer, reach = StaticLayer(keys.clone(), values.clone(), counter), StaticMask(padding, counter, 160)
-    expected = reach.attend(query, *layer.append(key, value), AttentionOptions(0.5))
-    context = kernels.attend_next(query, key, value, keys, values, used=counter, padding=padding, scale=0.5)
-    assert_close(context, expected, atol=2e-2, rtol=2e-2)
-    assert_close((keys, values), (layer.keys, layer.values), atol=0, rtol=0)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("activation", [None, "tanh_gelu", "relu"])
-@pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize(("rows", "inputs", "outputs"), [(1, 12, 7), (3, 768, 33), (2, 3072, 64)])
-def test_the_kernel_for_few_rows_is_a_linear_layer(rows, inputs, outputs, whole, activation):
-    x, weight, norm = torch.randn(rows, 1, inputs), torch.randn(outputs, inputs), torch.randn(2, inputs)
-    bias, added = (torch.randn(outputs), torch.randn(rows, 1, outputs)) if whole else (None, None)
-    named = {None: lambda y: y, "tanh_gelu": tanh_gelu, "relu": torch.relu}
-    normed = F.layer_norm(x, (inputs,), *norm, 1e-5) if whole else x
-    expected = named[activation](F.linear(normed, weight, bias)) + (added if whole else 0)
-    x, weight, norm, bias, added = (None if part is None else part.cuda() for part in (x, weight, norm, bias, added))
-    parts = (*norm, 1e-5) if whole else None
-    found = kernels.linear(x, weight, bias, norm=parts, activation=activation, added=added)
-    assert_close(found.cpu(), expected, atol=1e-3, rtol=1e-3)
 
 
 @pytest.mark.gpu

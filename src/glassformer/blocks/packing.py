@@ -5,7 +5,7 @@ B batch, S padded length, N real tokens in the whole batch, H heads, G heads of 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 
 import torch
@@ -138,10 +138,13 @@ class PackedCross(BatchMask):
         before, after = options.window or (None, None)
         spans = (-1 if before is None else before, 0 if self.causal else -1 if after is None else after)
         ends, sizes = (self.queries.boundaries, self.keys.boundaries), (self.queries.longest, self.keys.longest)
-        grouped = query.shape[1] != key.shape[1]
-        context = varlen_attn(
-            query, key, value, *ends, *sizes, scale=options.scale, window_size=spans, enable_gqa=grouped
-        )
+        kernel = varlen_attn
+        if (group := query.shape[1] // key.shape[1]) > 1:
+            if torch.__version__ >= "2.12":
+                kernel = partial(varlen_attn, enable_gqa=True)
+            else:  # which has no grouped queries
+                key, value = (x.repeat_interleave(group, 1) for x in (key, value))
+        context = kernel(query, key, value, *ends, *sizes, scale=options.scale, window_size=spans)
         assert isinstance(context, Tensor)
         return context
 

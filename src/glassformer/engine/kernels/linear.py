@@ -14,8 +14,7 @@ from .launch import available, early, multiprocessors, on_current_gpu, power_of_
 SMALL_BATCH = 4  # rows: more are left to the libraries' matrix products
 WIDEST = 16384  # inputs that one program holds
 ACTIVATIONS = {None: 0, "tanh_gelu": 1, "relu": 2, "silu": 3, "gelu": 4}
-TILE_BYTES = 32768  # of weights that a program reads at once
-RESIDENT = 3  # programs that a multiprocessor has room for; 2 if they hold their next weights as well
+TILE_BYTES = 16384  # of weights that a program reads at once
 
 
 class NormParameters(NamedTuple):
@@ -32,15 +31,17 @@ class Tiling(NamedTuple):
 
     tile: int
     programs: int
-    warps: int = 8
+    warps: int = 4
 
     @staticmethod
-    def of(outputs: int, row_bytes: int, *, tile_bytes: int = TILE_BYTES, warps: int = 8) -> "Tiling":
-        """For rows of weights of so many bytes: all programs run side by side, and have about the same to do."""
-        tile = max(1, tile_bytes // row_bytes)
+    def of(outputs: int, row_bytes: int) -> "Tiling":
+        """For rows of weights of so many bytes: all programs have about the same to do.
+
+        As `benchmarks.kernels` found it on an H200: many small programs, or few large ones where rows are long.
+        """
+        tile, most, warps = (TILE_BYTES // row_bytes, 8, 4) if row_bytes < TILE_BYTES else (2, 2, 8)
         tiles = -(-outputs // tile)
-        room = RESIDENT * multiprocessors()
-        each = 1 if tiles <= room else -(-tiles // (2 * multiprocessors()))
+        each = -(-tiles // (most * multiprocessors()))
         return Tiling(tile, -(-tiles // each), warps)
 
 
