@@ -100,6 +100,8 @@ if __name__ == "__main__":
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--only", choices=decode_gpu.PARTS, help="on CUDA: one part")
     parser.add_argument("--static", action="store_true", help="on CUDA: transformers' static cache, compiled, as well")
+    parser.add_argument("--alone", action="store_true", help="on CUDA: ours only, and what a call costs")
     asked = parser.parse_args()
-    for line in run() if asked.device == "cpu" else decode_gpu.run(asked.only, static=asked.static):
+    rows = decode_gpu.run(asked.only, static=asked.static, alone=asked.alone)  # none before it is asked for
+    for line in run() if asked.device == "cpu" else rows:
         print(line, flush=True)

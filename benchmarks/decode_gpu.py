@@ -1,9 +1,11 @@
 """Decoding on one GPU in bf16: tokens or sentences a second, greedy and sampled, beside the time to read the weights.
 
-`python -m benchmarks.decode --device cuda [--only llama] [--static]`; the contestants take turns.
+`python -m benchmarks.decode --device cuda [--only llama] [--static]`; the contestants take turns. `--alone`: ours only,
+with the time of calls of several lengths, which tells what a call costs apart from its steps.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,6 +23,7 @@ QWEN |= {"num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "
 XL = {"n_embd": 1600, "n_layer": 48, "n_head": 25}
 SAMPLED = {"do_sample": True, "temperature": 1.0, "top_k": 50, "top_p": 0.9}
 NEW, ROUNDS = 256, 3
+CALLS = (1, 128, NEW)  # new tokens
 PARTS: dict[str, tuple[str, tuple[int, ...], Callable[[], Any]]] = {
     "gpt2": ("GPT-2 124M", (1, 64), lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config(**FREE))),
     "xl": ("GPT-2 1.5B", (1,), lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config(**FREE, **XL))),
@@ -38,11 +41,30 @@ PARTS: dict[str, tuple[str, tuple[int, ...], Callable[[], Any]]] = {
 }
 
 
-def run(only: str | None = None, *, static: bool = False) -> Iterator[Row]:
+def run(only: str | None = None, *, static: bool = False, alone: bool = False) -> Iterator[Row]:
     """All parts, or one; rows come as they are measured."""
     for part in [only] if only else PARTS:
-        yield from beams(part) if part == "beams" else tokens(part, static=static)
+        if alone:
+            yield from calls(part)
+        else:
+            yield from beams(part) if part == "beams" else tokens(part, static=static)
         torch.cuda.empty_cache()
+
+
+def calls(part: str) -> Iterator[Row]:
+    """Ours alone, in milliseconds: calls of 1, 128 and 256 new tokens, and a step of the last 128 of them."""
+    name, batches, make = PARTS[part]
+    with torch.device("cuda"):
+        model = both(make(), "cuda")["ours"]
+    for batch in batches:
+        ids, mask = (x.cuda() for x in prompts(batch, 32, 1000))
+        for way, asked in (("greedy", {"do_sample": False}), ("sampled", SAMPLED)):
+            request = {"attention_mask": mask, **asked}
+            works = {new: partial(gf.generate, model, None, ids, max_new_tokens=new, **request) for new in CALLS}
+            times = {new: seconds * 1000 for new, seconds in interleaved(works, ROUNDS).items()}
+            step = (times[CALLS[-1]] - times[CALLS[-2]]) / (CALLS[-1] - CALLS[-2])
+            told = {f"{new} tokens": round(taken, 2) for new, taken in times.items()}
+            yield {"name": f"{name} {way}, bf16, batch {batch}, ms", **told, "step": round(step, 4)}
 
 
 def tokens(part: str, *, static: bool) -> Iterator[Row]:
