@@ -1,4 +1,4 @@
-"""Make a vocabulary from text files of any size: WordPiece, byte-level BPE, unigram or single characters.
+"""Make a vocabulary from text files of any size: WordPiece, byte-level BPE, unigram, words or characters.
 
 Files are streamed: memory grows with the number of different words, never with the length of a file or line.
 The same files and options give the same vocabulary.
@@ -27,7 +27,7 @@ from glassformer.text.wordpiece import is_ideograph, is_punctuation
 
 LOG = logging.getLogger("glassformer")
 
-Kind = Literal["wordpiece", "bpe", "unigram", "character"]
+Kind = Literal["wordpiece", "bpe", "unigram", "word", "character"]
 Progress = Callable[[str, int, int], None]  # what is being done, bytes read so far, bytes in all
 Lines = Callable[[str], Iterator[str]]  # the lines of the text, told what they are read for
 Named = Mapping[str, str]  # special tokens by role
@@ -37,6 +37,7 @@ SPECIAL: dict[Kind, dict[str, str]] = {
     "wordpiece": {name: BERT[name] for name in ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")},
     "bpe": {**GPT2, "pad_token": "<pad>"},  # padding with the end token would teach a model never to stop
     "unigram": SEQUENCE,
+    "word": SEQUENCE,
     "character": SEQUENCE,
 }
 LONGEST_LINE = 1 << 16  # characters; a longer line is broken at whitespace
@@ -148,11 +149,17 @@ def untrained(kind: Kind, named: Mapping[str, str], lowercase: bool) -> tokenize
         rust.normalizer = normalizers.Sequence([normalizers.NFKC(), *([lower] if lower else [])])
         rust.pre_tokenizer = pre_tokenizers.Metaspace()
         rust.decoder = decoders.Metaspace()
+    elif kind == "word":
+        rust = tokenizers.Tokenizer(models.WordLevel(unk_token=named["unk_token"]))
+        blank, line_end = tokenizers.Regex(r"[^\S\n]+"), tokenizers.Regex(r"\n")
+        rust.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.Split(blank, "removed"), pre_tokenizers.Split(line_end, "isolated")]
+        )
     else:
         rust = tokenizers.Tokenizer(models.WordLevel(unk_token=named["unk_token"]))
         rust.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex(r"[\s\S]"), "isolated")
         rust.decoder = decoders.Fuse()
-    if lower and kind in ("bpe", "character"):
+    if lower and kind in ("bpe", "word", "character"):
         rust.normalizer = lower
     return rust
 
@@ -172,6 +179,15 @@ def count_characters(rust: tokenizers.Tokenizer, lines: Lines) -> list[str]:
 def learn_characters(rust: tokenizers.Tokenizer, lines: Lines, vocab_size: int, named: Named) -> None:
     """Every character is a token."""
     tokens = dict.fromkeys([*named.values(), *count_characters(rust, lines)])
+    vocab = {token: index for index, token in enumerate(islice(tokens, vocab_size))}
+    rust.model = models.WordLevel(vocab, unk_token=named["unk_token"])
+
+
+def learn_words(rust: tokenizers.Tokenizer, lines: Lines, vocab_size: int, named: Named) -> None:
+    """Every word between blanks is a token, and so is the end of a line; the most frequent come first."""
+    rust.train_from_iterator(lines("reading"), trainers.WordLevelTrainer(vocab_size=vocab_size, show_progress=False))
+    learnt = rust.get_vocab()
+    tokens = dict.fromkeys([*named.values(), *sorted(learnt, key=learnt.__getitem__)])  # <unk> may be a word of the text
     vocab = {token: index for index, token in enumerate(islice(tokens, vocab_size))}
     rust.model = models.WordLevel(vocab, unk_token=named["unk_token"])
 
@@ -256,6 +272,7 @@ LEARN: dict[Kind, Callable[[tokenizers.Tokenizer, Lines, int, Named], None]] = {
     "wordpiece": learn_wordpiece,
     "bpe": learn_bpe,
     "unigram": learn_unigram,
+    "word": learn_words,
     "character": learn_characters,
 }
 
