@@ -11,10 +11,10 @@ from torch.nn.functional import pad
 class TokenEmbeddings(nn.Module):
     """One vector a token, with dropout."""
 
-    def __init__(self, vocab_size: int, width: int, *, dropout: float, std: float) -> None:
+    def __init__(self, vocab_size: int, width: int, *, dropout: nn.Dropout, std: float) -> None:
         super().__init__()
         self.token = nn.Embedding(vocab_size, width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = dropout
         nn.init.normal_(self.token.weight, std=std)
 
     def forward(self, input_ids: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from .dropout import locked_dropout
 from .masks import kept_first
 from .point import StepPoint, any_hooked
 from .pooling import AttentionPooling
@@ -20,6 +21,7 @@ Kind = Literal["rnn", "gru", "lstm"]
 Nonlinearity = Literal["tanh", "relu"]
 Pooling = Literal["last", "mean", "max", "attention"]
 Past = tuple[Tensor, ...]  # what one direction of one layer remembers: (hidden,), or (hidden, cell) in an LSTM
+Kernel = Callable[[Tensor | PackedSequence, Tensor | Past], tuple[Tensor | PackedSequence, Tensor | Past]]
 
 
 class RecurrentState(NamedTuple):
@@ -113,10 +115,14 @@ class Recurrent(nn.Module):
         layers: int = 1,
         bidirectional: bool = False,
         dropout: float = 0.0,
+        locked_dropout: bool = False,
+        weight_dropout: float = 0.0,
         nonlinearity: Nonlinearity = "tanh",
         forget_bias: float | None = 1.0,
     ) -> None:
-        """`forget_bias`: an LSTM's forget gates begin with it, so that it remembers before it has learnt to
+        """`dropout` acts between layers; `locked_dropout` drops the same places at every token.
+        `weight_dropout` drops weights from hidden state to hidden state, anew in every call (Merity et al., 2018).
+        `forget_bias`: an LSTM's forget gates begin with it, so that it remembers before it has learnt to
         (Jozefowicz et al., 2015); None leaves torch's random biases."""
         super().__init__()
         _check(kind, nonlinearity, width=width, layers=layers, input_width=input_width)
@@ -139,6 +145,7 @@ class Recurrent(nn.Module):
             )
             for _ in range(layers)
         )
+        self.dropout, self.locked_dropout, self.weight_dropout = dropout, locked_dropout, weight_dropout
         if kind == "lstm" and forget_bias is not None:
             self._set_forget_bias(forget_bias)
 
@@ -168,9 +175,49 @@ class Recurrent(nn.Module):
         return (outputs if keep is None else outputs.masked_fill(~keep[..., None], 0.0)), state
 
     def _fused(self, x: Tensor, keep: Tensor | None, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        if not (self.training and (self.weight_dropout or self.locked_dropout)):
+            return self._run(self.kernel, x, keep, state)
+        finals: list[RecurrentState] = []
+        for number in range(len(self.layers)):  # torch's kernel of all layers cannot drop in these ways
+            x = self._between(x) if number else x
+            rows = slice(number * self.directions, (number + 1) * self.directions)
+            past = RecurrentState(*(part[rows].contiguous() for part in state.parts))
+            x, final = self._run(self._layer_kernel(rows), x, keep, past)
+            finals.append(final)
+        return x, RecurrentState(*(torch.cat(part) for part in zip(*(one.parts for one in finals), strict=True)))
+
+    def _layer_kernel(self, rows: slice) -> Kernel:
+        """Torch's kernel over one layer: the weights in these rows of `all_weights`."""
+        weights = [tensor for row in range(rows.start, rows.stop) for tensor in self._weights(row)]
+        settings = (weights, True, 1, 0.0, self.training, self.directions == 2)
+        function = getattr(torch, self.kernel.mode.lower())  # torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu
+
+        def call(x: Tensor | PackedSequence, past: Tensor | Past) -> tuple[Tensor | PackedSequence, Tensor | Past]:
+            if isinstance(x, Tensor):
+                outputs, *new = function(x, past, *settings, True)
+                return outputs, tuple(new) if len(new) > 1 else new[0]
+            data, sizes, order, back = x
+            assert order is not None
+            assert back is not None
+            outputs, *new = function(data, sizes, _theirs(_ours(past).select(order)), *settings)
+            return PackedSequence(outputs, sizes, order, back), _theirs(RecurrentState(*new).select(back))
+
+        return call
+
+    def _between(self, x: Tensor) -> Tensor:
+        return (locked_dropout if self.locked_dropout else F.dropout)(x, self.dropout, self.training)
+
+    def _weights(self, row: int) -> list[Tensor]:
+        """The weights of one direction of one layer, input and hidden, and their biases."""
+        given, recalled, *biases = self.kernel.all_weights[row]
+        return [given, F.dropout(recalled, self.weight_dropout, self.training), *biases]
+
+    def _run(
+        self, kernel: Kernel, x: Tensor, keep: Tensor | None, state: RecurrentState
+    ) -> tuple[Tensor, RecurrentState]:
         if keep is None:
-            outputs, new = self.kernel(x, _theirs(state))
-            return outputs, _ours(new)
+            outputs, new = kernel(x, _theirs(state))
+            return cast(Tensor, outputs), _ours(new)
         order = kept_first(keep)  # (B, T)
         lengths = keep.sum(dim=1)  # (B,)
         packed = pack_padded_sequence(
@@ -179,8 +226,8 @@ class Recurrent(nn.Module):
             batch_first=True,
             enforce_sorted=False,
         )
-        packed, new = cast(tuple[PackedSequence, Tensor | Past], self.kernel(packed, _theirs(state)))
-        outputs, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])
+        results, new = kernel(packed, _theirs(state))
+        outputs, _ = pad_packed_sequence(cast(PackedSequence, results), batch_first=True, total_length=x.shape[1])
         outputs = outputs.take_along_dim(order.argsort(dim=1)[..., None], dim=1)  # back to their places
         return outputs, _ours(new).unless(lengths > 0, state)
 
@@ -188,7 +235,7 @@ class Recurrent(nn.Module):
         finals: list[Past] = []
         for number, layer in enumerate(self.layers):
             if number > 0:
-                x = F.dropout(x, self.kernel.dropout, self.training)
+                x = self._between(x)
             ways = []
             for gates in cast(nn.ModuleDict, layer).values():
                 past = tuple(part[len(finals)] for part in state.parts)  # (B, W) each
@@ -200,7 +247,7 @@ class Recurrent(nn.Module):
 
     def _walk(self, gates: Gates, row: int, x: Tensor, keep: Tensor | None, past: Past) -> tuple[Tensor, Past]:
         """One direction of one layer, a token at a time; at padding the old state stays."""
-        input_weight, hidden_weight, input_bias, hidden_bias = self.kernel.all_weights[row]
+        input_weight, hidden_weight, input_bias, hidden_bias = self._weights(row)
         given = F.linear(x, input_weight, input_bias)  # (B, T, G·W): does not depend on the past
         times = range(x.shape[1])
         outputs: list[Tensor] = []

@@ -3,7 +3,7 @@
 B batch, T new tokens.
 """
 
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -27,6 +27,20 @@ class State(Protocol):
 
 
 S = TypeVar("S", bound=State)
+
+
+@runtime_checkable
+class FixedState(State, Protocol):
+    """A state of one size however long the text, so that it can be carried on without end; a KV cache is none."""
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All that it remembers, (B, …) each."""
+        ...
+
+    def filled(self, tensors: tuple[Tensor, ...]) -> Self:
+        """A state of this kind that remembers these."""
+        ...
 
 
 def is_identity(rows: Tensor, count: int) -> bool:

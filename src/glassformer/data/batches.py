@@ -39,6 +39,10 @@ class Budget:
         """So many rows where they are asked for, else so many tokens."""
         return cls(tokens=batch_tokens) if batch_size is None else cls(rows=batch_size)
 
+    def rows_of(self, length: int) -> int:
+        """How many examples of this length make a batch."""
+        return self.rows or max(1, (self.tokens or 0) // length)
+
     def split(self, ordered: Indices, lengths: NDArray[np.int64]) -> list[Indices]:
         """Neighbours put together; an example beyond the budget goes alone."""
         if self.rows is not None:
@@ -74,6 +78,13 @@ def shuffled(lengths: NDArray[np.int64], budget: Budget, *, seed: int, epoch: in
     return [batches[place] for place in chance.permutation(len(batches))]
 
 
+def contiguous(count: int, rows: int) -> list[Indices]:
+    """Each of so many examples once, in the order of a text that is read at `rows` places at once: row by row, a batch
+    goes on where the one before it ended. The last row may end earlier."""
+    length = -(-count // rows)
+    return [np.arange(start, count, length) for start in range(length)]
+
+
 class BatchIndices(NamedTuple):
     """The examples of one step."""
 
@@ -85,17 +96,22 @@ class BatchIndices(NamedTuple):
 class Schedule:
     """The batch of every step, over as many epochs as it takes."""
 
-    def __init__(self, lengths: NDArray[np.int64], budget: Budget, *, seed: int) -> None:
+    def __init__(self, lengths: NDArray[np.int64], budget: Budget, *, seed: int, ordered: bool = False) -> None:
+        """`ordered`: batches go on where the ones before them ended (`contiguous`), instead of being shuffled."""
         if not len(lengths):
             raise ValueError("there is no example to train on")
-        self.lengths, self.budget, self.seed = lengths, budget, seed
+        self.lengths, self.budget, self.seed, self.ordered = lengths, budget, seed, ordered
 
     def epoch(self, number: int) -> list[Indices]:
+        if self.ordered:
+            return contiguous(len(self.lengths), self.budget.rows_of(int(self.lengths.max())))
         return shuffled(self.lengths, self.budget, seed=self.seed, epoch=number)
 
     def steps(self, epochs: float) -> int:
         """How many batches so many epochs have; the last may be a part of one."""
         whole = int(epochs)
+        if self.ordered:
+            return max(1, round(epochs * len(self.epoch(0))))
         if self.budget.rows is not None:
             return max(1, round(epochs * -(-len(self.lengths) // self.budget.rows)))
         steps = sum(len(self.epoch(number)) for number in range(whole))

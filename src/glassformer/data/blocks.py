@@ -86,6 +86,14 @@ class Windows:
         """The ids of some windows (B, L + 1), and which of their targets are new (B, L)."""
         return self._read(self.starts[indices]), np.arange(self.size) >= self.size - self.new[indices][:, None]
 
+    def follow(self, indices: NDArray[np.int64], shift: int = 0) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The ids of some windows (B, L + 1), each of which begins where the one before it ends, and which of their
+        targets (B, L) there are: the stream's last window is short. `shift` moves all of them on."""
+        rows = [self.ids[start : start + self.size + 1] for start in (indices * self.size + shift).tolist()]
+        ids = np.stack([np.pad(row, (0, self.size + 1 - len(row))) for row in rows])
+        lengths = np.array([len(row) for row in rows])
+        return ids.astype(np.int64), np.arange(1, self.size + 1) < lengths[:, None]
+
     def draw(self, indices: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
         """As many windows (B, L + 1) from anywhere in the stream: where depends on the seed and the index alone."""
         return self._read(drawn(len(self.ids) - self.size, indices, seed))

@@ -45,7 +45,7 @@ def preflight(
     _labels(found, splits)
     _duplicates(found, splits)
     _lengths(found, task, train, dev)
-    _padding(found, train, plan)
+    _padding(found, task, train, plan)
     _memory(found, model, plan, train)
     return found
 
@@ -108,9 +108,9 @@ def _lengths(found: Preflight, task: AnyTask, train: Items, dev: Items | None) -
         found.warnings.append(f"{share} of the training tokens are cut off by max_length={task.max_length}")
 
 
-def _padding(found: Preflight, train: Items, plan: Plan) -> None:
+def _padding(found: Preflight, task: AnyTask, train: Items, plan: Plan) -> None:
     """Real and padded places of the first epoch's batches, just as the loop will make them."""
-    schedule = Schedule(train.lengths, plan.budget, seed=plan.seed)
+    schedule = Schedule(train.lengths, plan.budget, seed=plan.seed, ordered=task.carry_state)
     batches = schedule.epoch(0)
     places = sum(int(train.lengths[one].max()) * len(one) for one in batches)
     share = 1 - float(train.lengths.sum()) / max(1, places)

@@ -49,7 +49,9 @@ class Bow(nn.Module):
         super().__init__()
         self.config, self.head_name = config, head
         classes = len(config.id2label)
-        self.embeddings = TokenEmbeddings(config.vocab_size, classes, dropout=0.0, std=config.initializer_range)
+        self.embeddings = TokenEmbeddings(
+            config.vocab_size, classes, dropout=nn.Dropout(0.0), std=config.initializer_range
+        )
         self.features = FeaturePoint(classes)  # what each token says for each class
         self.pooling = SumPooling()
         self.head = Bias(classes)

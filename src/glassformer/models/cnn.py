@@ -55,7 +55,7 @@ class Cnn(nn.Module):
             raise ValueError("filter_widths is empty; give at least one width, such as [3, 4, 5]")
         self.config, self.head_name = config, head
         self.embeddings = TokenEmbeddings(
-            config.vocab_size, config.embedding_size, dropout=0.0, std=config.initializer_range
+            config.vocab_size, config.embedding_size, dropout=nn.Dropout(0.0), std=config.initializer_range
         )
         self.convolution = Convolution(config.embedding_size, config.num_filters, config.filter_widths)
         self.features = FeaturePoint(width := config.num_filters * len(config.filter_widths))

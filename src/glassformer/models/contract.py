@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from typing import Any, Protocol, Self, TypeGuard, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from glassformer.blocks.cache import DecoderState
 from glassformer.blocks.decoder import DecoderParts
-from glassformer.blocks.state import S
+from glassformer.blocks.state import FixedState, S
 
 from .config import ProblemType as ProblemType
 
@@ -182,6 +183,15 @@ def as_generative(module: nn.Module) -> "GenerativeModel[Any]":
     if not can_generate(model):
         raise ValueError(f"a model with head {model.head_name!r} does not generate; load one that does")
     return model
+
+
+def as_recurrent(model: Model) -> "GenerativeModel[FixedState]":
+    """A language model whose state can be carried on from text to text, as its type; refused where it cannot."""
+    if can_generate(model) and not model.config.is_encoder_decoder:
+        state = model.start(torch.zeros(1, 1, dtype=torch.long), length=1)
+        if isinstance(state, FixedState):
+            return model
+    raise ValueError(f"a {model.config.model_type} has no state of one size to carry on: take an rnn, gru or lstm")
 
 
 def as_token_scorer(model: Model) -> ScoresTokens:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self, get_args
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from glassformer.blocks.dropout import LockedDropout
 from glassformer.blocks.embeddings import TokenEmbeddings
 from glassformer.blocks.masks import as_keep
 from glassformer.blocks.recurrent import Kind, Nonlinearity, Pooling, Recurrent, RecurrentPooling, RecurrentState
@@ -33,7 +34,10 @@ class RnnConfig(hf.BaseConfig):
     hidden_size: Size = 256
     num_layers: Depth = 1
     bidirectional: bool = False
-    dropout: Probability = 0.0
+    dropout: Probability = 0.0  # of embeddings, between layers and before the head
+    layer_dropout: Probability | None = None  # between layers; None: `dropout`
+    locked_dropout: bool = False  # whether all tokens of a text share their mask (variational dropout)
+    weight_dropout: Probability = 0.0  # of weights from hidden state to hidden state (weight drop)
     pooling: Pooling = "last"  # what a classifier reads: the last states, or mean, maximum or weighted mean of all
     forget_bias: float | None = 1.0  # of a new LSTM's forget gates; None: torch's random biases
     initializer_range: NotNegative = 0.1
@@ -63,6 +67,13 @@ class RnnState(NamedTuple):
         prompt = None if self.prompt is None else self.prompt[rows]
         return RnnState(self.recurrent.select(rows, group_size=group_size), prompt)
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        return tuple(part.transpose(0, 1) for part in self.recurrent.parts)
+
+    def filled(self, tensors: tuple[Tensor, ...]) -> "RnnState":
+        return RnnState(RecurrentState(*(part.transpose(0, 1).contiguous() for part in tensors)), None)
+
     def rewind(self, tokens: int) -> "RnnState | None":
         return None if tokens else self
 
@@ -75,8 +86,12 @@ class Rnn(nn.Module):
         _check(config, head)
         self.config = config
         self.head_name = head
+        dropout = LockedDropout if config.locked_dropout else nn.Dropout
         self.embeddings = TokenEmbeddings(
-            config.vocab_size, config.embedding_size, dropout=config.dropout, std=config.initializer_range
+            config.vocab_size,
+            config.embedding_size,
+            dropout=dropout(config.dropout),
+            std=config.initializer_range,
         )
         self.recurrent = Recurrent(
             config.kind,
@@ -84,13 +99,15 @@ class Rnn(nn.Module):
             config.hidden_size,
             layers=config.num_layers,
             bidirectional=config.bidirectional,
-            dropout=config.dropout,
+            dropout=config.dropout if config.layer_dropout is None else config.layer_dropout,
+            locked_dropout=config.locked_dropout,
+            weight_dropout=config.weight_dropout,
             nonlinearity=config.nonlinearity,
             forget_bias=config.forget_bias,
         )
         whole = head == "text-classification"
         self.pooling = RecurrentPooling(config.pooling, self.recurrent) if whole else None
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = dropout(config.dropout)
         outputs = config.vocab_size if head == "text-generation" else len(config.id2label)
         self.head = nn.Linear(self.recurrent.output_width, outputs) if head else None
         if self.head is not None and head == "text-generation" and config.tie_word_embeddings:

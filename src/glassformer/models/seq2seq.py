@@ -232,7 +232,8 @@ class Seq2Seq(EncoderDecoder):
 
 
 def _embeddings(config: Seq2SeqConfig, vocab_size: int) -> TokenEmbeddings:
-    return TokenEmbeddings(vocab_size, config.embedding_size, dropout=config.dropout, std=config.initializer_range)
+    dropout = nn.Dropout(config.dropout)
+    return TokenEmbeddings(vocab_size, config.embedding_size, dropout=dropout, std=config.initializer_range)
 
 
 def _join(layers: nn.ModuleList, part: Tensor) -> Tensor:

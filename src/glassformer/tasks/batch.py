@@ -16,6 +16,7 @@ from glassformer.data.batches import Budget, Indices, in_order
 from glassformer.models.contract import Model
 
 OnProgress = Callable[[int, int], None]  # how many are done, of how many
+Carried = tuple[Tensor, ...]  # a model's state after a batch, (B, …) each; empty before the first
 R = TypeVar("R")
 
 

@@ -22,7 +22,7 @@ from glassformer.models.contract import Model
 from glassformer.text.folder import NO_LIMIT
 from glassformer.text.tokenizer import Tokenizer
 
-from .batch import Batch, Items, OnProgress, device_of
+from .batch import Batch, Carried, Items, OnProgress, device_of
 from .metrics import ScoreSheet
 from .spec import Spec
 
@@ -40,6 +40,7 @@ class Task(ABC, Generic[E, I]):
     longest: ClassVar[int | None] = 1024  # tokens, where a model reads more: an endless line must not take all memory
     length_option: ClassVar[str] = "max_length"  # what the constructor calls the tokens of an example
     labels_of_all: ClassVar[bool] = False  # whether labels that only dev or test data has are learnt too
+    carry_state: bool = False  # whether a batch goes on where the one before it ended, with the state after that
     built_in: ClassVar[bool] = False  # whether examples are made up where no data is given
 
     tokenizer: Tokenizer
@@ -166,6 +167,22 @@ class Task(ABC, Generic[E, I]):
     def loss(self, model: Model, batch: Batch) -> Tensor:
         """The sum over the batch's targets, so that parts of a batch add up to the whole."""
 
+    def carried_loss(self, model: Model, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+        """The loss of a batch that goes on from what was carried out of the one before it, and what is carried on."""
+        assert not carried, f"{self.name} carries no state"
+        return self.loss(model, batch), ()
+
+    def eval_batches(
+        self, items: I, budget: Budget, *, share: tuple[int, int] = (0, 1), final: bool = False
+    ) -> list[Indices]:
+        """All examples of a split, or this process's share (rank, world_size) of them, in batches to be scored.
+
+        `final`: of a trained model, whose scores may take longer.
+        """
+        del final
+        rank, world_size = share
+        return in_order(items.lengths, budget)[rank::world_size]
+
     @abstractmethod
     def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
         """An empty score sheet."""
@@ -269,12 +286,10 @@ def evaluate(
     was_training, device = model.training, device_of(model)
     model.eval()
     sheet = (task.final_metrics if final else task.metrics)(keep_examples=keep_examples)
-    rank, world_size = share
-    batches = in_order(items.lengths, budget)
+    batches = task.eval_batches(items, budget, share=share, final=final)
     for place, indices in enumerate(batches):
-        if place % world_size == rank:
-            sheet.update(model, task.batch(items, indices).to(device))
-            sheet.order += indices.tolist()
+        sheet.update(model, task.batch(items, indices).to(device))
+        sheet.order += indices.tolist()
         if on_progress is not None:
             on_progress(place + 1, len(batches))
     model.train(was_training)

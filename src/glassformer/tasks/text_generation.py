@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glassformer.data.batches import Budget, Indices
+from glassformer.data.batches import Budget, Indices, contiguous
 from glassformer.data.blocks import Reframed, Windows, drawn, joined, tokenised
 from glassformer.data.corpus import Corpus, is_labelled
 from glassformer.data.examples import Document
@@ -20,10 +20,10 @@ from glassformer.data.ragged import Ragged
 from glassformer.data.shards import DocumentFrame, Shards
 from glassformer.files.schema import Size
 from glassformer.generate.api import generate
-from glassformer.models.contract import Model, as_module, as_token_scorer, generation_config
+from glassformer.models.contract import Model, as_module, as_recurrent, as_token_scorer, generation_config
 from glassformer.text.tokenizer import Tokenizer
 
-from .batch import Batch, OnProgress, predict_in_batches
+from .batch import Batch, Carried, OnProgress, predict_in_batches
 from .conversation import Conversation
 from .metrics import Likelihood, ScoreSheet
 from .running_text import RunningTextTask, as_text
@@ -86,16 +86,21 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
         packing: bool = True,
         stride: Size | None = None,
         random_windows: bool = False,
+        carry_state: bool = False,
         chunk: Size | None = None,
     ) -> None:
         """`stride`: windows overlap, so that each token has at least block_size - stride tokens before it.
 
-        `random_windows`: training blocks come from anywhere in the stream. `chunk`: scores are made for so many
-        places at a time, and twice, to save memory.
+        `random_windows`: training blocks come from anywhere in the stream. `carry_state`, for recurrent models: the
+        stream is read at as many places at once as a batch has rows, and each block goes on from the state after the
+        block before it (truncated backpropagation through time); a trained model is scored on one stream. `chunk`:
+        scores are made for so many places at a time, and twice, to save memory.
         """
         self.tokenizer, self.conditions = tokenizer, tuple(conditions)
         self.max_length, self.packing, self.stride = block_size, packing, stride
-        self.random_windows, self.chunk = random_windows, chunk
+        self.random_windows, self.carry_state, self.chunk = random_windows, carry_state, chunk
+        if carry_state and (stride or random_windows or not packing):
+            raise ValueError("carry_state reads a stream in order: leave packing on, and stride and random_windows out")
         self.summed = summed_cross_entropy
 
     def compile(self) -> None:
@@ -125,6 +130,12 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
     @classmethod
     def spec_of_model(cls, tokenizer: Tokenizer, model: Model, **options: Any) -> Spec:
         return super().spec_of_model(tokenizer, model, **{"conditions": conditions_of(tokenizer), **options})
+
+    @classmethod
+    def fit_spec(cls, spec: Spec, tokenizer: Tokenizer, model: Model) -> Spec:
+        if spec.options.get("carry_state"):
+            as_recurrent(model)
+        return super().fit_spec(spec, tokenizer, model)
 
     @classmethod
     def model_settings(cls, tokenizer: Tokenizer, spec: Spec) -> dict[str, Any]:
@@ -186,7 +197,10 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
         """Blocks of a stream or rows of texts; without a seed as they are scored, with one as they are learnt."""
         if isinstance(items, Texts):
             return self._padded(items, indices, seed)
-        if self.random_windows and seed is not None:
+        if self.carry_state:  # borders between blocks are elsewhere in every epoch
+            shift = 0 if seed is None else int(drawn(items.windows.size, np.zeros(1, np.int64), seed)[0])
+            ids, scored = items.windows.follow(indices, shift)
+        elif self.random_windows and seed is not None:
             ids = items.windows.draw(indices, seed)
             scored = np.ones(ids[:, 1:].shape, bool)
         else:
@@ -211,13 +225,38 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
         hidden = model.hidden(**batch.inputs)
         return self.summed(hidden, as_token_scorer(model).logits, batch.targets["labels"], chunk=self.chunk)
 
+    def carried_loss(self, model: Model, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+        if not self.carry_state:
+            return super().carried_loss(model, batch, carried)
+        hidden, carried = go_on(model, batch, carried)
+        scorer = as_token_scorer(model)
+        return self.summed(hidden, scorer.logits, batch.targets["labels"], chunk=self.chunk), carried
+
+    def eval_batches(
+        self, items: PackedStream | Texts, budget: Budget, *, share: tuple[int, int] = (0, 1), final: bool = False
+    ) -> list[Indices]:
+        """With `carry_state`, in the order of the stream: one row of it at last, and before that as many as fit; a
+        process has rows of its own."""
+        if not self.carry_state:
+            return super().eval_batches(items, budget, share=share, final=final)
+        rank, world_size = share
+        rows = 1 if final else budget.rows_of(int(items.lengths.max()))
+        batches = [batch[rank::world_size] for batch in contiguous(len(items.lengths), rows)]
+        return [batch for batch in batches if len(batch)]
+
     def metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
         """Loss, perplexity and accuracy a token, and bits a byte."""
         likelihood = Likelihood(keep_examples=keep_examples)
+        carried: Carried = ()
 
         def update(model: Model, batch: Batch) -> None:
+            nonlocal carried
             labels, size = batch.targets["labels"], batch.extra["text_bytes"]
-            losses, right = judged(model.hidden(**batch.inputs), as_token_scorer(model).logits, labels)
+            if self.carry_state:
+                hidden, carried = go_on(model, batch, carried)
+            else:
+                hidden = model.hidden(**batch.inputs)
+            losses, right = judged(hidden, as_token_scorer(model).logits, labels)
             counts = (labels != NO_TARGET).sum(1)
             likelihood.update(losses.sum(1), counts, correct=right.sum(1), text_bytes=size)
 
@@ -282,6 +321,19 @@ def _several(settings: Mapping[str, Any], model: Model) -> bool:
     """Whether more texts are asked for than the beams that the model's folder asks for."""
     wanted, beams = settings.get("num_return_sequences"), generation_config(model).get("num_beams") or 1
     return isinstance(wanted, int) and wanted > 1 and isinstance(beams, int) and beams < wanted
+
+
+def go_on(model: Model, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+    """The last hidden states (B, T, D) of a batch that goes on from what was carried, and what is carried on.
+
+    Rows that have come to their end are the last ones, and missing in the batch. No gradient goes back over its start.
+    """
+    recurrent, ids = as_recurrent(model), batch.inputs["input_ids"]
+    state = recurrent.start(ids, length=ids.shape[1])
+    if carried:
+        state = state.filled(tuple(part[: len(ids)] for part in carried))
+    hidden, state = recurrent.hidden_step(ids, state)
+    return hidden, tuple(part.detach() for part in state.tensors)
 
 
 def language_batch(ids: NDArray[np.int64], scored: NDArray[np.bool_], text_bytes: NDArray[np.float64]) -> Batch:

@@ -187,7 +187,9 @@ def learn_words(rust: tokenizers.Tokenizer, lines: Lines, vocab_size: int, named
     """Every word between blanks is a token, and so is the end of a line; the most frequent come first."""
     rust.train_from_iterator(lines("reading"), trainers.WordLevelTrainer(vocab_size=vocab_size, show_progress=False))
     learnt = rust.get_vocab()
-    tokens = dict.fromkeys([*named.values(), *sorted(learnt, key=learnt.__getitem__)])  # <unk> may be a word of the text
+    tokens = dict.fromkeys(
+        [*named.values(), *sorted(learnt, key=learnt.__getitem__)]
+    )  # <unk> may be a word of the text
     vocab = {token: index for index, token in enumerate(islice(tokens, vocab_size))}
     rust.model = models.WordLevel(vocab, unk_token=named["unk_token"])
 

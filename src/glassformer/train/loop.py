@@ -108,7 +108,7 @@ class Fit:
         plan = self.plan
         name = plan.metric or self.task.metric
         self.metric, self.lower = name.removeprefix("-"), name.startswith("-")
-        self.schedule = Schedule(self.train.lengths, plan.budget, seed=plan.seed)
+        self.schedule = Schedule(self.train.lengths, plan.budget, seed=plan.seed, ordered=self.task.carry_state)
         self.total = plan.steps or self.schedule.steps(plan.epochs or 1)
         self.optimiser = build_optimiser(
             self.model,
@@ -283,11 +283,13 @@ class Fit:
         self._check_finite()
         at = self.progress
         losses = self.processes.all_gather(float(self.window))  # each process has a window of its own
+        carried = self.stepper.gather_carried()
         if self.lines is None:
             return
         state = {
             "progress": asdict(at),
             "losses": losses,
+            "carried": carried,
             "model": self.model.state_dict(),
             "optimiser": self.optimiser.state_dict(),
             "rate": self.rate.state(),
@@ -323,6 +325,7 @@ class Fit:
         if self.ema is not None:
             self.ema.restore(state["ema"])
         self.progress, self.metrics = Progress(**state["progress"]), state["metrics"]
+        self.stepper.carry(state.get("carried", ()))
         self.window = sum(state["losses"][self.processes.rank :: self.processes.world_size])
         return int(state["metrics_size"])
 

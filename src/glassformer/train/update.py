@@ -1,7 +1,7 @@
 """One update: a batch in micro-batches, over any number of processes, with the gradient of the whole."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from glassformer.data.batches import BatchIndices, Indices, Schedule, share_out
 from glassformer.models.contract import as_model
-from glassformer.tasks.batch import Batch, Items
+from glassformer.tasks.batch import Batch, Carried, Items
 from glassformer.tasks.task import AnyTask
 
 from .plan import Plan
@@ -20,15 +20,15 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Objective(nn.Module):
-    """A model and what is asked of it: a batch in, the summed loss out."""
+    """A model and what is asked of it: a batch and what the one before it left in, the summed loss and the like out."""
 
     def __init__(self, model: nn.Module, task: AnyTask) -> None:
         super().__init__()
         self.model = model
         self.task = task
 
-    def forward(self, batch: Batch) -> Tensor:
-        return self.task.loss(as_model(self.model), batch)
+    def forward(self, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+        return self.task.carried_loss(as_model(self.model), batch, carried)
 
 
 @dataclass(frozen=True)
@@ -90,16 +90,19 @@ class OptimizerStep:
         self.objective = processes.wrap(Objective(model, task))
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=plan.precision == "fp16")
         self.rates = [group["lr"] for group in optimiser.param_groups]
+        self.carried: list[Carried] = [()] * plan.accumulate  # out of each micro-batch into that of the next step
 
     def __call__(self, update: Update, count: int, factor: float) -> tuple[Tensor, Tensor]:
         """This process's share of the summed loss and the gradient's norm; `count` is of the targets of the whole."""
         loss = torch.zeros((), device=self.device)
         for place, (batch, weight) in enumerate(update.parts):
             with self.processes.no_sync(self.objective, last=place + 1 == len(update.parts)):
-                part = self._loss(batch.to(self.device)) * weight
+                part, carried = self._loss(batch.to(self.device), self.carried[place])
+                part = part * weight
                 # what processes find is averaged: undo it
                 self.scaler.scale(part * (self.processes.world_size / count)).backward()
             loss += part.detach()
+            self.carried[place] = carried if weight and not update.examples.closes_epoch else ()
         self.scaler.unscale_(self.optimiser)
         norm = nn.utils.clip_grad_norm_(self.trained, self.plan.clip or math.inf)  # a recipe says 0, for want of a None
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
@@ -109,8 +112,29 @@ class OptimizerStep:
         self.optimiser.zero_grad(set_to_none=True)
         return loss, norm
 
-    def _loss(self, batch: Batch) -> Tensor:
+    def _loss(self, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
         if self.plan.precision == "fp32":
-            return self.objective(batch)  # type: ignore[no-any-return]
+            return self.objective(batch, carried)  # type: ignore[no-any-return]
         with torch.autocast(self.device.type, DTYPES[self.plan.precision]):
-            return self.objective(batch)  # type: ignore[no-any-return]
+            return self.objective(batch, carried)  # type: ignore[no-any-return]
+
+    def gather_carried(self) -> Carried:
+        """What is carried into the next step, of all rows of the batch in their order, from all processes."""
+        found = self.processes.all_gather([tuple(one.cpu() for one in part) for part in self.carried])
+        parts = [part for parts in zip(*found, strict=True) for part in parts]  # as `share_out` dealt them
+        filled = [part for part in parts if part]
+        return tuple(_interleaved(tensors) for tensors in zip(*filled, strict=True))
+
+    def carry(self, whole: Carried) -> None:
+        """Go on from what `gather_carried` gave."""
+        parts = share_out(np.arange(len(whole[0])), self.plan.accumulate * self.processes.world_size) if whole else []
+        mine = parts[self.processes.rank :: self.processes.world_size]
+        for place, rows in enumerate(mine):
+            self.carried[place] = tuple(one[rows].to(self.device) for one in whole) if len(rows) else ()
+
+
+def _interleaved(parts: Sequence[Tensor]) -> Tensor:
+    """The rows of a batch that was dealt out to these parts."""
+    whole = torch.cat(list(parts))
+    order = torch.cat([torch.arange(place, len(whole), len(parts)) for place in range(len(parts))])
+    return whole[order.argsort()]
