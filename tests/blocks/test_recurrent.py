@@ -8,6 +8,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from glassformer.blocks import recurrent as module
+from glassformer.blocks.dropout import LockedDropout
 from glassformer.blocks.point import Point, any_hooked
 from glassformer.blocks.recurrent import Recurrent, RecurrentState
 from glassformer.inspect.record import record
@@ -300,3 +301,52 @@ def test_builds_without_memory(kind, nonlinearity):
 def test_wrong_settings_are_named(arguments, options, message):
     with pytest.raises(ValueError, match=message):
         Recurrent(*arguments, **options)
+
+
+@every_kind
+@every_shape
+@every_way
+@settings(deadline=None, max_examples=8)
+@given(keep=masks(), seed=st.integers(0, 99))
+def test_layer_by_layer_is_the_kernel_of_all(kind, nonlinearity, layers, bidirectional, keep, seed):
+    """What drops in our ways runs one layer after the other; with nothing dropped it is the same."""
+    block = build(kind, nonlinearity, layers=layers, bidirectional=bidirectional, seed=seed, locked_dropout=True)
+    x, state = torch.randn(*keep.shape, D), random_state(block, len(keep))
+    expected = block(x, keep, state)
+    assert_close(block.train()(x, keep, state), expected)
+    assert_close(block(x, None, state), block.eval()(x, None, state))
+
+
+@every_kind
+@every_way
+def test_dropped_weights_are_gone(kind, nonlinearity, bidirectional):
+    block = build(kind, nonlinearity, layers=2, bidirectional=bidirectional, weight_dropout=1.0)
+    x = torch.randn(2, 5, D)
+    dropped = block.train()(x)
+    assert_close(looked_at(block, x), dropped)
+    with torch.no_grad():
+        for name, weight in block.kernel.named_parameters():
+            if name.startswith("weight_hh"):
+                weight.zero_()
+    assert_close(dropped, block.eval()(x))
+
+
+def test_dropped_weights_are_others_in_every_call_and_learn():
+    block = build("lstm", layers=2, weight_dropout=0.5).train()
+    x = torch.randn(2, 5, D)
+    (one, _), (other, _) = block(x), block(x)
+    assert (one - other).abs().max() > 1e-4
+    one.sum().backward()
+    grads = block.kernel.weight_hh_l1.grad
+    assert 0 < int((grads == 0).sum()) < grads.numel()
+
+
+def test_locked_dropout_is_the_same_at_every_token():
+    torch.manual_seed(0)
+    dropout = LockedDropout(0.5)
+    out = dropout(torch.ones(3, 6, 40))
+    assert_close(out, out[:, :1].expand_as(out))
+    assert set(out.unique().tolist()) == {0.0, 2.0}
+    assert (out[0, 0] != out[1, 0]).any()
+    assert dropout(torch.ones(3, 40)).shape == (3, 40)
+    assert_close(dropout.eval()(out), out)

@@ -35,6 +35,11 @@ RUNS = {
     "translation/gru/bpe_dropout": {"r_drop": 1.0, "max_length": 12},
     "text-classification/cnn": {"optimiser": "adafactor", "lr": 1e-2},
     "text-classification/rnn": {"optimiser": "sgd", "momentum": 0.8},
+    "text-generation/lstm/carried": {
+        "accumulate": 2,
+        "config": {"locked_dropout": True, "num_layers": 2},
+        "save_every": 3,
+    },
     "text-generation/gpt2/drawn": {"save_every": 3, "eval_every": 5, "keep": "last", "ema": 0.8},
 }
 MOMENTS = ("after a step", "after a line", "in a checkpoint", "asked to stop")

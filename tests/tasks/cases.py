@@ -39,7 +39,7 @@ SMALL: dict[str, dict[str, Any]] = {  # by model_type
     "glassformer-transformer": {"d_model": 16}
     | {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in SIDES.items()},
 }
-VOCABULARY = {"wordpiece": 200, "bpe": 330, "unigram": 120, "character": 100}
+VOCABULARY = {"wordpiece": 200, "bpe": 330, "unigram": 120, "word": 300, "character": 100}
 ENCODERS = ("bert", "roberta", "distilbert")
 ATTENTIONS = ("additive", "dot", "general", "concat", "scaled_dot")
 
@@ -77,6 +77,7 @@ for arch in ("rnn", "gru", "lstm", "gpt2", "transformer"):
 for positions in ("sinusoidal", "learned", None):
     _case("text-generation", "decoder", str(positions), config={"positions": positions}, block_size=16)
 _case("text-generation", "gpt2", "drawn", random_windows=True, block_size=16, chunk=20)
+_case("text-generation", "lstm", "carried", carry_state=True, block_size=16)
 _case("text-generation", "gpt2", "overlapping", stride=5, block_size=16)
 for arch in ("rnn", "gru", "lstm", "transformer"):
     _case("translation", arch)

@@ -11,7 +11,7 @@ from text_folders import CORPUS
 from glassformer.text import train as training
 from glassformer.text.train import read_lines, train
 
-KINDS = ["wordpiece", "bpe", "unigram", "character"]
+KINDS = ["wordpiece", "bpe", "unigram", "word", "character"]
 SCRIPT = """
 import sys
 from glassformer.text.train import train
@@ -44,6 +44,7 @@ def test_the_text_comes_back(corpus, kind, lowercase):
         ("wordpiece", {"pad", "unk", "cls", "sep", "mask"}, ["[CLS]", "the", "[SEP]"]),
         ("bpe", {"bos", "eos", "unk", "pad"}, ["the"]),
         ("unigram", {"pad", "unk", "bos", "eos"}, ["▁the", "</s>"]),
+        ("word", {"pad", "unk", "bos", "eos"}, ["the"]),
         ("character", {"pad", "unk", "bos", "eos"}, ["t", "h", "e"]),
     ],
 )
