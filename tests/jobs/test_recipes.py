@@ -36,7 +36,7 @@ def small_bert(tmp_path_factory):
 def shrunk(recipe: dict[str, object], bert: Path, out: Path) -> dict[str, object]:
     """The same run with less of everything."""
     fewer = {"data": "microworld", "out": str(out), "limit": 16, "steps": 2, "batch_size": 4, "device": "cpu"}
-    fewer |= {name: None for name in ("dev", "compile") if name in recipe}
+    fewer |= {name: None for name in ("dev", "compile", "precision") if name in recipe}
     fewer |= {"test": "microworld"} if "test" in recipe else {}
     fewer |= {name: str(bert) for name in ("model", "tokenizer") if recipe.get(name) not in (None, *VOCABULARY)}
     if "vocab_size" in recipe:
