@@ -19,10 +19,10 @@ def show(name: Name, json: Json = False) -> None:
     parts, total = components(model), totals(model)
     if json:
         shares = [{"name": p.name, "module": p.module, "parameters": p.parameters, "share": p.share} for p in parts]
-        print_json({"model_type": model.config.model_type, "head": model.head_name, **total, "components": shares})  # type: ignore[union-attr]
+        print_json({"model_type": model.config.model_type, "head": model.head_name, **total, "components": shares})
         return
     head = model.head_name or "no head"
-    echo(f"{name}: {model.config.model_type}, {head}\n")  # type: ignore[union-attr]
+    echo(f"{name}: {model.config.model_type}, {head}\n")
     for line in tree(model):
         echo(line)
     echo()

@@ -6,7 +6,7 @@ D width in, E width out.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +18,7 @@ from glassformer.blocks.decoder import Norms
 from . import kernels, native
 from .native import STEPS
 
+M = TypeVar("M", bound=nn.Module)
 Projection = Callable[[Tensor], Tensor]
 Fuse = Callable[[Sequence[nn.Module]], Projection]
 """One projection for linear layers that read the same input."""
@@ -116,7 +117,7 @@ def is_linear(module: nn.Module) -> "TypeGuard[nn.Linear | Int8Linear]":
     return is_plain(module, nn.Linear) or is_plain(module, Int8Linear)
 
 
-def quantised(model: nn.Module) -> nn.Module:
+def quantised(model: M) -> M:
     """The model with every linear layer in 8 bits, in place; embeddings and norms stay as they are."""
     made: dict[nn.Linear, Int8Linear] = {}
     of_tensors: dict[tuple[Tensor, Tensor | None], Int8Linear] = {}

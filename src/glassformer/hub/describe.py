@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 
 from glassformer.models.contract import as_model
+from glassformer.models.pretrained import PreTrainedModel
 
 from . import fetch
 from .folder import read_config
@@ -23,7 +24,7 @@ class Component:
     share: float
 
 
-def describe(name: str | Path, *, revision: str | None = None) -> nn.Module:
+def describe(name: str | Path, *, revision: str | None = None) -> PreTrainedModel:
     """The model of a folder or hub name on the meta device: shapes without values."""
     raw = read_config(fetch.config_folder(name, revision=revision))
     architecture = architecture_for(raw.get("model_type"))

@@ -16,6 +16,7 @@ from glassformer.files import JsonFile, has_file, read_json, write_atomically, w
 from glassformer.models.architecture import Architecture
 from glassformer.models.contract import as_model, generation_config
 from glassformer.models.init import fill_tables, start
+from glassformer.models.pretrained import PreTrainedModel
 from glassformer.text.folder import Folder, ModelFacts
 from glassformer.text.saving import files_of
 from glassformer.text.tokenizer import Tokenizer
@@ -40,7 +41,7 @@ def load(
     quant: str | None = None,
     config: Mapping[str, Any] | None = None,
     revision: str | None = None,
-) -> nn.Module:
+) -> PreTrainedModel:
     """A model from a folder or hub name, in eval mode; its `load_report` says what was read.
 
     The head is the one config.json names. With `head=` (and `labels=`, names or a number) another one is put on,
@@ -80,7 +81,7 @@ def load(
 
 def _planned(
     architecture: Architecture, settings: Any, head: str | None, files: WeightFiles, *, fresh_head: bool, folder: Path
-) -> tuple[nn.Module, LoadPlan]:
+) -> tuple[PreTrainedModel, LoadPlan]:
     """A model without values, and what is to be read into it."""
     model = skeleton(architecture, settings, head)
     try:

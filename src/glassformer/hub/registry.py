@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from glassformer.models import (
@@ -26,6 +25,7 @@ from glassformer.models import (
     transformer,
 )
 from glassformer.models.architecture import Architecture
+from glassformer.models.pretrained import PreTrainedModel
 
 ARCHITECTURES: dict[str, Architecture] = {
     architecture.model_type: architecture
@@ -116,13 +116,13 @@ class _WithoutValues(TorchFunctionMode):
         return func(*args, **given)
 
 
-def skeleton(architecture: Architecture, config: Any, head: str | None) -> nn.Module:
+def skeleton(architecture: Architecture, config: Any, head: str | None) -> PreTrainedModel:
     """The model on the meta device: names and shapes, no values and no memory."""
     with torch.device("meta"), _WithoutValues():
         return architecture.build(config, head)
 
 
-def build(model_type: str, head: str | None = None, **settings: Any) -> nn.Module:
+def build(model_type: str, head: str | None = None, **settings: Any) -> PreTrainedModel:
     """A new model with random weights, e.g. build("bert", "fill-mask", hidden_size=128)."""
     architecture = architecture_for(model_type)
     check_head(architecture, head)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from torch import nn
+from .pretrained import PreTrainedModel
 
 
 class Op(Enum):
@@ -34,7 +34,7 @@ class Architecture:
 
     model_type: str
     config: Any  # a dataclass as contract.ModelConfig says, with from_hf
-    build: Callable[[Any, str | None], nn.Module]
+    build: Callable[[Any, str | None], PreTrainedModel]
     heads: Mapping[str | None, Head]
     weights: Sequence[Row] | Callable[[Any], Sequence[Row]] | None = None  # None: the file uses our own names
     prefix: str = ""  # what `transformers` puts before the body's names once there is a head

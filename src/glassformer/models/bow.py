@@ -6,7 +6,7 @@ B batch, T length, C classes. Σ_t E[token t] + b is W · counts + b, with W the
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.blocks.embeddings import TokenEmbeddings, check_length
 from glassformer.blocks.masks import as_keep
@@ -18,6 +18,7 @@ from glassformer.files.schema import NotNegative, Size, TokenId
 from . import config as hf
 from .architecture import Architecture, Head
 from .outputs import Logits
+from .pretrained import PreTrainedModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,7 @@ class BowConfig(hf.BaseConfig):
         return hf.read(cls, raw)
 
 
-class Bow(nn.Module):
+class Bow(PreTrainedModel):
     """A text classifier that knows how often each token occurs, and nothing of their order."""
 
     is_causal = False

@@ -18,6 +18,7 @@ from glassformer.files.schema import NotNegative, Probability, Size, TokenId
 from . import config as hf
 from .architecture import Architecture, Head
 from .outputs import Logits
+from .pretrained import PreTrainedModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,7 @@ class CnnConfig(hf.BaseConfig):
         return hf.read(cls, raw)
 
 
-class Cnn(nn.Module):
+class Cnn(PreTrainedModel):
     """A text classifier. A filter's feature at a token is of the window around it, and the text's is the largest."""
 
     is_causal = False

@@ -14,6 +14,7 @@ from glassformer.blocks.transformer import Stack, embed_and_run
 from .contract import ModelConfig, by_parts
 from .heads import ClassifierHead, TokenClassifierHead
 from .outputs import Hidden, Logits
+from .pretrained import PreTrainedModel
 from .stepping import StepsByParts
 
 
@@ -35,7 +36,7 @@ def decoder_head(
             return None
 
 
-class CausalDecoder(nn.Module, StepsByParts):
+class CausalDecoder(PreTrainedModel, StepsByParts):
     """Predicts the next token at every position, or labels texts by their last token as GPT-1 did, or each token.
 
     Without a head it returns its hidden states.

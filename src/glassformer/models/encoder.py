@@ -20,6 +20,7 @@ from . import config as hf
 from .config import check_heads
 from .contract import ModelConfig
 from .outputs import Hidden, PooledHidden
+from .pretrained import PreTrainedModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +64,7 @@ class EncoderConfig(hf.BaseConfig):
         return self.max_position_embeddings
 
 
-class Encoder(nn.Module):
+class Encoder(PreTrainedModel):
     """Bidirectional Transformer encoder; without a head it returns its hidden states."""
 
     is_causal = False

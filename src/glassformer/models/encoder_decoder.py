@@ -17,10 +17,11 @@ from glassformer.blocks.transformer import Source, Stack, embed_and_run
 
 from .contract import ModelConfig, by_parts
 from .outputs import Hidden, Seq2SeqHidden, Seq2SeqLogits
+from .pretrained import PreTrainedModel
 from .stepping import StepsByParts
 
 
-class EncoderDecoder(nn.Module, ABC):
+class EncoderDecoder(PreTrainedModel, ABC):
     """Reads a source, writes a target; without a head it returns the hidden states of both."""
 
     is_causal = True
@@ -111,7 +112,7 @@ class EncoderSide(nn.Module):
         return self.dropout(hidden)  # type: ignore[no-any-return]
 
 
-class EncoderAlone(EncoderSide):
+class EncoderAlone(PreTrainedModel, EncoderSide):
     """The encoder of an encoder-decoder as a model of its own, which reads and does not write."""
 
     is_causal = False

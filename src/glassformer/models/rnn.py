@@ -18,6 +18,7 @@ from glassformer.files.schema import Depth, NotNegative, Probability, Size, Toke
 from . import config as hf
 from .architecture import Architecture, Head
 from .outputs import Hidden, Logits
+from .pretrained import PreTrainedModel
 
 HEADS = (None, "text-generation", "text-classification", "token-classification")
 
@@ -78,7 +79,7 @@ class RnnState(NamedTuple):
         return None if tokens else self
 
 
-class Rnn(nn.Module):
+class Rnn(PreTrainedModel):
     """Embeddings, a recurrent network and a head (None for the hidden states themselves)."""
 
     def __init__(self, config: RnnConfig, head: str | None = "text-generation") -> None:

@@ -1,0 +1,81 @@
+"""Models as users of transformers try them: device, dtype, parameters, and an answer to what stands elsewhere."""
+
+import pytest
+import torch
+
+import glassformer as gf
+from families import CASES, SMALL_BERT, SMALL_GPT, VOCABULARY
+from glassformer.hub.registry import ARCHITECTURES, skeleton
+
+IDS = torch.tensor([[5, 6, 7]])
+
+
+@pytest.fixture
+def model():
+    return gf.build("bert", "text-classification", **SMALL_BERT)
+
+
+@pytest.mark.parametrize(("model_type", "head"), CASES)
+def test_every_model_says_where_it_is_and_of_what(model_type, head):
+    architecture = ARCHITECTURES[model_type]
+    model = skeleton(architecture, architecture.config.from_hf({"vocab_size": VOCABULARY, **architecture.small}), head)
+    assert (model.device, model.dtype) == (torch.device("meta"), torch.float32)
+    assert model.to(torch.bfloat16).dtype == torch.bfloat16
+    assert model.num_parameters() == sum(one.numel() for one in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("theirs", "kind", "settings"), [("BertModel", "bert", SMALL_BERT), ("GPT2LMHeadModel", "gpt2", SMALL_GPT)]
+)
+@pytest.mark.parametrize("exclude_embeddings", [False, True])
+def test_parameters_are_counted_as_transformers_counts_them(theirs, kind, settings, exclude_embeddings):
+    import transformers
+
+    cls = getattr(transformers, theirs)
+    other = cls(cls.config_class(**settings))
+    model = gf.build(kind, "text-generation" if kind == "gpt2" else None, **settings)
+    for one in (model, other):
+        next(one.parameters()).requires_grad_(False)
+    for only_trainable in (False, True):
+        asked = {"only_trainable": only_trainable, "exclude_embeddings": exclude_embeddings}
+        assert model.num_parameters(**asked) == other.num_parameters(**asked)
+
+
+@pytest.mark.parametrize(
+    ("argument", "answer"),
+    [
+        ({"output_attentions": True}, r'with gf.record\(model, "\*attention.pattern"\) as seen'),
+        ({"output_hidden_states": True}, r'with gf.record\(model, "\*"\) as seen'),
+        ({"labels": IDS}, "a loss is a task's"),
+        ({"use_cache": True}, r"model.step\(ids, state\)"),
+        ({"return_dict": False}, "named tuples"),
+    ],
+)
+def test_what_stands_elsewhere_is_named(model, argument, answer):
+    with pytest.raises(ValueError, match=answer) as error:
+        model(IDS, **argument)
+    assert "\n" not in str(error.value)
+
+
+def test_the_answers_are_true(model):
+    from glassformer.models.pretrained import ANSWERS
+
+    for name in ("output_attentions", "output_hidden_states"):
+        block, _, then = ANSWERS[name].partition(" — then ")
+        found = {"gf": gf, "model": model, "inputs": {"input_ids": IDS}}
+        exec(block, found)
+        assert len(eval(then, found)) == SMALL_BERT["num_hidden_layers"] + (name == "output_hidden_states")
+
+
+def test_an_argument_that_asks_for_nothing_is_taken(model):
+    asked = {"output_attentions": False, "output_hidden_states": None, "return_dict": True, "use_cache": False}
+    torch.testing.assert_close(model(IDS, **asked).logits, model(IDS).logits)
+
+
+def test_an_unknown_argument_or_method_is_answered_with_what_there_is(model):
+    with pytest.raises(TypeError, match="takes no 'mask'; it takes: input_ids, attention_mask, token_type_ids"):
+        model(IDS, mask=IDS)
+    with pytest.raises(AttributeError, match=r"no save_pretrained; use gf.save\(model, folder, tokenizer=tok\)"):
+        model.save_pretrained("folder")
+    with pytest.raises(AttributeError, match="'qqq'"):
+        _ = model.qqq
