@@ -1,7 +1,7 @@
 """What a tokenizer call gives: the model's inputs by name, and where every token came from."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from glassformer.text.assemble import RowLayout
@@ -13,10 +13,16 @@ class Encoding(dict[str, Any]):
     """A dict of model inputs: `model(**encoding)`. `num_truncated` counts the tokens truncation took from each text."""
 
     def __init__(
-        self, inputs: dict[str, Any], *, batch: RowLayout, words: Callable[[], Words], num_truncated: list[int]
+        self,
+        inputs: dict[str, Any],
+        *,
+        batch: RowLayout | None = None,
+        words: Callable[[], Words] | None = None,
+        num_truncated: Sequence[int] = (),
     ) -> None:
+        """`batch` and `words` say where its tokens came from, where that is known."""
         super().__init__(inputs)
-        self.num_truncated = num_truncated
+        self.num_truncated = list(num_truncated)
         self._batch = batch
         self._words: Callable[[], Words] | Words | None = words  # found out when first asked for
 
@@ -49,12 +55,17 @@ class Encoding(dict[str, Any]):
 
     def sequence_ids(self, row: int = 0) -> list[int | None]:
         """Which text (0 or 1) each token of a row is from; None for special tokens and padding."""
-        return self._batch.sequence_ids(row)
+        return self._layout().sequence_ids(row)
 
     def word_ids(self, row: int = 0) -> list[int | None]:
         """Which word of its text each token of a row belongs to; None for special tokens and padding."""
         if self._words is None:
-            raise ValueError("a pickled encoding knows no word numbers: ask for word_ids before it is sent")
+            raise ValueError("an encoding that was pickled or padded knows no word numbers: ask for word_ids before")
         if not isinstance(self._words, list):
             self._words = self._words()
-        return self._batch.row(row, self._words, None, None)
+        return self._layout().row(row, self._words, None, None)
+
+    def _layout(self) -> RowLayout:
+        if self._batch is None:
+            raise ValueError("an encoding of tok.pad knows no texts: ask the encodings that it was made of")
+        return self._batch

@@ -3,9 +3,13 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from glassformer.text.backend import RustBackend
+    from glassformer.text.folder import TokenizerSettings
+    from glassformer.text.marian import MarianBackend
     from glassformer.text.tokenizer import Tokenizer
 
 NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+OTHERS = "additional_special_tokens"
 BERT = {
     "unk_token": "[UNK]",
     "sep_token": "[SEP]",
@@ -61,7 +65,10 @@ class SpecialId:
 
 
 class SpecialTokens:
-    """The seven names that transformers knows."""
+    """The seven names that transformers knows, and all that are special."""
+
+    settings: "TokenizerSettings"
+    backend: "RustBackend | MarianBackend"
 
     bos_token, bos_token_id = SpecialToken(), SpecialId()
     eos_token, eos_token_id = SpecialToken(), SpecialId()
@@ -70,3 +77,19 @@ class SpecialTokens:
     pad_token, pad_token_id = SpecialToken(), SpecialId()
     cls_token, cls_token_id = SpecialToken(), SpecialId()
     mask_token, mask_token_id = SpecialToken(), SpecialId()
+
+    @property
+    def special_tokens_map(self) -> dict[str, str]:
+        """The special tokens that there are, by name."""
+        return {name: token for name, token in self.settings.names.items() if token}
+
+    @property
+    def all_special_tokens(self) -> list[str]:
+        """Special tokens, each once."""
+        return list(dict.fromkeys([token for token in self.settings.names.values() if token] + self.settings.extra))
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        """The ids of the special tokens."""
+        ids = (self.backend.token_to_id(token) for token in self.all_special_tokens)
+        return [index for index in ids if index is not None]

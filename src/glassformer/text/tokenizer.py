@@ -1,7 +1,7 @@
 """The tokenizer: texts to model inputs and back, with the names and results of Hugging Face's."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +18,13 @@ from glassformer.text.folder import NO_LIMIT, Folder, ModelFacts, TokenizerSetti
 from glassformer.text.languages import Language
 from glassformer.text.marian import MarianBackend, is_marian, load_marian
 from glassformer.text.options import Options, as_batch
+from glassformer.text.padding import as_tensors, gathered, padded
 from glassformer.text.rust import rust_border
 from glassformer.text.saving import save
-from glassformer.text.special import SpecialTokens
+from glassformer.text.special import NAMES, OTHERS, SpecialTokens
 
 LOG = logging.getLogger("glassformer")
+NO_PAD_TOKEN = "padding needs a pad token and this tokenizer has none: tok.pad_token = tok.eos_token"
 
 
 class Tokenizer(SpecialTokens):
@@ -64,6 +66,8 @@ class Tokenizer(SpecialTokens):
         `segments` says whether the model beside it takes token_type_ids; by default as this tokenizer gives them.
         """
         save(self, Path(folder), self.settings.segments if segments is None else segments)
+
+    save_pretrained = save  # as transformers calls it
 
     def adapted(
         self,
@@ -115,9 +119,12 @@ class Tokenizer(SpecialTokens):
         padding_side: Side | None = None,
         pad_to_multiple_of: int | None = None,
         is_split_into_words: bool = False,
+        text: Any = None,
+        text_pair: Any = None,
     ) -> Encoding:
         """Model inputs of one text or a list of texts, each with its pair if given.
 
+        `text` and `text_pair` are transformers' names of `texts` and `pairs`.
         `text_target` holds texts of the other language (it matters to Marian): alone it gives their inputs,
         beside `texts` it gives their ids as "labels". A max_length without a word on truncation truncates.
         """
@@ -136,6 +143,7 @@ class Tokenizer(SpecialTokens):
             pad_to_multiple_of=pad_to_multiple_of,
             is_split_into_words=is_split_into_words,
         )
+        texts, pairs = text if texts is None else texts, text_pair if pairs is None else pairs
         if text_target is None:
             return self._call(texts, pairs, options, target=False)
         targets = self._call(text_target, None, options, target=True)
@@ -279,16 +287,53 @@ class Tokenizer(SpecialTokens):
                 batch.pad(None, None, side)
             return
         if self.pad_token_id is None:
-            raise ValueError("padding needs a pad token and this tokenizer has none: tok.pad_token = tok.eos_token")
+            raise ValueError(NO_PAD_TOKEN)
         width = None
         if options.pads == "max_length":
-            width = self.model_max_length if options.max_length is None else options.max_length
-            if width >= NO_LIMIT:
-                raise ValueError("padding='max_length' needs a max_length: this tokenizer states no model_max_length")
+            width = self._width(options)
             longest = int(batch.lengths.max(initial=0))
             if longest > width:
                 raise ValueError(f"a text has {longest} tokens, over max_length={width}: pass truncation=True")
         batch.pad(width, options.pad_to_multiple_of, side)
+
+    def _width(self, options: Options) -> int:
+        """How many tokens padding="max_length" gives a row."""
+        width = self.model_max_length if options.max_length is None else options.max_length
+        if width >= NO_LIMIT:
+            raise ValueError("padding='max_length' needs a max_length: this tokenizer states no model_max_length")
+        return width
+
+    def pad(
+        self,
+        encodings: Any,
+        *,
+        padding: bool | str = True,
+        max_length: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        padding_side: Side | None = None,
+        return_attention_mask: bool = True,
+        return_tensors: str | None = None,
+    ) -> Encoding:
+        """Encodings of one length: a list of dicts as `tok(text)` gives them, or one dict of many rows.
+
+        Ids, masks and segments are filled up; what else stands there, as labels, is kept as it is.
+        """
+        options = Options(
+            padding=padding,
+            max_length=max_length,
+            pad_to_multiple_of=pad_to_multiple_of,
+            padding_side=padding_side,
+            return_tensors=return_tensors,
+        )
+        rows, single = gathered(encodings)
+        if not rows:
+            return Encoding({})
+        if self.pad_token_id is None and options.pads != "do_not_pad":
+            raise ValueError(NO_PAD_TOKEN)
+        side = padding_side or self.padding_side
+        width = self._width(options) if options.pads == "max_length" else None
+        many = padded(rows, options, pad_id=self.pad_token_id or 0, width=width, side=side, mask=return_attention_mask)
+        return Encoding(as_tensors({name: row[0] for name, row in many.items()} if single else many, return_tensors))
 
     def apply_chat_template(
         self,
@@ -338,11 +383,8 @@ class Tokenizer(SpecialTokens):
         ids = ids.tolist() if hasattr(ids, "tolist") else ids
         ids = [ids] if isinstance(ids, int) else list(ids)
         if ids and isinstance(ids[0], (list, tuple, np.ndarray)):
-            return self.batch_decode(
-                ids,
-                skip_special_tokens=skip_special_tokens,
-                clean_up_tokenization_spaces=clean_up_tokenization_spaces,
-            )
+            clean = clean_up_tokenization_spaces
+            return self.batch_decode(ids, skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=clean)
         text = self.backend.decode([self._known(index) for index in ids], skip_special_tokens=skip_special_tokens)
         clean = clean_up_tokenization_spaces
         if clean is None:
@@ -353,9 +395,15 @@ class Tokenizer(SpecialTokens):
         """BPE keeps its own spaces, which must not be cleaned up."""
         return isinstance(self.backend, RustBackend) and type(self.backend.rust.model).__name__ == "BPE"
 
-    def batch_decode(self, rows: Any, **options: Any) -> list[str]:
+    def batch_decode(
+        self, rows: Any, *, skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool | None = None
+    ) -> list[str]:
         """The text of each row of ids."""
-        return [self.decode(row, **options) for row in rows]
+        clean = clean_up_tokenization_spaces
+        return [
+            self.decode(row, skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=clean)
+            for row in rows
+        ]
 
     def _known(self, index: Any) -> int:
         """An id that the vocabulary has."""
@@ -389,6 +437,20 @@ class Tokenizer(SpecialTokens):
         self.refresh()
         return new
 
+    def add_special_tokens(self, tokens: Mapping[str, str | Sequence[str]]) -> int:
+        """Name special tokens, {"pad_token": "[PAD]"}, or add others, {"additional_special_tokens": [...]}.
+
+        Gives how many are new to the vocabulary.
+        """
+        new = 0
+        for name, token in tokens.items():
+            if name not in (*NAMES, OTHERS):
+                raise ValueError(f"{name!r} is no name of a special token: use one of {', '.join(NAMES)}, {OTHERS}")
+            new += self.add_tokens(token, special_tokens=True)
+            if name in NAMES:
+                setattr(self, name, token)
+        return new
+
     def get_vocab(self) -> dict[str, int]:
         """Every token with its id."""
         return self.backend.vocab()
@@ -396,6 +458,13 @@ class Tokenizer(SpecialTokens):
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
         """How many special tokens a text, or a pair, is given."""
         return special_count(self.template(pair=pair))
+
+    vocab = property(get_vocab)
+
+    @property
+    def model_input_names(self) -> list[str]:
+        """What a call gives a model, by default."""
+        return ["input_ids", *(["token_type_ids"] if self.settings.segments else []), "attention_mask"]
 
     @property
     def vocab_size(self) -> int:
@@ -409,19 +478,7 @@ class Tokenizer(SpecialTokens):
         return True
 
     def __repr__(self) -> str:
-        special = {name: token for name, token in self.settings.names.items() if token}
-        return f"Tokenizer({len(self)} tokens, {special})"
-
-    @property
-    def all_special_tokens(self) -> list[str]:
-        """Special tokens, each once."""
-        return list(dict.fromkeys([token for token in self.settings.names.values() if token] + self.settings.extra))
-
-    @property
-    def all_special_ids(self) -> list[int]:
-        """The ids of the special tokens."""
-        ids = (self.backend.token_to_id(token) for token in self.all_special_tokens)
-        return [index for index in ids if index is not None]
+        return f"Tokenizer({len(self)} tokens, {self.special_tokens_map})"
 
 
 def _content(token: str | AddedToken) -> str:
