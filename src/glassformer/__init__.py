@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .inspect.lens import decoder_lens, logit_lens
     from .inspect.record import record
     from .inspect.statistics import attention_statistics
+    from .jobs.embed import embed
     from .jobs.inspect import inspect
     from .jobs.predict import pipeline
     from .jobs.train import train
@@ -43,6 +44,7 @@ _HOME = {
     "fill_mask": "generate.fill",
     "infill": "generate.infill",
     "rerank": "generate.rerank",
+    "embed": "jobs.embed",
     "inspect": "jobs.inspect",
     "train": "jobs.train",
     "compare": "compare.experiment",
@@ -55,6 +57,7 @@ __all__ = [
     "build",
     "compare",
     "decoder_lens",
+    "embed",
     "explain",
     "fill_mask",
     "generate",

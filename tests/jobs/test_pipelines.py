@@ -39,6 +39,7 @@ CASES: dict[str, tuple[str, list[Any], dict[str, Any], Any]] = {  # inputs, opti
     "likeness": ("sentence-similarity/bert/mean", PAIRS, {}, float),
     "vectors": ("feature-extraction/distilbert", TEXTS, {"pooled": True}, [float]),
     "vectors of tokens": ("feature-extraction/distilbert", TEXTS, {}, [[[float]]]),
+    "vectors of texts": ("sentence-embedding/bert", TEXTS, {}, [float]),
     "digits": ("copy/gru", ["123=", "45"], {}, {"answer": str}),
     "parity": ("parity/bert", ["123=", "45"], {}, {"answer": str}),
     "sums": ("adding/bert/long", ["1*23*4=", "*4*5"], {}, {"answer": str}),
@@ -315,3 +316,54 @@ def test_a_pipeline_that_cannot_be_is_refused_in_one_line(make, message):
 def test_one_text_is_one_argument(trained):
     with pytest.raises(ValueError, match="takes one input or a list of them, and 'another' stands beside it"):
         gf.pipeline("text-classification", trained("text-classification/gru"))("a text", "another")
+
+
+def test_a_generator_is_read_as_results_are_asked_for(trained):
+    pipe = gf.pipeline("text-classification", trained("text-classification/gru"))
+    read = []
+
+    def source():
+        for number in range(1000):
+            read.append(number)
+            yield f"Paul is glad {number} ."
+
+    results = pipe(source())
+    assert read == []
+    first = next(results)
+    assert len(read) == 1
+    assert same(first, pipe("Paul is glad 0 .")[0])
+    assert same([next(results) for _ in range(70)], pipe([f"Paul is glad {number} ." for number in range(1, 71)]))
+    assert len(read) <= 71 + 32
+    read.clear()
+    next(pipe(source(), batch_size=5))
+    assert len(read) == 5
+
+
+def test_arrays_and_columns_are_lists_of_texts(trained):
+    import numpy as np
+    from datasets import Dataset
+
+    pipe = gf.pipeline("text-classification", trained("text-classification/gru"))
+    assert same(pipe(np.array(TEXTS)), pipe(TEXTS))
+    assert same(pipe(Dataset.from_dict({"text": TEXTS})["text"]), pipe(TEXTS))
+
+
+def test_a_pipeline_has_its_parts(trained):
+    pipe = gf.pipeline("text-classification", trained("text-classification/bert"))
+    assert pipe.tokenizer.decode(pipe.tokenizer("Paul")["input_ids"], skip_special_tokens=True) == "Paul"
+    assert pipe.device == pipe.model.device
+
+
+@pytest.mark.parametrize("what", ["classes", "texts", "translations"])
+def test_attention_is_recorded_and_a_pipeline_says_how(trained, what):
+    name, inputs, options, _ = CASES[what]
+    pipe = gf.pipeline(name.split("/")[0], trained(name))
+    assert same(pipe(inputs, output_attentions=False, **options), pipe(inputs, **options))
+    for asked, (pattern, seen) in {
+        "output_attentions": ("*attention.pattern", "attentions"),
+        "output_hidden_states": ("*", "hidden_states"),
+    }.items():
+        with pytest.raises(ValueError, match=f"takes no {asked}: with gf.record") as error:
+            pipe(inputs, **{asked: True}, **options)
+        assert f'gf.record(pipe.model, "{pattern}")' in str(error.value)
+        assert f"seen.{seen}" in str(error.value)

@@ -98,6 +98,7 @@ for pooling in ("mean", "cls", "max"):
 _case("sentence-similarity", "lstm")
 _case("sentence-similarity", "bert", "contrastive", loss="contrastive")
 _case("feature-extraction", "distilbert")
+_case("sentence-embedding", "bert")
 for lesson in ("copy", "reverse", "parity", "adding"):
     for arch in ("rnn", "gru", "lstm", "transformer", "gpt2"):
         _case(lesson, arch)

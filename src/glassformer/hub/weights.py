@@ -6,7 +6,8 @@ same entries in opposite directions, so that no inverse is ever written by hand.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from html import escape
 
 import torch
 from torch import Tensor, nn
@@ -58,6 +59,18 @@ class LoadReport:
         if self.unused:
             parts.append(f"{len(self.unused)} of the file unused: {some(self.unused)}")
         return "; ".join(parts)
+
+    def __repr__(self) -> str:
+        return f"LoadReport({self})"
+
+    def _repr_html_(self) -> str:
+        """The counts, each of which opens to its names, for notebooks; colours are the notebook's own."""
+        told = {"loaded": "tensors loaded", "new": "new with random values", "unused": "of the file unused"}
+        found = {told[name]: names for name, names in asdict(self).items() if names or name == "loaded"}
+        return "".join(
+            f"<details><summary>{len(names)} {what}</summary><code>{'<br>'.join(map(escape, names))}</code></details>"
+            for what, names in found.items()
+        )
 
 
 @dataclass

@@ -15,6 +15,7 @@ KINDS = {  # of the micro-world's examples, by task
     "question-answering": "asked",
     "sentence-similarity": "scored",
     "feature-extraction": "scored",
+    "sentence-embedding": "scored",
     "translation": "parallel",
     "summarization": "summaries",
     "text2text-generation": "parallel",

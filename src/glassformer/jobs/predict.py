@@ -8,6 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -21,12 +22,16 @@ from glassformer.hub.fetch import config_folder
 from glassformer.hub.folder import read_config
 from glassformer.hub.load import load, load_tokenizer
 from glassformer.hub.registry import architecture_for, head_for, reading_head
-from glassformer.models.contract import as_model
+from glassformer.models.contract import as_model, label_names
+from glassformer.tasks.batch import device_of
 from glassformer.tasks.metrics import ScoreSheet
+from glassformer.tasks.pooling import MODULES
+from glassformer.tasks.sentence_similarity import SentenceEmbedding
 from glassformer.tasks.summarization import Summarization
 from glassformer.tasks.task import AnyTask, call_options, evaluate, takes_settings
 from glassformer.tasks.task_params import task_params
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.view.notebook import facts_table, shortened
 
 from .data import read_examples, reading
 from .generator import complete
@@ -38,6 +43,8 @@ from .tasks import TASKS, taken, task_class
 UNANSWERED: dict[str, Any] = {"label": None, "tags": None, "answers": (), "target": None}
 LANGUAGES = ("src_lang", "tgt_lang")
 CHUNK = 32  # inputs of an iterator at a time
+LABELLED = ("text-classification", "token-classification")
+RECORDED = {"output_attentions": ("*attention.pattern", "attentions"), "output_hidden_states": ("*", "hidden_states")}
 WORTH_PREPARING = 8  # inputs: to look whether the weights have changed costs as much as to read one or two
 TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "conll")
 
@@ -65,17 +72,48 @@ class Pipeline:
     def __call__(self, inputs: Any = None, *more: Any, **options: Any) -> Any:
         """One result for one input, a list of results for a list of inputs; each as if it came alone.
 
-        Of an iterator, the results come one by one, as its inputs do.
+        Of an iterator, the results come as its inputs do: the first at once, later ones in growing batches, or in those
+        of batch_size.
         """
-        inputs = self.task.call_inputs(inputs, more, options)
+        _check_recorded(options)
+        inputs = self.task.call_inputs(_listed(inputs), more, options)
         asked = {**self.defaults, **options}
         self.task.check_predict(asked)
         if isinstance(inputs, Iterator):
-            return chain.from_iterable(self._results(some, asked) for some in chunks(inputs))
+            return chain.from_iterable(self._results(some, asked) for some in chunks(inputs, asked.get("batch_size")))
         if isinstance(inputs, list):
             return self._results(inputs, asked)
         (found,) = self._results([inputs], asked)
         return [found] if isinstance(inputs, str) and self.task.wraps_one(found, options) else found
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.task.tokenizer
+
+    @property
+    def device(self) -> torch.device:
+        return device_of(self.model)
+
+    def _facts(self) -> dict[str, str]:
+        """What it is, in a few words."""
+        model, weights = as_model(self.model), list(self.model.parameters())
+        facts = {
+            "model": f"{model.config.model_type}, {sum(one.numel() for one in weights):,} parameters",
+            "weights": f"{str(weights[0].dtype).removeprefix('torch.')} on {self.device}",
+            "tokenizer": f"{len(self.tokenizer):,} tokens",
+            "max_length": "" if self.task.max_length is None else str(self.task.max_length),
+            "labels": shortened(label_names(model.config)) if model.head_name in LABELLED else "",
+            "folder": "" if self.folder is None else str(self.folder),
+            "options": ", ".join(f"{name}={value!r}" for name, value in self.defaults.items()),
+        }
+        return {name: fact for name, fact in facts.items() if fact}
+
+    def __repr__(self) -> str:
+        return f"Pipeline({self.task.name!r}, {'; '.join(f'{name}: {fact}' for name, fact in self._facts().items())})"
+
+    def _repr_html_(self) -> str:
+        """The same as a table, for notebooks."""
+        return facts_table(f"Pipeline {self.task.name!r}", self._facts())
 
     def _results(self, inputs: list[Any], options: Mapping[str, Any]) -> list[Any]:
         model = as_model(self.model)
@@ -135,6 +173,7 @@ def pipeline(
         if not isinstance(model, str | Path):
             raise ValueError('name a task, a model folder, or both: pipeline("summarization", "folder")')
         task = task_of(str(model))
+    _check_recorded(options)
     task = _pair_name(task, options)
     cls = task_class(task)
     dtype = options.pop("torch_dtype", dtype)  # its name before version 5 of transformers
@@ -205,10 +244,27 @@ def _made(folder: Path, cls: type[AnyTask]) -> dict[str, Any]:
     return values if values and issubclass(cls, task_class(values["task"])) else {}
 
 
-def chunks(inputs: Iterator[Any]) -> Iterator[list[Any]]:
-    """Some inputs at a time, enough for a batch."""
-    while some := list(islice(inputs, CHUNK)):
+def chunks(inputs: Iterator[Any], size: int | None = None) -> Iterator[list[Any]]:
+    """So many inputs at a time; else one, then twice as many each time: no one waits long, and batches get full."""
+    count = size or 1
+    while some := list(islice(inputs, count)):
         yield some
+        count = size or min(2 * count, CHUNK)
+
+
+def _listed(inputs: Any) -> Any:
+    """A column of a data set, an array or a series as a list; anything else as it is."""
+    if isinstance(inputs, np.ndarray) or (isinstance(inputs, Sequence) and not isinstance(inputs, str | bytes | tuple)):
+        return list(inputs)
+    return inputs
+
+
+def _check_recorded(options: dict[str, Any]) -> None:
+    """Say how attention is recorded; to be asked for none is no mistake."""
+    for name, (pattern, seen) in RECORDED.items():
+        if options.pop(name, None):
+            how = f'with gf.record(pipe.model, "{pattern}") as seen: pipe(text) — then seen.{seen}'
+            raise ValueError(f"a pipeline takes no {name}: {how}")
 
 
 def _head(cls: type[AnyTask], model: str | Path) -> str | None:
@@ -229,6 +285,8 @@ def task_of(model: str) -> str:
     recipe = config_folder(model) / RECIPE
     if recipe.is_file():
         return str(read_made(recipe)["task"])
+    if (config_folder(model) / MODULES).is_file():  # of Sentence-Transformers
+        return SentenceEmbedding.name
     head = head_of(model)
     if head == Summarization.head and list(task_params(config_folder(model))) == [Summarization.name]:
         return Summarization.name

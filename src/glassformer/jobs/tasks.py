@@ -25,6 +25,7 @@ TASKS = {
     "zero-shot-classification": ("zero_shot_classification", "ZeroShotClassification"),
     "sentence-similarity": ("sentence_similarity", "SentenceSimilarity"),
     "feature-extraction": ("sentence_similarity", "FeatureExtraction"),
+    "sentence-embedding": ("sentence_similarity", "SentenceEmbedding"),
     "copy": ("teaching", "Copy"),
     "reverse": ("teaching", "Reverse"),
     "parity": ("teaching", "Parity"),

@@ -16,6 +16,7 @@ from glassformer.data.fingerprint import fingerprint
 from glassformer.files import write_json, write_text
 from glassformer.hub.load import load, save, usable
 from glassformer.models.contract import as_model
+from glassformer.models.pretrained import PreTrainedModel
 from glassformer.tasks.batch import Items
 from glassformer.tasks.metrics import ScoreSheet
 from glassformer.tasks.metrics.examples import ExampleScores, write_examples
@@ -28,6 +29,7 @@ from glassformer.train.lora import merge
 from glassformer.train.plan import Plan
 from glassformer.train.processes import Processes, joined, local_device
 from glassformer.train.signals import terminable
+from glassformer.view.notebook import facts_table
 
 from .assemble import assemble
 from .card import card, curves
@@ -52,8 +54,26 @@ class Run:
     outcome: Outcome
     speaks: bool = True  # for all processes, if there are several
 
-    def load(self) -> nn.Module:
+    def load(self) -> PreTrainedModel:
         return load(self.folder)
+
+    def _facts(self) -> dict[str, str]:
+        """What it came to, in a few words."""
+        done, seconds = self.outcome.progress.step, self.outcome.progress.seconds
+        steps = f"{'stopped after ' if self.outcome.stopped else ''}{done:,} of {self.outcome.total:,}"
+        scores = {
+            name: ", ".join(f"{metric} {value:.4f}" for metric, value in values.items())
+            for name, values in self.scores.items()
+        }
+        return {"folder": str(self.folder), "steps": f"{steps}, {seconds:.1f} s of training"} | scores
+
+    def __repr__(self) -> str:
+        return f"Run({'; '.join(f'{name}: {fact}' for name, fact in self._facts().items())})"
+
+    def _repr_html_(self) -> str:
+        """The same as a table, over its curves, for notebooks."""
+        curves = self.folder / CURVES
+        return facts_table("Run", self._facts(), svg=curves.read_text("utf-8") if curves.is_file() else None)
 
 
 def train(*, resume: bool = False, log: Log = print, **settings: Any) -> Run:

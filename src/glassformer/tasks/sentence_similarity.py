@@ -6,7 +6,7 @@ B batch, N texts in all, T length, D width.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -126,6 +126,15 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
             options["score_range"] = (min(scores), max(scores))
         return cls.make_spec(options)
 
+    @classmethod
+    def spec_of_model(cls, tokenizer: Tokenizer, model: Model, **options: Any) -> Spec:
+        """The vectors of a text are those of a bare model, or of an encoder alone."""
+        if model.head_name not in (None, "feature-extraction"):
+            raise ValueError(
+                f"{cls.name} reads a bare model, not one with the head {model.head_name!r}: gf.load(…, head=None)"
+            )
+        return super().spec_of_model(tokenizer, model, **options)
+
     def write_extras(self, folder: Path) -> None:
         write_pooling(folder, replace(self.pooling, max_length=self.max_length))
 
@@ -238,6 +247,7 @@ class FeatureExtraction(SentenceSimilarity):
     """The same model, asked for its vectors."""
 
     name = "feature-extraction"
+    pools: ClassVar[bool] = False  # whether a text is one vector, unless a call says otherwise
 
     @torch.inference_mode()
     def predict(
@@ -245,18 +255,18 @@ class FeatureExtraction(SentenceSimilarity):
         model: Model,
         inputs: Sequence[Any],
         *,
-        pooled: bool = False,
+        pooled: bool | None = None,
         return_tensors: bool = False,
         batch_size: Size | None = None,
         batch_tokens: Size = 4096,
         on_progress: OnProgress | None = None,
     ) -> list[Any]:
-        """The D numbers of each text; unpooled those of its tokens, (1, T, D), as transformers' pipeline gives them.
+        """The D numbers of each text; not `pooled`, of its tokens, (1, T, D), as transformers' pipeline gives them.
 
         With return_tensors each is a tensor.
         """
         texts = [one.text if isinstance(one, Labelled) else one for one in inputs]
-        if pooled:
+        if self.pools if pooled is None else pooled:
             vectors = self.embed(
                 model, texts, batch_size=batch_size, batch_tokens=batch_tokens, on_progress=on_progress
             )
@@ -271,6 +281,13 @@ class FeatureExtraction(SentenceSimilarity):
             return found if return_tensors else (one.tolist() for one in found)
 
         return predict_in_batches(items.lengths, Budget.of(batch_size, batch_tokens), predict, on_progress)
+
+
+class SentenceEmbedding(FeatureExtraction):
+    """One vector a text, as Sentence-Transformers' `encode` gives it."""
+
+    name = "sentence-embedding"
+    pools = True
 
 
 def as_comparison(given: object) -> tuple[str, list[str]]:

@@ -1,0 +1,76 @@
+"""gf.embed: one vector for each text, as Sentence-Transformers' `encode` gives it.
+
+N texts, D width.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, TypedDict, Unpack, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from glassformer.files.schema import Size
+from glassformer.tasks.pooling import Mode
+from glassformer.tasks.sentence_similarity import SentenceEmbedding
+from glassformer.text.tokenizer import Tokenizer
+
+from .predict import pipeline
+
+Vectors = NDArray[np.float32]
+
+
+class EmbedOptions(TypedDict, total=False):
+    """What gf.embed can be told. None: as the folder says, or as it is best."""
+
+    tokenizer: Tokenizer | str | Path | None  # a model that is loaded already needs one
+    pooling: Mode | None
+    normalize: bool | None  # to length 1
+    max_length: Size | None  # tokens of a text that are read
+    batch_size: Size | None
+    device: str | int | torch.device | None
+    dtype: str | torch.dtype | None
+
+
+@overload
+def embed(
+    texts: str | Sequence[str],
+    model: str | Path | nn.Module,
+    *,
+    convert_to_tensor: Literal[False] = False,
+    **options: Unpack[EmbedOptions],
+) -> Vectors: ...
+
+
+@overload
+def embed(
+    texts: str | Sequence[str],
+    model: str | Path | nn.Module,
+    *,
+    convert_to_tensor: Literal[True],
+    **options: Unpack[EmbedOptions],
+) -> Tensor: ...
+
+
+def embed(
+    texts: str | Sequence[str],
+    model: str | Path | nn.Module,
+    *,
+    convert_to_tensor: bool = False,
+    **options: Unpack[EmbedOptions],
+) -> Vectors | Tensor:
+    """The vector (D,) of a text, or those (N, D) of a list, in float32: a numpy array, or a tensor on the CPU.
+
+    `pooling` is mean, cls or max, and `normalize` makes every vector of length 1; what is not given is as the files of
+    Sentence-Transformers in the model's folder say, else mean and normalised. A model that is loaded already needs its
+    `tokenizer`. Texts are read in batches of like length, and given back in their order.
+    """
+    listed = [texts] if isinstance(texts, str) else list(texts)
+    if wrong := [one for one in listed if not isinstance(one, str)]:
+        raise ValueError(f"a text or a list of texts is embedded, not {wrong[0]!r}")
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    vectors: list[Tensor] = pipeline(SentenceEmbedding.name, model, **given)(listed, return_tensors=True)
+    found = vectors[0] if isinstance(texts, str) else torch.stack(vectors) if vectors else torch.empty(0, 0)
+    return found if convert_to_tensor else found.numpy()
