@@ -176,6 +176,19 @@ def test_wrong_requests_are_named(request_, message):
         gf.generate(model, None, torch.tensor([[5, 6]]), **request_)
 
 
+def test_what_stands_elsewhere_is_named_and_asked_for_nothing_is_taken(spoken):
+    model, tok = spoken
+    idle = {"output_attentions": False, "streamer": None, "output_scores": False}
+    assert gf.generate(model, tok, "the", max_new_tokens=3, **idle) == gf.generate(model, tok, "the", max_new_tokens=3)
+    for name, answer in {
+        "output_attentions": "gf.record",
+        "streamer": "gf.stream",
+        "output_scores": "logprobs",
+    }.items():
+        with pytest.raises(ValueError, match=f"generation takes no {name}: .*{answer}"):
+            gf.generate(model, tok, "the", **{name: True})
+
+
 @pytest.mark.parametrize("key", ["num_beams", "do_sample", "eos_token_id", "temperature"])
 def test_a_wrong_value_in_a_folder_names_the_file_and_the_key(spoken, tmp_path, key):
     gf.save(spoken[0], tmp_path, tokenizer=spoken[1])

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from .contrastive import contrastive
 from .job import Job, SearchResult
 from .likelihood import likelihood
 from .needs import check_needs
+from .options import GenerationOptions
 from .prompts import prompt_of, request_of
 from .result import Generated
 from .search import Token, collect, tokens
@@ -29,7 +30,7 @@ def generate(
     prompts: str | Sequence[str] | Tensor,
     *,
     attention_mask: Tensor | None = None,
-    **settings: Any,
+    **settings: Unpack[GenerationOptions],
 ) -> Any:
     """Go on from prompts, or answer sources, with Hugging Face's parameter names.
 
@@ -39,7 +40,7 @@ def generate(
     """
     many = [prompts] if isinstance(prompts, str) else prompts
     writer = as_generative(model)
-    job = _job(writer, tokenizer, many, attention_mask, settings)
+    job = _job(writer, tokenizer, many, attention_mask, {**settings})
     found = _search(writer, job)
     texts = None
     if tokenizer is not None:
@@ -53,10 +54,10 @@ def generate(
     return grouped[0] if isinstance(prompts, str) else grouped
 
 
-def stream(model: nn.Module, tokenizer: Any, prompt: str, **settings: Any) -> Iterator[str]:
+def stream(model: nn.Module, tokenizer: Any, prompt: str, **settings: Unpack[GenerationOptions]) -> Iterator[str]:
     """The new text piece by piece, as it is written; characters of several tokens come whole."""
     writer = as_generative(model)
-    job = _job(writer, tokenizer, [prompt], None, settings)
+    job = _job(writer, tokenizer, [prompt], None, {**settings})
     if job.settings.num_beams > 1 or job.settings.num_return_sequences > 1:
         raise ValueError("a stream is one text: leave num_beams and num_return_sequences at 1, or use generate")
     steps = _steps(prepared(writer, 1), job)

@@ -19,6 +19,16 @@ Beams = Annotated[int, Bounds(1, 2**14)]  # more is far beyond any use, and ever
 Seed = Annotated[int, Bounds(-(2**63), 2**64 - 1)]  # what torch takes
 FLOATS = (float, float | None, Positive | None)  # settings that are floats, however they are written
 Strategy = Literal["greedy", "sample", "beam", "diverse", "constrained", "contrastive", "speculative"]
+ELSEWHERE = {  # what transformers' generate takes, and what it is here
+    "output_attentions": 'with gf.record(model, "*attention.pattern", every_call=True) as seen, then seen.calls(name)',
+    "output_hidden_states": 'with gf.record(model, "layers.*", every_call=True) as seen, then seen.calls(name)',
+    "output_scores": "return_dict_in_generate=True gives logprobs, and those of others with top_logprobs=5",
+    "output_logits": "return_dict_in_generate=True gives logprobs, and those of others with top_logprobs=5",
+    "streamer": "for piece in gf.stream(model, tok, prompt) gives the text as it is written",
+    "generation_config": "give its settings by name, or keep them in the folder's generation_config.json",
+    "logits_processor": "scores are changed by settings: sequence_bias, bad_words_ids, repetition_penalty …",
+    "stopping_criteria": "a text is ended by settings: stop_strings, stop_token_ids, max_time …",
+}
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
 
 
@@ -80,8 +90,10 @@ class GenerationSettings:
     def of(cls, given: Mapping[str, Any], *defaults: Mapping[str, Any]) -> Self:
         """The request, with what the model's own folder says where the request is silent."""
         names = [field.name for field in fields(cls)]
-        for name in given:
-            if name not in names:
+        for name, value in given.items():
+            if name in ELSEWHERE and value is not None and value is not False:
+                raise ValueError(f"generation takes no {name}: {ELSEWHERE[name]}")
+            if name not in (*names, *ELSEWHERE):
                 near = get_close_matches(name, names, n=3)
                 listed = f"near it: {', '.join(near)}" if near else f"it has: {', '.join(names)}"
                 raise ValueError(f"generation has no setting {name!r}; {listed}")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from safetensors import SafetensorError
@@ -40,6 +40,7 @@ from .preflight import Preflight, overfit, preflight
 from .progress import ConsoleListener, NullListener, shown
 from .recipe import Recipe
 from .run_folder import CARD, CURVES, EXAMPLES, RESULT, claimed, resume_command, write_card
+from .settings import TrainSettings
 from .tasks import task_class
 
 Log = Callable[[str], None]
@@ -76,17 +77,18 @@ class Run:
         return facts_table("Run", self._facts(), svg=curves.read_text("utf-8") if curves.is_file() else None)
 
 
-def train(*, resume: bool = False, log: Log = print, **settings: Any) -> Run:
+def train(*, resume: bool = False, log: Log = print, **settings: Unpack[TrainSettings]) -> Run:
     """Train or fine-tune: train(task="text-classification", model="…", data="train.csv", out="runs/x", epochs=3).
 
     Every setting of a recipe is a keyword argument: the run's (model or arch, data, dev, test, columns, device…), the
     loop's (epochs, lr, batch_size…: see train/plan.py) and the task's (max_length…: see its file). `log` takes each
     line that is reported.
     """
-    if "say" in settings:
+    given: dict[str, Any] = {**settings}
+    if "say" in given:
         warnings.warn("say is called log now", DeprecationWarning, stacklevel=2)
-        log = settings.pop("say")
-    return run(Recipe.of(settings), resume=resume, log=log)
+        log = given.pop("say")
+    return run(Recipe.of(given), resume=resume, log=log)
 
 
 def look(recipe: Recipe, *, log: Log = print) -> dict[str, Any]:
