@@ -28,6 +28,13 @@ if TYPE_CHECKING:
     from .jobs.predict import pipeline
     from .jobs.train import train
 
+AUTO = {  # classes of transformers
+    "AutoModel": "AutoModel.from_pretrained(folder) is gf.load(folder), its head as config.json says or head=…; ",
+    "AutoTokenizer": "AutoTokenizer.from_pretrained(folder) is gf.load_tokenizer(folder); ",
+    "AutoConfig": "a config is gf.load(folder).config; ",
+    "SentenceTransformer": "SentenceTransformer(folder).encode(texts) is gf.embed(texts, folder); ",
+    "Trainer": "Trainer(…).train() is gf.train(task=…, model=…, data=…, out=…); ",
+}
 _HOME = {
     "load": "hub.load",
     "save": "hub.load",
@@ -77,7 +84,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"glassformer has no {name!r}; it has: {', '.join(__all__)}")
+        instead = AUTO.get(name.removesuffix("Fast").partition("For")[0], "")
+        raise AttributeError(f"glassformer has no {name!r}; {instead}it has: {', '.join(__all__)}")
     value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
     globals()[name] = value
     return value

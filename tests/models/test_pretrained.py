@@ -73,9 +73,52 @@ def test_an_argument_that_asks_for_nothing_is_taken(model):
 
 
 def test_an_unknown_argument_or_method_is_answered_with_what_there_is(model):
-    with pytest.raises(TypeError, match="takes no 'mask'; it takes: input_ids, attention_mask, token_type_ids"):
-        model(IDS, mask=IDS)
+    with pytest.raises(TypeError, match="takes no 'qqq'; it takes: input_ids, attention_mask, token_type_ids"):
+        model(IDS, qqq=IDS)
     with pytest.raises(AttributeError, match=r"no save_pretrained; use gf.save\(model, folder, tokenizer=tok\)"):
         model.save_pretrained("folder")
+    with pytest.raises(TypeError, match="Encoder takes no 'attention_masks'; near it: attention_mask"):
+        model(IDS, attention_masks=IDS)
     with pytest.raises(AttributeError, match="'qqq'"):
         _ = model.qqq
+
+
+def test_a_config_answers_to_the_names_of_transformers(model):
+    assert model.config.num_labels == 2
+    assert model.config.label2id == {"LABEL_0": 0, "LABEL_1": 1}
+    assert model.config.to_dict()["hidden_size"] == SMALL_BERT["hidden_size"]
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda folder: gf.load(folder, torch_dtype="float16"), "load takes no torch_dtype: it is called dtype"),
+        (lambda folder: gf.load(folder, trust_remote_code=True), "code that a folder brings is never run"),
+        (lambda folder: gf.load(folder, num_labels=3), "labels=3 is their number"),
+        (lambda folder: gf.load(folder, heads=None), "load takes no 'heads'; near it: head"),
+        (lambda folder: gf.load(folder, output_attentions=True), "gf.record"),
+        (lambda folder: gf.load_tokenizer(folder, lang="de"), "load_tokenizer takes no 'lang'; near it: .*src_lang"),
+    ],
+)
+def test_arguments_of_from_pretrained_are_answered(minilm, ask, message):
+    with pytest.raises(TypeError, match=message) as error:
+        ask(minilm)
+    assert "\n" not in str(error.value)
+
+
+def test_to_ask_for_nothing_is_no_mistake(minilm):
+    assert gf.load(minilm, trust_remote_code=False, device_map=None).num_parameters() > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    {
+        "AutoModelForSequenceClassification": r"gf.load\(folder\)",
+        "AutoTokenizer": r"gf.load_tokenizer\(folder\)",
+        "SentenceTransformer": r"gf.embed\(texts, folder\)",
+        "Trainer": "gf.train",
+    }.items(),
+)
+def test_classes_of_transformers_are_answered_with_the_function(name, call):
+    with pytest.raises(AttributeError, match=f"glassformer has no '{name}'; .*{call}"):
+        getattr(gf, name)

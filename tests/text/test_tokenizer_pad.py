@@ -121,3 +121,24 @@ def test_further_names_of_transformers(folders, kind, tmp_path):
         ours.add_special_tokens({"padding_token": "<PAD>"})
     ours.save_pretrained(tmp_path)
     assert load_tokenizer(tmp_path)("<a> fox")["input_ids"] == theirs("<a> fox")["input_ids"]
+
+
+def test_an_argument_that_there_is_not_is_answered_with_near_ones(pair):
+    ours = pair[0]
+    with pytest.raises(TypeError, match=r"Tokenizer.__call__ takes no 'pading'; near it: padding"):
+        ours("a", pading=True)
+    with pytest.raises(TypeError, match=r"Tokenizer.decode takes no 'skip_specials'; near it: skip_special_tokens"):
+        ours.decode([1], skip_specials=True)
+    assert list(ours("a", return_attention_mask=False)) == ["input_ids", "token_type_ids"]
+
+
+def test_the_tokens_of_an_encoding(pair):
+    import pickle
+
+    ours, theirs = pair
+    for asked in ({}, {"padding": True, "return_tensors": "pt"}):
+        found, expected = ours(TEXTS, **asked), theirs(TEXTS, **asked)
+        assert [found.tokens(row) for row in range(len(TEXTS))] == [expected.tokens(row) for row in range(len(TEXTS))]
+    assert ours(TEXTS[0]).tokens() == theirs(TEXTS[0]).tokens()
+    with pytest.raises(ValueError, match=r"has no tokenizer: tok.convert_ids_to_tokens\(ids\)"):
+        pickle.loads(pickle.dumps(ours(TEXTS))).tokens()

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from glassformer.engine.linear import Int8Linear, quantised
 from glassformer.files import JsonFile, has_file, read_json, write_atomically, write_json
+from glassformer.files.arguments import answers
 from glassformer.models.architecture import Architecture
 from glassformer.models.contract import as_model, generation_config
 from glassformer.models.init import fill_tables, start
@@ -28,9 +29,21 @@ from .tensors import WeightFiles, short
 from .weights import LoadPlan, WeightEntry, check_same, plan_load, tensors_of, their_tensors
 
 log = logging.getLogger("glassformer")
+ELSEWHERE = {  # what transformers' from_pretrained takes, and what it is here
+    "torch_dtype": "it is called dtype",
+    "device_map": 'one device takes all of it: device="cuda", or "auto"',
+    "num_labels": 'labels=3 is their number, labels=["bad", "good"] their names',
+    "trust_remote_code": "code that a folder brings is never run; leave it out",
+    "use_fast": "there is one kind of tokenizer; leave it out",
+    "low_cpu_mem_usage": "files are mapped, not copied, in any case; leave it out",
+    "attn_implementation": "the fused kernel runs, and the textbook equation while gf.record listens; leave it out",
+    "output_attentions": 'with gf.record(model, "*attention.pattern") as seen: model(**inputs)',
+    "output_hidden_states": 'with gf.record(model, "*") as seen: model(**inputs)',
+}
 FROM_CONFIG = "from config"  # a head no architecture has
 
 
+@answers(ELSEWHERE)
 def load(
     name: str | Path,
     *,
@@ -134,6 +147,7 @@ def _room_for_a_model(folder: str | Path, names: Sequence[str]) -> Path:
     return folder
 
 
+@answers(ELSEWHERE)
 def load_tokenizer(
     name: str | Path, *, src_lang: str | None = None, tgt_lang: str | None = None, revision: str | None = None
 ) -> Tokenizer:

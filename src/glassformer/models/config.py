@@ -37,6 +37,19 @@ class BaseConfig:
         """The dict of a config.json."""
         return write(self)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The same, by the name that transformers gives it."""
+        return self.to_hf()
+
+    @property
+    def label2id(self) -> dict[str, int]:
+        """The number of each label; none where a model has no labels."""
+        return {name: number for number, name in getattr(self, "id2label", {}).items()}
+
+    @property
+    def num_labels(self) -> int:
+        return len(self.label2id)
+
 
 def read(cls: type[C], raw: Mapping[str, Any], *, only: Mapping[str, tuple[Any, ...]] | None = None) -> C:
     """Build a config from a config.json dict; `only` lists settings of which we carry out just some values."""

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from glassformer.files.arguments import unknown_argument
+
 RECORDED = "with gf.record(model, {}) as seen: model(**inputs) — then seen.{}"
 ANSWERS = {  # arguments of transformers' models that stand elsewhere here
     "output_attentions": RECORDED.format('"*attention.pattern"', "attentions"),
@@ -23,6 +25,8 @@ METHODS = {  # of transformers' models
     "from_pretrained": "gf.load(folder)",
     "push_to_hub": "gf.save(model, folder), then huggingface_hub.upload_folder",
     "generate": "gf.generate(model, tok, prompts, max_new_tokens=50)",
+    "get_input_embeddings": 'model.get_submodule("embeddings.token"), or "encoder.embeddings.token"',
+    "gradient_checkpointing_enable": "gf.train(…, checkpointing=True)",
     "resize_token_embeddings": "gf.train(task=…, model=folder, …), which fits a model to its tokenizer",
 }
 
@@ -70,7 +74,7 @@ def known_arguments(model: nn.Module, named: Mapping[str, Any]) -> dict[str, Any
         if name not in known and not (name in ANSWERS and idle):
             if name in ANSWERS:
                 raise ValueError(f"a model takes no {name}: {ANSWERS[name]}")
-            raise TypeError(f"{type(model).__name__} takes no {name!r}; it takes: {', '.join(known)}")
+            raise TypeError(unknown_argument(type(model).__name__, name, known))
     return {name: value for name, value in named.items() if name in known}
 
 

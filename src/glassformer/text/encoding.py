@@ -18,12 +18,14 @@ class Encoding(dict[str, Any]):
         *,
         batch: RowLayout | None = None,
         words: Callable[[], Words] | None = None,
+        to_tokens: Callable[[list[int]], list[str]] | None = None,
         num_truncated: Sequence[int] = (),
     ) -> None:
-        """`batch` and `words` say where its tokens came from, where that is known."""
+        """`batch` and `words` say where its tokens came from, and `to_tokens` what they are, where that is known."""
         super().__init__(inputs)
         self.num_truncated = list(num_truncated)
         self._batch = batch
+        self._to_tokens = to_tokens
         self._words: Callable[[], Words] | Words | None = words  # found out when first asked for
 
     def __getstate__(self) -> dict[str, Any]:
@@ -31,6 +33,7 @@ class Encoding(dict[str, Any]):
             "num_truncated": self.num_truncated,
             "_batch": self._batch,
             "_words": None,
+            "_to_tokens": None,
         }  # the tokenizer stays behind
 
     @property
@@ -52,6 +55,13 @@ class Encoding(dict[str, Any]):
             if hasattr(value, "to"):
                 self[name] = value.to(device)
         return self
+
+    def tokens(self, row: int = 0) -> list[str]:
+        """The tokens of a row."""
+        if self._to_tokens is None:
+            raise ValueError("an encoding that was pickled or padded has no tokenizer: tok.convert_ids_to_tokens(ids)")
+        ids = self["input_ids"]
+        return self._to_tokens(ids if isinstance(ids, list) and isinstance(ids[0], int) else ids[row])
 
     def sequence_ids(self, row: int = 0) -> list[int | None]:
         """Which text (0 or 1) each token of a row is from; None for special tokens and padding."""

@@ -40,6 +40,7 @@ class Options:
     return_overflowing_tokens: bool = False
     return_special_tokens_mask: bool = False
     return_token_type_ids: bool | None = None
+    return_attention_mask: bool | None = None
     add_special_tokens: bool = True
     padding_side: Side | None = None
     pad_to_multiple_of: int | None = None

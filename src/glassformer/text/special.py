@@ -84,6 +84,11 @@ class SpecialTokens:
         return {name: token for name, token in self.settings.names.items() if token}
 
     @property
+    def additional_special_tokens(self) -> list[str]:
+        """Those that have none of the names."""
+        return [token for token in self.all_special_tokens if token not in self.settings.names.values()]
+
+    @property
     def all_special_tokens(self) -> list[str]:
         """Special tokens, each once."""
         return list(dict.fromkeys([token for token in self.settings.names.values() if token] + self.settings.extra))

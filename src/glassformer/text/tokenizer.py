@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from tokenizers import AddedToken
 
+from glassformer.files.arguments import answers
 from glassformer.text.assemble import Ids, RowLayout, Side, Template, TruncationPlan, special_count
 from glassformer.text.backend import Pieces, RustBackend
 from glassformer.text.chat import chosen, is_chat, rendered
@@ -100,6 +101,7 @@ class Tokenizer(SpecialTokens):
         """Take note of a change to the vocabulary or the special tokens."""
         self.backend.refresh()
 
+    @answers({"return_length": "len(row) of input_ids", "verbose": "what is logged is logged as `glassformer`"})
     def __call__(
         self,
         texts: Any = None,
@@ -115,6 +117,7 @@ class Tokenizer(SpecialTokens):
         return_overflowing_tokens: bool = False,
         return_special_tokens_mask: bool = False,
         return_token_type_ids: bool | None = None,
+        return_attention_mask: bool | None = None,
         add_special_tokens: bool = True,
         padding_side: Side | None = None,
         pad_to_multiple_of: int | None = None,
@@ -138,6 +141,7 @@ class Tokenizer(SpecialTokens):
             return_overflowing_tokens=return_overflowing_tokens,
             return_special_tokens_mask=return_special_tokens_mask,
             return_token_type_ids=return_token_type_ids,
+            return_attention_mask=return_attention_mask,
             add_special_tokens=add_special_tokens,
             padding_side=padding_side,
             pad_to_multiple_of=pad_to_multiple_of,
@@ -181,7 +185,8 @@ class Tokenizer(SpecialTokens):
         wanted = options.return_token_type_ids
         if self.settings.segments if wanted is None else wanted:
             inputs["token_type_ids"] = batch.table(batch.types(), 0)
-        inputs["attention_mask"] = batch.table(np.ones(int(batch.lengths.sum()), np.int64), 0)
+        if options.return_attention_mask is not False:
+            inputs["attention_mask"] = batch.table(np.ones(int(batch.lengths.sum()), np.int64), 0)
         if options.return_special_tokens_mask:
             inputs["special_tokens_mask"] = batch.table(batch.special(), 1)
         if pieces:
@@ -197,7 +202,11 @@ class Tokenizer(SpecialTokens):
             return [[one.words for one in side] for side in found]
 
         return Encoding(
-            finished(inputs, options.return_tensors, flat), batch=batch, words=words, num_truncated=num_truncated
+            finished(inputs, options.return_tensors, flat),
+            batch=batch,
+            words=words,
+            to_tokens=self.convert_ids_to_tokens,
+            num_truncated=num_truncated,
         )
 
     def template(self, *, pair: bool = False, special: bool = True, target: bool = False) -> Template:
@@ -376,6 +385,7 @@ class Tokenizer(SpecialTokens):
         ids = self._call(text, pair, Options(add_special_tokens=add_special_tokens), target=False)["input_ids"]
         return [str(self.backend.id_to_token(index)) for index in ids]
 
+    @answers({})
     def decode(
         self, ids: Any, *, skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool | None = None
     ) -> Any:
@@ -395,6 +405,7 @@ class Tokenizer(SpecialTokens):
         """BPE keeps its own spaces, which must not be cleaned up."""
         return isinstance(self.backend, RustBackend) and type(self.backend.rust.model).__name__ == "BPE"
 
+    @answers({})
     def batch_decode(
         self, rows: Any, *, skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool | None = None
     ) -> list[str]:
