@@ -62,6 +62,7 @@ def test_a_width_tensors_and_a_single_row(pair):
     ours_left.padding_side = "left"
     assert ours_left.pad(rows)["input_ids"] == [[5, 6], [ours.pad_token_id, 5]]
     assert ours.pad([]) == {}
+    assert ours.pad([{"input_ids": []}], return_tensors="pt")["input_ids"].dtype == torch.int64
 
 
 def test_what_no_model_reads_stays_as_it_is(pair):

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glassformer.text.assemble import Side
 from glassformer.text.options import Options, shown
@@ -60,24 +61,27 @@ def padded(rows: Rows, options: Options, *, pad_id: int, width: int | None, side
     return {name: [filled(row, fills[name]) for row in many] if name in fills else many for name, many in rows.items()}
 
 
-def as_tensors(rows: Mapping[str, Any], kind: str | None) -> dict[str, Any]:
-    """Lists, or arrays or tensors of them; refused where rows are of several lengths."""
-    if kind is None:
-        return dict(rows)
-    found = {}
-    for name, many in rows.items():
-        try:
-            found[name] = np.asarray(many)
-        except ValueError:
-            raise ValueError(
-                f"the rows of {name!r} are of several lengths, and cannot be one tensor: "
-                + ("pass padding=True" if name in FILLS else "tok.pad fills up what a model reads; pad these yourself")
-            ) from None
-    if kind == "np":
+def finished(inputs: Mapping[str, Any], tensors: str | None, *, flat: bool = False) -> dict[str, Any]:
+    """Inputs as tensors, arrays or lists; `flat`: of one row, without the batch. Refused: tensors of ragged rows."""
+    rows = {name: value[0] for name, value in inputs.items()} if flat else inputs
+    if tensors is None:
+        return {name: _plain(value) for name, value in rows.items()}
+    found = {name: _array(name, value) for name, value in rows.items()}
+    if tensors == "np":
         return found
     import torch  # only those who want tensors need it
 
-    return {name: torch.tensor(value.tolist()) for name, value in found.items()}
+    return {name: torch.from_numpy(value) for name, value in found.items()}
+
+
+def _array(name: str, rows: Any) -> NDArray[Any]:
+    try:
+        array = np.asarray(rows)
+    except ValueError:
+        hint = "pass padding=True" if name in FILLS else "tok.pad fills up what a model reads; pad these yourself"
+        raise ValueError(f"the rows of {name!r} are of several lengths, and cannot be one tensor: {hint}") from None
+    floats = array.dtype.kind == "f" and array.size > 0  # what is empty is floats to numpy
+    return array.astype(np.float32 if floats else np.int64, copy=False)
 
 
 def _plain(value: Any) -> Any:

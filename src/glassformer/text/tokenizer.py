@@ -19,7 +19,7 @@ from glassformer.text.folder import NO_LIMIT, Folder, ModelFacts, TokenizerSetti
 from glassformer.text.languages import Language
 from glassformer.text.marian import MarianBackend, is_marian, load_marian
 from glassformer.text.options import Options, as_batch
-from glassformer.text.padding import as_tensors, gathered, padded
+from glassformer.text.padding import finished, gathered, padded
 from glassformer.text.rust import rust_border
 from glassformer.text.saving import save
 from glassformer.text.special import NAMES, OTHERS, SpecialTokens
@@ -202,7 +202,7 @@ class Tokenizer(SpecialTokens):
             return [[one.words for one in side] for side in found]
 
         return Encoding(
-            finished(inputs, options.return_tensors, flat),
+            finished(inputs, options.return_tensors, flat=flat),
             batch=batch,
             words=words,
             to_tokens=self.convert_ids_to_tokens,
@@ -342,7 +342,7 @@ class Tokenizer(SpecialTokens):
         side = padding_side or self.padding_side
         width = self._width(options) if options.pads == "max_length" else None
         many = padded(rows, options, pad_id=self.pad_token_id or 0, width=width, side=side, mask=return_attention_mask)
-        return Encoding(as_tensors({name: row[0] for name, row in many.items()} if single else many, return_tensors))
+        return Encoding(finished(many, return_tensors, flat=single))
 
     def apply_chat_template(
         self,
@@ -494,19 +494,6 @@ class Tokenizer(SpecialTokens):
 
 def _content(token: str | AddedToken) -> str:
     return token if isinstance(token, str) else str(token.content)
-
-
-def finished(inputs: dict[str, Any], tensors: str | None, flat: bool) -> dict[str, Any]:
-    """Inputs as tensors, arrays or lists; of one text alone, without the batch."""
-    if tensors is None:
-        lists = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in inputs.items()}
-        return {name: value[0] for name, value in lists.items()} if flat else lists
-    arrays = {name: np.asarray(value, np.int64) for name, value in inputs.items()}
-    if tensors == "np":
-        return arrays
-    import torch  # only those who want tensors need it
-
-    return {name: torch.from_numpy(value) for name, value in arrays.items()}
 
 
 def cleaned_up(text: str) -> str:
