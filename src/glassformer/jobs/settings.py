@@ -85,6 +85,7 @@ class TaskSettings(TypedDict, total=False):
     bleu_tokenize: str | None
     block_size: int | None
     bpe_dropout: float
+    carry_state: bool
     chunk: int | None
     column: int
     conditions: Sequence[str]

@@ -6,7 +6,7 @@ B batch, T length, C classes. Σ_t E[token t] + b is W · counts + b, with W the
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from glassformer.blocks.embeddings import TokenEmbeddings, check_length
 from glassformer.blocks.masks import as_keep
