@@ -6,9 +6,24 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "glassformer"
-BELOW = ("files", "blocks", "models", "engine", "text", "hub", "data", "tasks", "train", "generate", "inspect", "view")
+BELOW = (
+    "files",
+    "zoo",
+    "blocks",
+    "models",
+    "engine",
+    "text",
+    "hub",
+    "data",
+    "tasks",
+    "train",
+    "generate",
+    "inspect",
+    "view",
+)
 MAY_IMPORT = {
     "files": (),
+    "zoo": ("files",),
     "blocks": (),
     "text": ("files",),
     "view": (),
@@ -16,7 +31,7 @@ MAY_IMPORT = {
     "engine": ("blocks", "models.contract"),
     "generate": ("files", "blocks", "models.contract", "engine"),
     "inspect": ("blocks", "models.contract", "models.heads", "engine.linear"),
-    "hub": ("files", "models", "text", "blocks", "engine"),
+    "hub": ("files", "zoo", "models", "text", "blocks", "engine"),
     "data": ("files", "text"),
     "tasks": ("files", "data", "text", "blocks", "models.contract", "generate"),
     "train": ("files", "tasks", "data", "text", "blocks", "models.contract"),

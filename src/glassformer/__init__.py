@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .jobs.inspect import inspect
     from .jobs.predict import pipeline
     from .jobs.train import train
+    from .zoo import zoo
 
 AUTO = {  # classes of transformers
     "AutoModel": "AutoModel.from_pretrained(folder) is gf.load(folder), its head as config.json says or head=…; ",
@@ -56,6 +57,7 @@ _HOME = {
     "train": "jobs.train",
     "compare": "compare.experiment",
     "pipeline": "jobs.predict",
+    "zoo": "zoo",
 }
 __all__ = [
     "__version__",
@@ -79,6 +81,7 @@ __all__ = [
     "save",
     "stream",
     "train",
+    "zoo",
 ]
 
 

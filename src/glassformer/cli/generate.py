@@ -11,8 +11,9 @@ import typer
 from glassformer.generate.strategies import DEFAULT_NEW, STRATEGIES
 
 from .chat import converse
+from .choice import OptionalName, chosen_for_one
 from .lines import lines_of
-from .output import Device, Dtype, Json, Name, Quant, echo, print_json, print_table
+from .output import Device, Dtype, Json, Quant, echo, print_json, print_table
 
 if TYPE_CHECKING:
     from torch import nn
@@ -49,7 +50,7 @@ NEEDS = {  # which strategies an option is for
 
 
 def generate(
-    name: Name,
+    name: OptionalName = None,
     prompt: Annotated[str | None, typer.Argument(help="The prompt; without it, each line of --file or stdin.")] = None,
     strategy: Annotated[Strategy, typer.Option(help="How the next token is taken.")] = Strategy.greedy,
     n: Annotated[int, typer.Option("--n", help="How many texts for each prompt.")] = 1,
@@ -89,6 +90,7 @@ def generate(
     """Generate text with a language model, or with an encoder-decoder from a source text.
 
     Example: glassformer generate ./my-gpt2 "Once upon a time" --strategy sample --top-p 0.95
+    With the built-in model: glassformer generate "Once upon a time"
     With --chat, a conversation: glassformer generate ./my-llama --chat --system "Answer briefly."
     """
     import glassformer as gf
@@ -119,6 +121,7 @@ def generate(
     }
     if system is not None and not chat:
         raise ValueError("--system is for a conversation; add --chat")
+    name, prompt = chosen_for_one(name, prompt, "text-generation")
     prompts = _prompts(prompt, file, typed=chat)
     model, tokenizer = gf.load(name, device=device, dtype=dtype, quant=quant), gf.load_tokenizer(name)
     if must:

@@ -5,28 +5,43 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.zoo import PREFIX, Card, card_of, folder_of, is_built_in, zoo
+
 from .output import Json, echo, print_json, print_table, size
 
 
 def models(
-    folder: Annotated[Path, typer.Argument(help="Where to look for local models, two folders deep.")] = Path(),
+    where: Annotated[
+        str, typer.Argument(metavar="FOLDER|NAME", help="Where to look, two folders deep; or zoo:NAME for its card.")
+    ] = ".",
     json: Json = False,
 ) -> None:
-    """List the models in the cache and in local folders.
+    """List the built-in models, and those in the cache and in local folders.
 
     Example: glassformer models runs/
+    One of them in full: glassformer models zoo:lstm-sentiment
     """
     from glassformer.hub.fetch import cache_folder
 
+    folder = Path(where)
+    if is_built_in(where) or (not folder.is_dir() and where in {card["name"] for card in zoo()}):
+        _show_card(card_of(where), json=json)
+        return
     if not folder.is_dir():
-        raise ValueError(f"there is no folder {str(folder)!r}")
+        raise ValueError(f"there is no folder {where!r}, and no built-in model of that name")
+    built_in = [_built_in(card) for card in zoo()]
     found = [_describe("cached", _cached_name(path), path) for path in _cached(cache_folder())]
     local = sorted({*folder.glob("config.json"), *folder.glob("*/config.json"), *folder.glob("*/*/config.json")})
     found += [_describe("local", str(path.parent), path.parent) for path in local]
     found = [model for model in found if model["model_type"]]
     if json:
-        print_json(found)
-    elif found:
+        print_json(built_in + found)
+        return
+    if built_in:
+        told = [(m["name"], m["task"], size(m["bytes"]), m["score"], m["data"], m["licence"]) for m in built_in]
+        print_table(("name", "task", "size", "score", "data", "licence"), told)
+        echo()
+    if found:
         rows = [
             (
                 m["name"],
@@ -38,8 +53,37 @@ def models(
             for m in found
         ]
         print_table(("name", "type", "class", "size", "where"), rows)
-    else:
+    elif not built_in:
         echo(f"no models in {cache_folder()} or in {folder.resolve()}")
+
+
+def _built_in(card: Card) -> dict[str, Any]:
+    """What the list says of a built-in model."""
+    return {
+        "name": PREFIX + card["name"],
+        "task": card["task"],
+        "languages": card["languages"],
+        "bytes": card["bytes"],
+        "score": f"{card['metric']} {card['score']:.4g} (baseline {card['baseline']:.4g})",
+        "data": card["data"]["text"],
+        "licence": card["data"]["licence"],
+        "where": "built-in",
+        "path": str(folder_of(card["name"])),
+    }
+
+
+def _show_card(card: Card, *, json: bool) -> None:
+    """Everything that is known of a built-in model."""
+    if json:
+        print_json(card)
+        return
+    rows: list[tuple[str, object]] = []
+    for name, value in card.items():
+        if isinstance(value, dict):
+            rows += [(f"{name}: {key}", one) for key, one in value.items()]
+        else:
+            rows.append((name, ", ".join(value) if isinstance(value, list) else value))
+    print_table(("what", "value"), rows)
 
 
 def _cached(cache: Path) -> list[Path]:

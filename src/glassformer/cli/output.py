@@ -19,7 +19,7 @@ Quant = Annotated[str | None, typer.Option(metavar="int8", help="8-bit weights: 
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the task.")]
 TaskName = Annotated[str | None, typer.Option(help="The task; by default what the model's head is for.")]
 MARK = b"made by glassformer"  # near the beginning of every page and picture
-Name = Annotated[str, typer.Argument(metavar="MODEL", help="A folder, or a name on the hub.")]
+Name = Annotated[str, typer.Argument(metavar="MODEL", help="A folder, zoo:NAME, or a name on the hub.")]
 
 
 def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:

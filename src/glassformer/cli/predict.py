@@ -13,7 +13,8 @@ import typer
 
 from glassformer.view.labels import escaped, text_width
 
-from .output import Columns, Device, Dtype, Name, Quant, TaskName, as_json, echo_line, print_json
+from .choice import OptionalName, chosen
+from .output import Columns, Device, Dtype, Quant, TaskName, as_json, echo_line, print_json
 
 ANSWERS = ("label", "tags", "answers", "target")  # what is to be predicted is no input
 CHUNK = 1000  # inputs at a time: any file fits, and results come as they are made
@@ -35,7 +36,7 @@ class Format(StrEnum):
 
 
 def predict(
-    name: Name,
+    name: OptionalName = None,
     texts: Annotated[list[str] | None, typer.Argument(help="Texts; without any, each line of --file or stdin.")] = None,
     question: Annotated[str | None, typer.Option(help="A question, for question-answering.")] = None,
     context: Annotated[str | None, typer.Option(help="The text that the answer is looked for in.")] = None,
@@ -60,20 +61,24 @@ def predict(
     """Say what a model makes of texts: a class, entities, an answer, a filled mask, a translation.
 
     Example: echo "What a film!" | glassformer predict runs/reviews --format jsonl
+    With the built-in model of a task: glassformer predict --task sentiment-analysis "What a film!"
 
     A question: glassformer predict runs/qa --question "Who reads?" --context "The king reads." (or --file FILE,
     SQuAD's json or a table with the columns question and context)
     """
     from glassformer.jobs.predict import inputs_of, pipeline, reader_options, task_of
     from glassformer.jobs.recipe import parsed, parsed_columns
+    from glassformer.jobs.tasks import task_class
 
+    wanted = task_class(task or ("text-classification" if question is context is None else "question-answering"))
+    name, texts = chosen(name, texts or [], wanted.name)
     pipe = pipeline(task or task_of(name), name, device=device, dtype=dtype, quant=quant)
     options: dict[str, Any] = dict(parsed(one) for one in settings or [])
     if pipe.task.name == "token-classification":
         options.setdefault("aggregation_strategy", "first")  # words, as people read them
     typed = (question or options.pop("question", None), context or options.pop("context", None))
     write = _Writer(Format.jsonl if json else form, beside=pipe.task.name in BESIDE, guard=guard)
-    inputs = _typed(pipe, name, texts or [], *typed)
+    inputs = _typed(pipe, name, texts, *typed)
     reading = reader_options(pipe, options)
     if inputs is None:
         named = parsed_columns(columns)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .choice import OptionalName, chosen_for_one
 from .lines import lines_of
-from .output import Device, Dtype, Name, Quant, as_json, echo, made_ready
+from .output import Device, Dtype, Quant, as_json, echo, made_ready
 
 if TYPE_CHECKING:
     from glassformer.jobs.align import Aligned
@@ -33,7 +34,7 @@ class OutputLine:
 
 
 def translate(
-    name: Name,
+    name: OptionalName = None,
     text: Annotated[str | None, typer.Argument(help="The text; without it, each line of --file or stdin.")] = None,
     file: Annotated[str | None, typer.Option(help="A text on each line; blank lines stay blank.")] = None,
     src_lang: Annotated[str | None, typer.Option(help="Language of the texts, as the tokenizer calls it.")] = None,
@@ -56,9 +57,12 @@ def translate(
     """Translate, or turn text to text in any other way that the model has learnt.
 
     Example: glassformer translate runs/en-de --file test.en --num-beams 5 --out test.de
+    With the built-in model: glassformer translate "The girl reads a book." --tgt-lang de
     """
+    given = name
+    name, text = chosen_for_one(name, text, "translation", (src_lang or "en", tgt_lang) if tgt_lang else ())
     _check(text, file)
-    languages = {"src_lang": src_lang, "tgt_lang": tgt_lang}
+    languages = {"src_lang": src_lang, "tgt_lang": tgt_lang} if name == given else {}
     pipe = _pipeline(name, align, device=device, dtype=dtype, quant=quant, **languages)
     settings = {"length_penalty": length_penalty, "max_new_tokens": max_new_tokens, "num_return_sequences": n}
     settings = {key: value for key, value in settings.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Names to folders: a local folder, the cache, or a hub; cached means no socket is opened.
+"""Names to folders: a local folder, a built-in model, the cache, or a hub; cached means no socket is opened.
 
 The environment is read when called, not when imported: HF_ENDPOINT, HF_HUB_OFFLINE, HF_HUB_CACHE, HF_HOME.
 """
@@ -15,6 +15,7 @@ from urllib.request import getproxies, proxy_bypass
 from glassformer.files import has_file, read_json
 from glassformer.text.chat import TEMPLATE_FILE
 from glassformer.text.sentencepiece_folder import SENTENCEPIECE_FILES
+from glassformer.zoo import folder_of, is_built_in
 
 from .folder import CONFIG, GENERATION, INDEX, WEIGHT_FILES
 
@@ -102,6 +103,8 @@ def _local(name: str | Path) -> Path | None:
     That is a name that no hub has (two slashes, a leading dot, slash or tilde), and one whose parent folder is here.
     """
     text = str(name)
+    if is_built_in(text):
+        return folder_of(text)
     path = Path(os.path.expanduser(text))
     if not text.strip():
         raise ValueError(f"there is no folder {text!r}: the name is empty, perhaps a variable that is not set")

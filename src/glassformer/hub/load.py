@@ -21,11 +21,13 @@ from glassformer.models.pretrained import PreTrainedModel
 from glassformer.text.folder import Folder, ModelFacts
 from glassformer.text.saving import files_of
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.zoo import is_built_in
 
 from . import fetch
+from .adapters import read_adapter_config
 from .folder import CONFIG, GENERATION, SAFETENSORS, is_of_a_model, read_config, settings_of
 from .registry import ARCHITECTURES, architecture_for, check_head, check_known, head_for, skeleton
-from .tensors import WeightFiles, short
+from .tensors import AdaptedWeights, WeightFiles, is_adapter, short
 from .weights import LoadPlan, WeightEntry, check_same, plan_load, tensors_of, their_tensors
 
 log = logging.getLogger("glassformer")
@@ -58,11 +60,12 @@ def load(
     """A model from a folder or hub name, in eval mode; its `load_report` says what was read.
 
     The head is the one config.json names. With `head=` (and `labels=`, names or a number) another one is put on,
-    fresh where the file does not hold it; `head=None` takes the bare model. `dtype` defaults to the file's.
+    fresh where the file does not hold it; `head=None` takes the bare model. `dtype` defaults to the file's, and for
+    a built-in model (`zoo:NAME`) to float32: its file has 16 bits a weight to be small.
     With `quant="int8"` the linear layers have 8-bit weights: faster on a CPU, and for inference alone. `config`
     changes settings of config.json, as {"hidden_dropout_prob": 0.2}.
     """
-    where, kind = usable(device), _dtype(dtype)
+    where, kind = usable(device), _dtype("float32" if dtype is None and is_built_in(name) else dtype)
     _check_quant(quant, where)
     folder = fetch.model_folder(name, revision=revision)
     changes = config or {}
@@ -72,7 +75,7 @@ def load(
     chosen = head != FROM_CONFIG
     head = head if chosen else head_for(architecture, raw.get("architectures"))
     check_head(architecture, head)
-    files = WeightFiles(folder)
+    files = weight_files(folder)
     settings = settings_of(architecture, _with_labels(raw, labels, head), folder)
     settings = architecture.fit_config(settings, head, set(files.shapes))
     fresh_head = chosen or labels is not None
@@ -90,6 +93,16 @@ def load(
     if has_file(folder / GENERATION):
         model.generation_config = JsonFile(folder / GENERATION)  # type: ignore[assignment]
     return (model if quant is None else quantised(model.float())).eval()
+
+
+def weight_files(folder: Path) -> WeightFiles:
+    """The tensors of a model's folder; of a LoRA adapter, those of its base with the adapter merged."""
+    if not is_adapter(folder):
+        return WeightFiles(folder)
+    base = fetch.model_folder(read_adapter_config(folder)["base_model_name_or_path"])
+    if is_adapter(base):
+        raise ValueError(f"{folder} corrects {base}, which is an adapter itself: merge that one first")
+    return AdaptedWeights(folder, WeightFiles(base))
 
 
 def _planned(

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from glassformer.files import has_file, read_json, shown
 
+from .adapters import ADAPTER, ADAPTER_CONFIG, PREFIX, UP, corrected, read_adapter_config, scale_of, split_names
 from .folder import INDEX, WEIGHT_FILES
 from .weights import some
 
@@ -60,6 +61,39 @@ class WeightFiles:
 def short(dtype: torch.dtype) -> str:
     """A dtype as config.json writes it."""
     return str(dtype).removeprefix("torch.")
+
+
+class AdaptedWeights(WeightFiles):
+    """The tensors of a base with a LoRA adapter merged into them, in float32, and those that the adapter replaces."""
+
+    def __init__(self, folder: Path, base: WeightFiles) -> None:
+        config, adapter = read_adapter_config(folder), _SafetensorsFile(folder / ADAPTER)
+        self._where, self.shapes, self._merged = dict(base._where), dict(base.shapes), dict[str, Tensor]()
+        downs, whole = split_names(adapter.shapes, folder)
+        for layer, name in downs.items():
+            targets = [one for one in base.shapes if f".{one}".endswith(f".{layer}.weight")]  # with a body's prefix
+            up = f"{PREFIX}{layer}{UP}"
+            if len(targets) != 1 or up not in adapter.shapes:
+                raise ValueError(f"{folder / ADAPTER} corrects {layer}, which its base or the other half of it lacks")
+            try:
+                halves = adapter.mapped(name), adapter.mapped(up)
+                self._merged[targets[0]] = corrected(base.mapped(targets[0]), *halves, scale_of(config))
+            except RuntimeError:
+                raise ValueError(f"{folder / ADAPTER}: the correction of {layer} is of another shape than it") from None
+        for name in whole:
+            self._merged[name.removeprefix(PREFIX)] = adapter.mapped(name).float()
+        self.shapes |= {name: tuple(tensor.shape) for name, tensor in self._merged.items()}
+
+    def mapped(self, name: str) -> Tensor:
+        found = self._merged.get(name)
+        return super().mapped(name).float() if found is None else found
+
+    passing = mapped
+
+
+def is_adapter(folder: Path) -> bool:
+    """Whether a folder holds a correction of another model, and no weights of its own."""
+    return has_file(folder / ADAPTER_CONFIG) and not any(has_file(folder / name) for name in WEIGHT_FILES)
 
 
 class _SafetensorsFile:

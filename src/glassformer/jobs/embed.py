@@ -37,7 +37,7 @@ class EmbedOptions(TypedDict, total=False):
 @overload
 def embed(
     texts: str | Sequence[str],
-    model: str | Path | nn.Module,
+    model: str | Path | nn.Module | None = None,
     *,
     convert_to_tensor: Literal[False] = False,
     **options: Unpack[EmbedOptions],
@@ -47,7 +47,7 @@ def embed(
 @overload
 def embed(
     texts: str | Sequence[str],
-    model: str | Path | nn.Module,
+    model: str | Path | nn.Module | None = None,
     *,
     convert_to_tensor: Literal[True],
     **options: Unpack[EmbedOptions],
@@ -56,7 +56,7 @@ def embed(
 
 def embed(
     texts: str | Sequence[str],
-    model: str | Path | nn.Module,
+    model: str | Path | nn.Module | None = None,
     *,
     convert_to_tensor: bool = False,
     **options: Unpack[EmbedOptions],
@@ -65,7 +65,8 @@ def embed(
 
     `pooling` is mean, cls or max, and `normalize` makes every vector of length 1; what is not given is as the files of
     Sentence-Transformers in the model's folder say, else mean and normalised. A model that is loaded already needs its
-    `tokenizer`. Texts are read in batches of like length, and given back in their order.
+    `tokenizer`; without a model the built-in one is taken. Texts are read in batches of like length, and given back in
+    their order.
     """
     listed = [texts] if isinstance(texts, str) else list(texts)
     if wrong := [one for one in listed if not isinstance(one, str)]:

@@ -32,13 +32,14 @@ from glassformer.tasks.task import AnyTask, call_options, evaluate, takes_settin
 from glassformer.tasks.task_params import task_params
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.view.notebook import facts_table, shortened
+from glassformer.zoo import default_for
 
 from .data import read_examples, reading
 from .generator import complete
 from .models import check_fit, check_model
 from .progress import shown
 from .recipe import RECIPE, read_made, task_options
-from .tasks import TASKS, taken, task_class
+from .tasks import PAIR, TASKS, taken, task_class
 
 UNANSWERED: dict[str, Any] = {"label": None, "tags": None, "answers": (), "target": None}
 LANGUAGES = ("src_lang", "tgt_lang")
@@ -166,8 +167,9 @@ def pipeline(
 ) -> Pipeline:
     """A pipeline for a task: pipeline("text-classification", "folder-or-hub-name")(["a text", "another"]).
 
-    Without a task, that of the folder. `device` may be a number, as Hugging Face has it: -1 is the CPU, 0 the first
-    GPU. Further options are the task's own, or of each call that does not give them itself.
+    Without a task, that of the folder; without a model, the built-in one of the task (`zoo:NAME`). `device` may be a
+    number, as Hugging Face has it: -1 is the CPU, 0 the first GPU. Further options are the task's own, or of each call
+    that does not give them itself.
     """
     if task is None:
         if not isinstance(model, str | Path):
@@ -186,7 +188,7 @@ def pipeline(
         made_task = cls.for_model(tokenizer, as_model(model), **_languages(task, tokenizer, of_task))
         return Pipeline(model.eval(), made_task, defaults=of_call)
     if model is None:
-        raise ValueError(f'there is no built-in model for {task} yet; name a folder: pipeline("{task}", "folder")')
+        model = default_for(cls.name, named_languages(task))
     check_model(model, cls)
     found = load(model, head=_head(cls, model), device=_device(device), dtype=dtype, quant=quant)
     report: Any = getattr(found, "load_report", None)
@@ -216,8 +218,14 @@ def _languages(task: str, tokenizer: Tokenizer, options: Mapping[str, Any]) -> d
             (one,) = given.values()
             raise ValueError(f"translation goes from one language to another: give src_lang and tgt_lang, not {one!r}")
         return rest  # the two were part of the task's name
-    named = task.removeprefix("translation_").split("_to_") if task.startswith("translation_") else []
-    return {**rest, **(dict(zip(LANGUAGES, named, strict=True)) if len(named) == 2 else {}), **given}
+    named = named_languages(task)
+    return {**rest, **(dict(zip(LANGUAGES, named, strict=True)) if named else {}), **given}
+
+
+def named_languages(task: str) -> tuple[str, ...]:
+    """The two languages in a task's name, translation_en_to_de; none in any other."""
+    pair = PAIR.fullmatch(task)
+    return pair.groups() if pair else ()
 
 
 def _told_apart(task: str, cls: type[AnyTask], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

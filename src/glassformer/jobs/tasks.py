@@ -35,7 +35,7 @@ ALIASES = {
     "ner": "token-classification",
     "sentiment-analysis": "text-classification",
 }
-PAIR = re.compile(r"translation_.+_to_.+")  # Hugging Face's names of translations from one language to another
+PAIR = re.compile(r"translation_(.+)_to_(.+)")  # Hugging Face's names of translations from one language to another
 
 
 def task_class(name: str) -> type[AnyTask]:

@@ -20,6 +20,7 @@ from glassformer.models.contract import as_model
 from glassformer.tasks.text_classification import TextClassification
 from glassformer.tasks.zero_shot_classification import ZeroShotClassification
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.zoo import PREFIX
 
 from .example_inputs import example_inputs
 from .limits import SECONDS, Deadline
@@ -72,7 +73,7 @@ class ModelStore:
         self._open: dict[str, Loaded] = {}
         self._lock = Lock()
         for source in sources:
-            name = Path(source).absolute().name
+            name = Path(source.removeprefix(PREFIX)).absolute().name
             if name in self._sources:
                 raise ValueError(f"{source} and {self._sources[name]} are both called {name!r}; rename one of them")
             self._sources[name] = source
