@@ -6,6 +6,7 @@ A sentence is held out by the hash of its own text, so that the same ones are wh
 import json
 import random
 import re
+import tarfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
@@ -205,6 +206,29 @@ def _asked(number: int, one: SquadExample) -> dict[str, object]:
     return {"context": one.context, "qas": [{"id": f"m{number}", "question": one.question, "answers": answers}]}
 
 
+def imdb(data: Path, out: Path) -> None:
+    """2,000 reviews of IMDB's test set, drawn by hash, to see what a model of sentences is worth elsewhere."""
+    with tarfile.open(data / "imdb.tar.xz") as archive:
+        rows = [
+            line.split("\t") for line in archive.extractfile("imdb/test.tsv").read().decode().split("\n")[1:] if line
+        ]
+    kinds, chosen = {"neg": "negative", "pos": "positive"}, sorted(rows, key=lambda row: bucket(row[3], 2**60))[:2000]
+    found = [(row[3].replace("<br />", " "), kinds[row[2]]) for row in chosen]
+    write_tsv(out, {"test": found}, ("text", "label"))
+
+
+def sts(data: Path, out: Path) -> None:
+    """Pairs of sentences and how alike people find them, from 0 to 5: STS-B's test set."""
+    rows = [line.split("\t") for line in lines(data / "glue" / "STS-B" / "sts-test-labelled.tsv") if line]
+    write_tsv(out, {"test": [(row[5], row[6], row[4]) for row in rows]}, ("text", "pair", "label"))
+
+
+def shop_reviews(data: Path, out: Path) -> None:
+    """Chinese reviews of hotels, books and laptops: ChnSentiCorp's test set."""
+    rows = [line.split("\t", 1) for line in lines(data / "chnsenticorp" / "test.tsv")[1:] if line]
+    write_tsv(out, {"test": [(row[1], ("negative", "positive")[int(row[0])]) for row in rows]}, ("text", "label"))
+
+
 SETS: dict[str, Callable[[Path, Path], None]] = {  # a later one may read an earlier one
     "reviews": reviews,
     "en-fr": translations("fra", "fr"),
@@ -215,15 +239,20 @@ SETS: dict[str, Callable[[Path, Path], None]] = {  # a later one may read an ear
     "poems": poems,
     "chinese": chinese,
     "questions": questions,
+    "imdb": imdb,  # these are never learnt from
+    "sts": sts,
+    "shop-reviews": shop_reviews,
 }
 
 
+NEEDS = {"english": ("reviews",), "stories": ("reviews",), "chinese": ("poems", "en-zh")}  # sets that a set reads
+
+
 def prepare(data: Path, out: Path, names: Iterable[str]) -> None:
-    """Write what is not there of these sets, and of those before them."""
-    wanted = set(names)
-    last = max((place for place, name in enumerate(SETS) if name in wanted), default=-1)
-    for name in list(SETS)[: last + 1]:
-        if not (out / name / "done").exists():
+    """Write what is not there of these sets, and of those that they read."""
+    wanted = {one for name in names for one in (name, *NEEDS.get(name, ()))}
+    for name in SETS:
+        if name in wanted and not (out / name / "done").exists():
             (out / name).mkdir(parents=True, exist_ok=True)
             SETS[name](data, out / name)
             (out / name / "done").write_text("")

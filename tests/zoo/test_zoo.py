@@ -1,0 +1,211 @@
+"""The built-in models: each at its task with sockets blocked, as its card says; names, defaults, sizes and sums."""
+
+import json
+import shutil
+import socket
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import torch
+
+import glassformer as gf
+from glassformer.hub.fetch import model_folder
+from glassformer.jobs.tasks import ALIASES, TASKS, task_class
+
+zoo = import_module("glassformer.zoo")  # gf.zoo is the function
+ROOT = Path(__file__).parents[2]
+CARDS = {card["name"]: card for card in gf.zoo()}
+MOST = 40e6  # bytes of all of them
+INPUTS = {  # for each task something to do, and what the answer holds
+    "text-classification": ("a warm , funny and moving film .", "label"),
+    "token-classification": ("Paul Brown went to Berlin.", "entity"),
+    "question-answering": ({"question": "Who went to the park?", "context": "Anna went to the park."}, "answer"),
+    "fill-mask": ("The [MASK] is here.", "token_str"),
+    "translation": ("The girl reads a book.", "translation_text"),
+    "text-generation": ("The", "generated_text"),
+}
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch):
+    def refuse(*_args, **_kwargs):
+        raise AssertionError("a socket was opened")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    monkeypatch.setattr(socket, "create_connection", refuse)
+
+
+@pytest.fixture
+def copied(tmp_path, monkeypatch):
+    """A zoo of its own, with one model in it."""
+    monkeypatch.setattr(zoo, "HOME", tmp_path)
+    shutil.copytree(ROOT / "src" / "glassformer" / "zoo" / "lstm-sentiment", tmp_path / "lstm-sentiment")
+    return tmp_path / "lstm-sentiment"
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_a_model_does_its_task(name):
+    task = CARDS[name]["task"]
+    pipe = gf.pipeline(model=f"zoo:{name}")
+    assert pipe.task.name == task
+    if task == "sentence-embedding":
+        assert gf.embed(["a text", "another"], f"zoo:{name}").shape[0] == 2
+        return
+    given, key = INPUTS[task]
+    found = pipe(given) if isinstance(given, str) else pipe(**given)
+    found = found if isinstance(found, list) else [found]
+    assert all(key in one for one in found)
+    assert gf.load(f"zoo:{name}").num_parameters() == CARDS[name]["parameters"]
+    assert gf.load(f"zoo:{name}").dtype == torch.float32
+    assert len(gf.load_tokenizer(f"zoo:{name}")) <= pipe.model.config.vocab_size
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_a_card_is_whole(name):
+    card, folder = CARDS[name], model_folder(f"zoo:{name}")
+    there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert there == {"card.toml", *card["files"]}
+    assert {"text", "licence", "attribution", "split", "test"} <= card["data"].keys()
+    assert card["scores"][card["metric"]] == card["score"]
+    worse, better = sorted([card["score"], card["baseline"]])
+    assert (worse if card["metric"] == "perplexity" else better) == card["score"]
+    assert card["task"] in TASKS
+    assert (ROOT / card["recipe"]["file"]).is_file()
+    assert card["command"] == f"make zoo ONLY={name}"
+
+
+def test_all_of_them_are_small():
+    size = sum(
+        path.stat().st_size for path in zoo.HOME.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")
+    )
+    assert 0 < size <= MOST
+    assert sum(card["bytes"] for card in gf.zoo()) <= size
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CARDS)
+def test_the_score_of_a_card_is_found_again(name, data, tmp_path, monkeypatch):
+    """On what was held out, prepared anew from the data."""
+    monkeypatch.syspath_prepend(ROOT / "recipes" / "zoo")
+    splits, pack = import_module("splits"), import_module("pack")
+    card = CARDS[name]
+    tests = [file.replace("runs/zoo/data", str(tmp_path)) for file in card["data"]["test"].split(", ")]
+    splits.prepare(data, tmp_path, {Path(file).parent.name for file in tests})
+    found = pack.scores(f"zoo:{name}", tests, device="cpu")
+    for metric, value in card["scores"].items():
+        assert found[metric] == pytest.approx(value, rel=0.01, abs=0.003), metric
+
+
+@pytest.mark.parametrize("task", [*TASKS, *ALIASES])
+def test_a_pipeline_without_a_model_takes_the_tasks_own_or_says_what_can_be_given(task):
+    able = [name for name, card in CARDS.items() if task_class(task).name in (card["task"], *card.get("also", ()))]
+    if able:
+        assert gf.pipeline(task).folder == zoo.HOME / zoo.default_for(task_class(task).name).removeprefix("zoo:")
+    else:
+        with pytest.raises(
+            ValueError, match=r"there is no built-in model for .*: name a folder, a hub name, or one of zoo:"
+        ):
+            gf.pipeline(task)
+
+
+def test_the_preferred_model_is_the_default(copied):
+    other = copied.parent / "a-better-one"
+    shutil.copytree(copied, other)
+    text = (other / "card.toml").read_text("utf-8").replace("lstm-sentiment", "a-better-one")
+    (other / "card.toml").write_text(text.replace("default = false", "default = true"), "utf-8")
+    zoo._cards.cache_clear()
+    assert zoo.default_for("text-classification") == "zoo:a-better-one"
+    assert zoo.default_for("text-classification", ("en",)) == "zoo:a-better-one"
+    with pytest.raises(ValueError, match="no built-in model for translation from en to fr: name a folder"):
+        gf.pipeline("translation_en_to_fr")
+
+
+def test_names_that_are_not_there():
+    with pytest.raises(ValueError, match="there is no built-in model zoo:lstm-sentimant; near it: zoo:lstm-sentiment"):
+        gf.load("zoo:lstm-sentimant")
+    with pytest.raises(
+        ValueError, match=r"there is no built-in model zoo:xyz; there are: .*zoo:lstm-sentiment \(text-class"
+    ):
+        gf.load_tokenizer("zoo:xyz")
+    with pytest.raises(ValueError, match="no built-in model zoo:../x"):
+        gf.pipeline("text-classification", "zoo:../x")
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json"])
+def test_a_damaged_file_is_refused(copied, file):
+    content = bytearray((copied / file).read_bytes())
+    content[len(content) // 2] ^= 1
+    (copied / file).write_bytes(content)
+    with pytest.raises(ValueError, match=f"{file} is damaged: install glassformer again, or build it with make zoo"):
+        gf.load("zoo:lstm-sentiment")
+    (copied / file).unlink()
+    with pytest.raises(ValueError, match=f"{file} is missing"):
+        gf.load_tokenizer("zoo:lstm-sentiment")
+
+
+# The command line.
+
+
+def test_models_are_listed(glassformer, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    code, out, _ = glassformer("models", tmp_path)
+    assert code == 0
+    for word in ("zoo:lstm-sentiment", "rt-polarity", "CC BY 4.0", "accuracy 0.7"):
+        assert word in out
+    listed = json.loads(glassformer("models", tmp_path, "--json")[1])
+    assert [one["name"] for one in listed] == [f"zoo:{card['name']}" for card in gf.zoo()]
+    assert {one["where"] for one in listed} == {"built-in"}
+
+
+@pytest.mark.parametrize("name", ["lstm-sentiment", "zoo:lstm-sentiment"])
+def test_a_card_is_shown(glassformer, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    assert json.loads(glassformer("models", name, "--json")[1]) == CARDS["lstm-sentiment"]
+    _, out, _ = glassformer("models", name)
+    assert "Bo Pang and Lillian Lee" in out
+    assert CARDS["lstm-sentiment"]["files"]["model.safetensors"] in out
+
+
+@pytest.mark.parametrize("words", [("models", "zoo:lstm"), ("show", "zoo:lstm"), ("predict", "zoo:lstm", "a text")])
+def test_a_name_that_is_not_there_is_one_line(glassformer, words):
+    code, out, err = glassformer(*words)
+    assert (code, out) == (1, "")
+    assert err.count("\n") == 1
+    assert "there is no built-in model zoo:lstm; near it: zoo:lstm-sentiment" in err
+
+
+def test_predict_without_a_model(glassformer):
+    code, out, err = glassformer("predict", "a warm , funny and moving film .", "a dull , lifeless and boring mess .")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == ["positive", "negative"]
+    assert err == f"{zoo.default_for('text-classification')}, the built-in model\n"
+
+
+def test_a_command_takes_what_can_be_no_name_for_a_text(glassformer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = glassformer("predict", "no-such-folder/at/all", "a text")
+    assert code == 1
+    assert "there is no folder 'no-such-folder/at/all'" in err
+    code, _, err = glassformer("translate", "One text.", "Another text.")
+    assert code == 1
+    assert "there are two texts, 'One text.' and 'Another text.'" in err
+
+
+def test_translate_without_a_model_by_the_language_that_is_asked_for(glassformer):
+    if not any(card["languages"] == ["en", "de"] for card in CARDS.values()):
+        pytest.skip("no built-in model translates from English to German")
+    code, out, err = glassformer("translate", "The girl reads a book.", "--tgt-lang", "de")
+    assert code == 0
+    assert out.strip()
+    assert "the built-in model" in err
+    code, _, err = glassformer("translate", "The girl reads a book.", "--tgt-lang", "xx")
+    assert code == 1
+    assert "there is no built-in model for translation from en to xx" in err
+
+
+def test_generate_without_a_model(glassformer):
+    able = any(card["task"] == "text-generation" for card in CARDS.values())
+    code, out, err = glassformer("generate", "Once upon a time", "--max-new-tokens", 3)
+    assert code == (0 if able else 1)
+    assert out.startswith("Once upon a time") if able else "there is no built-in model for text-generation" in err
