@@ -7,7 +7,7 @@ RUN    := $(VENV)/bin/python
 # Bytecode is kept whatever the machine says: without it every process of the tests compiles all of the source.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-all suite test-gpu check format docs fuzz bench clean
+.PHONY: demo zoo test test-all suite test-gpu check format docs fuzz bench clean
 
 demo: $(VENV)/.installed
 	$(RUN) examples/demo.py
@@ -42,6 +42,10 @@ docs: $(VENV)/.installed
 # Random edits of files that are right: to be carried out or refused in one line. COUNT=1000 SEED=3 make fuzz
 fuzz: $(VENV)/.installed-test
 	HF_HUB_OFFLINE=1 PYTHONPATH=tests $(RUN) -m fuzz.sweep --count $(or $(COUNT),20000) --seed $(or $(SEED),0)
+
+# The built-in models, trained by recipes/zoo on the data in $GLASSFORMER_DATA. One of them: make zoo ONLY=lstm-sentiment
+zoo: $(VENV)/.installed
+	$(RUN) recipes/zoo/build.py $(ONLY)
 
 bench: $(VENV)/.installed-bench
 	$(RUN) -m benchmarks

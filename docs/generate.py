@@ -14,7 +14,21 @@ PACKAGE = ROOT / "src" / "glassformer"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 MARKED = re.compile(r"(<!-- generated: (\w+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
 ORDER = (
-    *("files", "blocks", "models", "engine", "text", "hub", "generate", "inspect", "view", "data", "tasks", "train"),
+    *(
+        "files",
+        "zoo",
+        "blocks",
+        "models",
+        "engine",
+        "text",
+        "hub",
+        "generate",
+        "inspect",
+        "view",
+        "data",
+        "tasks",
+        "train",
+    ),
     *("jobs", "compare", "studio", "cli"),
 )
 
@@ -84,7 +98,21 @@ def heads() -> str:
     return table(("model_type", "heads (and `None`, the bare model, but of `cnn` and `bow`)"), rows)
 
 
-TABLES: dict[str, Callable[[], str]] = {"rooms": rooms, "files": files, "archs": archs, "heads": heads}
+def zoo() -> str:
+    """The built-in models and what their cards say."""
+    import glassformer as gf
+
+    lines = ["| name | task | what it is | score | baseline | size | data |", "|---|---|---|---|---|---|---|"]
+    for card in gf.zoo():
+        scores = [f"{card['metric']} {card['score']:.4g}"]
+        scores += [f"{what}: {value:.4g}" for what, value in card.get("elsewhere", {}).items()]
+        size, data = f"{card['bytes'] / 1e6:.1f} MB", f"{card['data']['text']} ({card['data']['licence']})"
+        cells = (f"`zoo:{card['name']}`", card["task"], card["about"], "; ".join(scores), f"{card['baseline']:.4g}")
+        lines.append(f"| {' | '.join((*cells, size, data))} |")
+    return "\n".join(lines)
+
+
+TABLES: dict[str, Callable[[], str]] = {"rooms": rooms, "files": files, "archs": archs, "heads": heads, "zoo": zoo}
 
 
 if __name__ == "__main__":

@@ -62,23 +62,25 @@ def _files(recipe: dict[str, Any]) -> list[str]:
 
 def build(name: str, about: dict[str, Any], home: Path, settings: Sequence[str]) -> None:
     recipe, place, run = HERE / f"{name}.toml", home / name, RUNS / name
-    made_of = fingerprint(recipe, about.get("base"), home)
+    made_of = fingerprint(recipe, about.get("base"), home, settings)
     if (place / CARD).is_file() and read_card(place / CARD)["recipe"]["sha256"] == made_of:
         print(f"{name}: built, and unchanged", flush=True)
         return
     train(recipe, run, made_of, settings)
     pack(run, place, about.get("base"))
+    for path in place.rglob("*.safetensors"):
+        path.chmod(0o644)  # whoever installs the package may not be who reads it
     card = card_of(name, about, place, run)
-    card["recipe"] = {"file": recipe.as_posix(), "sha256": made_of}
+    card["recipe"] = {"file": f"recipes/zoo/{name}.toml", "sha256": made_of}
     card["files"] = {p.relative_to(place).as_posix(): sha256(p) for p in sorted(place.rglob("*")) if p.is_file()}
     (place / CARD).write_text(write_toml(card), "utf-8")
     read_card(place / CARD)
     print(f"{name}: {card['metric']} {card['score']:.4g}, {card['baseline']:.4g} {card['baseline_of']}", flush=True)
 
 
-def fingerprint(recipe: Path, base: str | None, home: Path) -> str:
-    """Changes with the recipe, with how data is parted, and with the model that it starts from."""
-    parts = [recipe.read_bytes(), (HERE / "splits.py").read_bytes()]
+def fingerprint(recipe: Path, base: str | None, home: Path, settings: Sequence[str]) -> str:
+    """Changes with the recipe and with the model that it starts from."""
+    parts = [recipe.read_bytes(), *(one.encode() for one in settings)]
     if base is not None:
         parts.append(repr(read_card(home / base.removeprefix(PREFIX) / CARD)["files"]).encode())
     return hashlib.sha256(b"\n".join(parts)).hexdigest()

@@ -17,6 +17,7 @@ from torch import Tensor
 import glassformer as gf
 from glassformer.hub.adapters import ADAPTER, ADAPTER_CONFIG, DOWN, PREFIX, UP
 from glassformer.hub.fetch import model_folder
+from glassformer.hub.registry import architecture_for
 from glassformer.hub.tensors import WeightFiles
 from glassformer.jobs.predict import Pipeline, pipeline, task_of
 from glassformer.jobs.recipe import read_recipe
@@ -105,6 +106,5 @@ def baseline(model: str | Path, sources: Sequence[str], metric: str, *, device: 
         return sacrebleu.corpus_bleu(texts, [targets], tokenize=pipe.made.get("bleu_tokenize", "13a")).score, COPIED
     made = as_model(pipe.model)
     torch.manual_seed(0)
-    settings = {name: value for name, value in made.config.to_hf().items() if name != "model_type"}
-    untrained = gf.build(made.config.model_type, made.head_name, **settings).to(pipe.device).eval()
+    untrained = architecture_for(made.config.model_type).build(made.config, made.head_name).to(pipe.device).eval()
     return float(Pipeline(untrained, pipe.task, pipe.made).score(examples).compute()[metric]), UNTRAINED

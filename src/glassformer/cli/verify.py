@@ -119,9 +119,12 @@ def _parity(name: str, model: "nn.Module", sequences: list[list[int]]) -> dict[s
         return {**row, "verdict": "transformers is not installed"}
     from glassformer.hub.fetch import model_folder
     from glassformer.hub.registry import architecture_for
+    from glassformer.hub.tensors import is_adapter
     from glassformer.inspect.laws import error, pad, run, some_target
     from glassformer.models.contract import as_model
 
+    if is_adapter(model_folder(name)):
+        return {**row, "verdict": "it is an adapter: save it merged (gf.save), and verify that"}
     config, head = as_model(model).config, as_model(model).head_name
     peer_class = getattr(transformers, architecture_for(config.model_type).heads[head].hf_class, None)
     if peer_class is None:

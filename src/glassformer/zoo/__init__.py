@@ -51,7 +51,8 @@ def card_of(name: str) -> Card:
     """The card of `zoo:NAME`, or of NAME; a name that is not there is told the near ones."""
     wanted, there = name.removeprefix(PREFIX), _cards(HOME)
     if wanted not in there:
-        near = [PREFIX + one for one in get_close_matches(wanted, there)]
+        close = [*(one for one in there if wanted and wanted in one), *get_close_matches(wanted, there)]
+        near = [PREFIX + one for one in dict.fromkeys(close)]
         listed = f"near it: {', '.join(near)}" if near else f"there are: {_listed(there)}"
         raise ValueError(f"there is no built-in model {PREFIX}{wanted}; {listed}")
     return there[wanted]
