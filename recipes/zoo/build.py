@@ -39,7 +39,8 @@ def main() -> None:
     about = read_toml(HERE / "cards.toml")
     if wrong := [name for name in given.names if name not in about]:
         raise SystemExit(f"there is no {wrong[0]} in {HERE / 'cards.toml'}; there are: {', '.join(about)}")
-    names = [name for name in about if not given.names or name in given.names]
+    wanted = {one for name in given.names for one in (name, about[name].get("base", name).removeprefix(PREFIX))}
+    names = [name for name in about if not wanted or name in wanted]
     os.environ["GLASSFORMER_DATA"] = str(given.data.absolute())
     prepare(given.data, PREPARED, needed(names, about))
     if given.prepare:
@@ -97,7 +98,9 @@ def train(recipe: Path, run: Path, made_of: str, settings: Sequence[str]) -> Non
     known.write_text(made_of)
     command = [sys.executable, "-m", "glassformer", "train", str(recipe), "--out", str(run)]
     command += [word for one in settings for word in ("--set", one)]
-    subprocess.run([*command, *(["--resume"] if any(run.glob("checkpoints/*")) else [])], check=True)
+    command += ["--resume"] if any(run.glob("checkpoints/*")) else []
+    if code := subprocess.run(command, check=False).returncode:
+        raise SystemExit(f"{run.name}: training ended with {code}; the same command goes on with it")
 
 
 def card_of(name: str, about: dict[str, Any], place: Path, run: Path) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 import glassformer as gf
+from glassformer.data.batches import Budget
+from glassformer.engine.prepare import prepared_reader
 from glassformer.hub.adapters import ADAPTER, ADAPTER_CONFIG, DOWN, PREFIX, UP
 from glassformer.hub.fetch import model_folder
 from glassformer.hub.registry import architecture_for
@@ -22,6 +24,7 @@ from glassformer.hub.tensors import WeightFiles
 from glassformer.jobs.predict import Pipeline, pipeline, task_of
 from glassformer.jobs.recipe import read_recipe
 from glassformer.models.contract import as_model
+from glassformer.tasks.task import evaluate
 
 NOT_SHIPPED = ("checkpoints", "curves.svg", "examples.npz", "metrics.jsonl", "run.json", "README.md", ".lock")
 UNTRAINED, COPIED = "the same shape, untrained", "the source, copied"
@@ -94,7 +97,7 @@ def factors(change: Tensor, rank: int) -> tuple[Tensor, Tensor]:
 def scores(model: str | Path, sources: Sequence[str], *, device: str = "auto", **options: Any) -> dict[str, float]:
     """Every score of a model on some data, as it is loaded by anyone who names it; the options are the task's."""
     pipe = pipeline(task_of(str(model)), model, device=device, **options)
-    return dict(pipe.score(pipe.read(sources).examples).compute())
+    return _scored(pipe, pipe.read(sources).examples)
 
 
 def baseline(model: str | Path, sources: Sequence[str], metric: str, *, device: str = "auto") -> tuple[float, str]:
@@ -107,4 +110,11 @@ def baseline(model: str | Path, sources: Sequence[str], metric: str, *, device: 
     made = as_model(pipe.model)
     torch.manual_seed(0)
     untrained = architecture_for(made.config.model_type).build(made.config, made.head_name).to(pipe.device).eval()
-    return float(Pipeline(untrained, pipe.task, pipe.made).score(examples).compute()[metric]), UNTRAINED
+    return _scored(Pipeline(untrained, pipe.task, pipe.made), examples)[metric], UNTRAINED
+
+
+def _scored(pipe: Pipeline, examples: Sequence[Any]) -> dict[str, float]:
+    """Without what takes a pass for every token: the pseudo-likelihood of masked words."""
+    items, final = pipe.task.encode(examples), pipe.task.name != "fill-mask"
+    model = prepared_reader(as_model(pipe.model))
+    return dict(evaluate(model, pipe.task, items, budget=Budget(tokens=8192), final=final).compute())

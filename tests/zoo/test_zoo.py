@@ -209,3 +209,22 @@ def test_generate_without_a_model(glassformer):
     code, out, err = glassformer("generate", "Once upon a time", "--max-new-tokens", 3)
     assert code == (0 if able else 1)
     assert out.startswith("Once upon a time") if able else "there is no built-in model for text-generation" in err
+
+
+def test_the_studio_takes_a_built_in_model():
+    pytest.importorskip("fastapi", reason="pip install 'glassformer[studio]'")
+    from glassformer.studio.app_state import ModelStore
+
+    store = ModelStore(["zoo:lstm-sentiment"])
+    assert [one["name"] for one in store.entries] == ["lstm-sentiment"]
+    assert store["lstm-sentiment"].pipeline("a dull film .")[0]["label"] == "negative"
+    assert store.folders == {"lstm-sentiment": zoo.HOME / "lstm-sentiment"}
+
+
+@pytest.mark.parametrize("words", [("show",), ("verify",), ("eval", "--data", "microworld")])
+def test_commands_take_a_built_in_model(glassformer, words):
+    command, *more = words
+    name = "zoo:gru-attention-en-de" if command == "eval" else "zoo:lstm-sentiment"
+    code, out, err = glassformer(command, name, *more, "--json")
+    assert code == 0, err
+    assert json.loads(out.splitlines()[-1])
