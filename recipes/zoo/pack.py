@@ -97,7 +97,7 @@ def factors(change: Tensor, rank: int) -> tuple[Tensor, Tensor]:
 def scores(model: str | Path, sources: Sequence[str], *, device: str = "auto", **options: Any) -> dict[str, float]:
     """Every score of a model on some data, as it is loaded by anyone who names it; the options are the task's."""
     pipe = pipeline(task_of(str(model)), model, device=device, **options)
-    return _scored(pipe, pipe.read(sources).examples)
+    return _scored(pipe, pipe.read(sources, **options).examples)
 
 
 def baseline(model: str | Path, sources: Sequence[str], metric: str, *, device: str = "auto") -> tuple[float, str]:

@@ -149,16 +149,16 @@ def paraphrases(data: Path, out: Path) -> None:
     for line in lines(data / "tatoeba" / "fra.txt"):
         if line and (row := line.split("\t"))[0] in train:
             groups[row[1]].append(row[0])
-    held = {text for french, some in groups.items() if split_of(french, test=50, dev=50) != "train" for text in some}
+    held = {text for french, some in groups.items() if split_of(french, test=10, dev=30) != "train" for text in some}
     found: Splits = {"train": [], "dev": [], "test": []}
     for french, some in groups.items():
-        name = split_of(french, test=50, dev=50)
+        name = split_of(french, test=10, dev=30)
         different = list({re.sub(r"\W+", " ", one.lower()): one for one in some}.values())
         for first, second in pairwise(different):
             if name != "train" or not {first, second} & held:
                 found[name].append((first, second))
     random.Random(0).shuffle(found["train"])
-    write_tsv(out, found, ("text", "pair"))
+    write_tsv(out, found, ("sentence1", "sentence2"))
 
 
 def poems(data: Path, out: Path) -> None:
@@ -222,7 +222,7 @@ def imdb(data: Path, out: Path) -> None:
 def sts(data: Path, out: Path) -> None:
     """Pairs of sentences and how alike people find them, from 0 to 5: STS-B's test set."""
     rows = [line.split("\t") for line in lines(data / "glue" / "STS-B" / "sts-test-labelled.tsv") if line]
-    write_tsv(out, {"test": [(row[5], row[6], row[4]) for row in rows]}, ("text", "pair", "label"))
+    write_tsv(out, {"test": [(row[5], row[6], row[4]) for row in rows]}, ("sentence1", "sentence2", "score"))
 
 
 def shop_reviews(data: Path, out: Path) -> None:
