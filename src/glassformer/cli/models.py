@@ -28,7 +28,7 @@ def models(
         _show_card(card_of(where), json=json)
         return
     if not folder.is_dir():
-        raise ValueError(f"there is no folder {where!r}, and no built-in model of that name")
+        raise ValueError(f"there is no folder {str(folder)!r}, and no built-in model of that name")
     built_in = [_built_in(card) for card in zoo()]
     found = [_describe("cached", _cached_name(path), path) for path in _cached(cache_folder())]
     local = sorted({*folder.glob("config.json"), *folder.glob("*/config.json"), *folder.glob("*/*/config.json")})
