@@ -25,6 +25,7 @@ from glassformer.text.saving import save
 from glassformer.text.vocabulary import Vocabulary, content_of
 
 LOG = logging.getLogger("glassformer")
+CALLED = {"return_length": "len(row) of input_ids", "verbose": "what is logged is logged as `glassformer`"}
 NO_PAD_TOKEN = "padding needs a pad token and this tokenizer has none: tok.pad_token = tok.eos_token"
 
 
@@ -97,7 +98,7 @@ class Tokenizer(Vocabulary):
             twin.tgt_lang = tgt_lang
         return twin
 
-    @answers({"return_length": "len(row) of input_ids", "verbose": "what is logged is logged as `glassformer`"})
+    @answers(CALLED)
     def __call__(
         self,
         texts: Any = None,
@@ -308,6 +309,7 @@ class Tokenizer(Vocabulary):
             raise ValueError("padding='max_length' needs a max_length: this tokenizer states no model_max_length")
         return width
 
+    @answers(CALLED)
     def pad(
         self,
         encodings: Any,

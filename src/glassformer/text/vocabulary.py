@@ -1,6 +1,7 @@
 """Vocabulary: tokens and their ids, one from the other; ids as text again, and further tokens."""
 
 from collections.abc import Mapping, Sequence
+from operator import index as as_index
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,10 @@ class Vocabulary(SpecialTokens):
 
     def _known(self, index: Any) -> int:
         """An id that the vocabulary has."""
-        number = int(index)
+        try:
+            number = as_index(index)
+        except TypeError:
+            raise ValueError(f"{index!r} is no id: give whole numbers, or rows of them") from None
         if number < 0 or self.backend.id_to_token(number) is None:
             last = self.backend.last_id()
             raise ValueError(f"id {number} is not in the vocabulary, whose ids go from 0 to {last}")
@@ -81,18 +85,23 @@ class Vocabulary(SpecialTokens):
         self.refresh()
         return new
 
-    def add_special_tokens(self, tokens: Mapping[str, str | Sequence[str]]) -> int:
+    def add_special_tokens(self, tokens: Mapping[str, str | AddedToken | Sequence[str | AddedToken]]) -> int:
         """Name special tokens, {"pad_token": "[PAD]"}, or add others, {"additional_special_tokens": [...]}.
 
         Gives how many are new to the vocabulary.
         """
-        new = 0
+        if not isinstance(tokens, Mapping):
+            raise ValueError(f"special tokens are given by name, as {{'{OTHERS}': [...]}}, not as {tokens!r}")
         for name, token in tokens.items():
             if name not in (*NAMES, OTHERS):
                 raise ValueError(f"{name!r} is no name of a special token: use one of {', '.join(NAMES)}, {OTHERS}")
+            if name in NAMES and not (isinstance(token, str | AddedToken) and content_of(token)):
+                raise ValueError(f"{name} is {token!r}: give one token, which is not empty")
+        new = 0
+        for name, token in tokens.items():
             new += self.add_tokens(token, special_tokens=True)
-            if name in NAMES:
-                setattr(self, name, token)
+            if isinstance(token, str | AddedToken) and name in NAMES:
+                setattr(self, name, content_of(token))
         return new
 
     def get_vocab(self) -> dict[str, int]:
