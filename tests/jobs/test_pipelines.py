@@ -341,11 +341,27 @@ def test_a_generator_is_read_as_results_are_asked_for(trained):
 
 def test_arrays_and_columns_are_lists_of_texts(trained):
     import numpy as np
+    import pandas as pd
     from datasets import Dataset
 
     pipe = gf.pipeline("text-classification", trained("text-classification/gru"))
     assert same(pipe(np.array(TEXTS)), pipe(TEXTS))
     assert same(pipe(Dataset.from_dict({"text": TEXTS})["text"]), pipe(TEXTS))
+    assert same(pipe(pd.Series(TEXTS)), pipe(TEXTS))
+    assert same(pipe(np.array(TEXTS[0])), pipe(TEXTS[0]))
+
+
+def test_what_came_before_an_error_is_answered(trained):
+    pipe = gf.pipeline("text-classification", trained("text-classification/gru"))
+
+    def source():
+        yield from TEXTS[:2] * 3
+        raise OSError("the disk is gone")
+
+    results = pipe(source())
+    assert same([next(results) for _ in range(6)], pipe(TEXTS[:2] * 3))
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(results)
 
 
 def test_a_pipeline_has_its_parts(trained):

@@ -1,10 +1,10 @@
 """gf.pipeline, eval and predict: a folder used for its task, with Hugging Face's names and result shapes."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -245,17 +245,29 @@ def _made(folder: Path, cls: type[AnyTask]) -> dict[str, Any]:
 
 
 def chunks(inputs: Iterator[Any], size: int | None = None) -> Iterator[list[Any]]:
-    """So many inputs at a time; else one, then twice as many each time: no one waits long, and batches get full."""
-    count = size or 1
-    while some := list(islice(inputs, count)):
+    """So many inputs at a time; else one, then twice as many each time: no one waits long, and batches get full.
+
+    What came before inputs broke off with an error is given before the error.
+    """
+    count, some = size or 1, list[Any]()
+    try:
+        for one in inputs:
+            some.append(one)
+            if len(some) == count:
+                yield some
+                count, some = size or min(2 * count, CHUNK), []
+    except Exception:
+        if some:
+            yield some
+        raise
+    if some:
         yield some
-        count = size or min(2 * count, CHUNK)
 
 
 def _listed(inputs: Any) -> Any:
     """A column of a data set, an array or a series as a list; anything else as it is."""
-    if isinstance(inputs, np.ndarray) or (isinstance(inputs, Sequence) and not isinstance(inputs, str | bytes | tuple)):
-        return list(inputs)
+    if isinstance(inputs, Collection) and not isinstance(inputs, str | bytes | tuple | Mapping | Set):
+        return inputs.tolist() if isinstance(inputs, np.ndarray) else list(inputs)
     return inputs
 
 
