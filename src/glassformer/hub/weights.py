@@ -64,12 +64,13 @@ class LoadReport:
         return f"LoadReport({self})"
 
     def _repr_html_(self) -> str:
-        """The counts, each of which opens to its names, for notebooks; colours are the notebook's own."""
+        """The counts, each of which opens to its names, for notebooks; what could turn or hide text is spelt out."""
         told = {"loaded": "tensors loaded", "new": "new with random values", "unused": "of the file unused"}
         found = {told[name]: names for name, names in asdict(self).items() if names or name == "loaded"}
+        listed = {what: [escape(repr(name)[1:-1]) for name in names] for what, names in found.items()}
         return "".join(
-            f"<details><summary>{len(names)} {what}</summary><code>{'<br>'.join(map(escape, names))}</code></details>"
-            for what, names in found.items()
+            f"<details><summary>{len(names)} {what}</summary><code>{'<br>'.join(names)}</code></details>"
+            for what, names in listed.items()
         )
 
 

@@ -31,7 +31,7 @@ from glassformer.tasks.summarization import Summarization
 from glassformer.tasks.task import AnyTask, call_options, evaluate, takes_settings
 from glassformer.tasks.task_params import task_params
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.view.notebook import facts_table, shortened
+from glassformer.view.notebook import facts_line, facts_table, shortened
 
 from .data import read_examples, reading
 from .generator import complete
@@ -109,7 +109,7 @@ class Pipeline:
         return {name: fact for name, fact in facts.items() if fact}
 
     def __repr__(self) -> str:
-        return f"Pipeline({self.task.name!r}, {'; '.join(f'{name}: {fact}' for name, fact in self._facts().items())})"
+        return facts_line("Pipeline", {"task": self.task.name, **self._facts()})
 
     def _repr_html_(self) -> str:
         """The same as a table, for notebooks."""
