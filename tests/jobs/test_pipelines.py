@@ -1,5 +1,6 @@
 """gf.pipeline: results of every task in the shapes of Hugging Face, and its very numbers where it has a pipeline."""
 
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -335,8 +336,11 @@ def test_a_generator_is_read_as_results_are_asked_for(trained):
     assert same([next(results) for _ in range(70)], pipe([f"Paul is glad {number} ." for number in range(1, 71)]))
     assert len(read) <= 71 + 32
     read.clear()
-    next(pipe(source(), batch_size=5))
+    with closing(pipe(source(), batch_size=5)) as results:
+        next(results)
     assert len(read) == 5
+    with pytest.raises(StopIteration):
+        next(results)
 
 
 def test_arrays_and_columns_are_lists_of_texts(trained):

@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, S
 from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +79,8 @@ class Pipeline:
         asked = {**self.defaults, **options}
         self.task.check_predict(asked)
         if isinstance(inputs, Iterator):
-            return chain.from_iterable(self._results(some, asked) for some in chunks(inputs, asked.get("batch_size")))
+            parts = chunks(inputs, asked.get("batch_size"))
+            return (found for some in parts for found in self._results(some, asked))
         if isinstance(inputs, list):
             return self._results(inputs, asked)
         (found,) = self._results([inputs], asked)
