@@ -153,7 +153,7 @@ def plan_load(
     known = [
         name
         for name in left
-        if name in dropped or _known_elsewhere(architecture, _canonical(name, architecture.prefix))
+        if name in dropped or _known_elsewhere(architecture, head, _canonical(name, architecture.prefix))
     ]
     unknown = [name for name in left if name not in known]
     _raise_all(missing=missing, unknown=unknown, misshaped=list(dict.fromkeys(misshaped.values())))
@@ -207,8 +207,10 @@ def _is_fresh(name: str) -> bool:
     return name.startswith(("head.", "pooler."))
 
 
-def _known_elsewhere(architecture: Architecture, name: str) -> bool:
+def _known_elsewhere(architecture: Architecture, head: str | None, name: str) -> bool:
     """Whether this tensor is known to belong to another head, or to be idle; a whole layer too many is neither."""
+    if architecture.weights is None and head is None and name.startswith(("head.", "pooling.")):  # by our own names
+        return True
     rows = [row[0] for head in architecture.heads.values() for row in head.weights]
     return any(_pattern(theirs).fullmatch(name) for theirs in (*rows, *architecture.may_be_idle))
 
