@@ -70,6 +70,18 @@ def test_no_text_is_no_vector(minilm):
     assert gf.embed([], minilm).shape == (0, 384)
 
 
+@pytest.mark.parametrize("arch", ["lstm", "gpt2"])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+def test_a_text_without_a_token_is_nothing(trained, arch, pooling):
+    """Where a tokenizer puts no special tokens around a text."""
+    folder = trained(f"text-generation/{arch}")
+    for normalize in (True, False):
+        found = gf.embed(["", "Paul is glad ."], folder, pooling=pooling, normalize=normalize)
+        np.testing.assert_array_equal(found[0], 0)
+        assert np.abs(found[1]).max() > 0
+        np.testing.assert_array_equal(gf.embed("", folder, pooling=pooling, normalize=normalize), 0)
+
+
 def test_vectors_may_be_learnt_from(minilm):
     model, tok = gf.load(minilm), gf.load_tokenizer(minilm)
     for texts in (TEXTS[0], TEXTS[:2]):
