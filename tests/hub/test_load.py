@@ -211,6 +211,16 @@ def test_a_gpt2_with_a_foreign_head_loads_without_it(tmp_path):
     assert gf.load(folder, head=None).load_report.unused == ["score.weight"]
 
 
+@pytest.mark.parametrize("head", ["text-generation", "text-classification"])
+def test_a_recurrent_network_is_read_without_its_head(tmp_path, head):
+    model = gf.build("glassformer-rnn", head, vocab_size=20, hidden_size=8, embedding_size=8, pooling="attention")
+    gf.save(model, tmp_path)
+    bare = gf.load(tmp_path, head=None)
+    assert set(bare.load_report.unused) == model.state_dict().keys() - bare.state_dict().keys()
+    ids = torch.tensor([[3, 4, 5]])
+    torch.testing.assert_close(bare(ids).last_hidden_state, model.eval().hidden(ids))
+
+
 def test_what_a_config_leaves_out_is_as_transformers_has_it(tmp_path):
     chosen = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "vocab_size": 30, "pad_token_id": 0}
     chosen |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "decoder_start_token_id": 0}

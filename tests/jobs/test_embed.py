@@ -67,15 +67,44 @@ def test_a_folder_of_sentence_transformers_needs_no_task(minilm):
 
 
 def test_no_text_is_no_vector(minilm):
-    assert len(gf.embed([], minilm)) == 0
+    assert gf.embed([], minilm).shape == (0, 384)
+
+
+@pytest.mark.parametrize("arch", ["lstm", "gpt2"])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+def test_a_text_without_a_token_is_nothing(trained, arch, pooling):
+    """Where a tokenizer puts no special tokens around a text."""
+    folder = trained(f"text-generation/{arch}")
+    for normalize in (True, False):
+        found = gf.embed(["", "Paul is glad ."], folder, pooling=pooling, normalize=normalize)
+        np.testing.assert_array_equal(found[0], 0)
+        assert np.abs(found[1]).max() > 0
+        np.testing.assert_array_equal(gf.embed("", folder, pooling=pooling, normalize=normalize), 0)
+
+
+def test_vectors_may_be_learnt_from(minilm):
+    model, tok = gf.load(minilm), gf.load_tokenizer(minilm)
+    for texts in (TEXTS[0], TEXTS[:2]):
+        vectors = gf.embed(texts, model, tokenizer=tok, convert_to_tensor=True)
+        weights = torch.ones_like(vectors, requires_grad=True)
+        (weights * vectors).sum().backward()
+        assert_close(weights.grad, vectors)
+
+
+def test_a_name_of_sentence_transformers_is_answered_with_ours(minilm):
+    for theirs, ours in {"normalize_embeddings": "normalize", "convert_to_numpy": "convert_to_tensor"}.items():
+        with pytest.raises(TypeError, match=f"embed takes no '{theirs}'; near it: .*{ours}"):
+            gf.embed("a", minilm, **{theirs: True})
+    with pytest.raises(TypeError, match="embed takes no 'show_progress_bar'; it takes: tokenizer, pooling, normalize"):
+        gf.embed("a", minilm, show_progress_bar=True)
 
 
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda folder: gf.embed(["a", 3], folder), "a text or a list of texts is embedded, not 3"),
+        (lambda folder: gf.embed(["a", 3], folder), r"texts\[1\] is 3 \(int\), not a string"),
+        (lambda folder: gf.embed(None, folder), r"texts is None \(NoneType\): give a string or a list of strings"),
         (lambda folder: gf.embed("a", folder, pooling="last"), "pooling must be one of mean, cls, max, not 'last'"),
-        (lambda folder: gf.embed("a", folder, batchsize=3), "has no option 'batchsize'; it has: .*batch_size"),
         (lambda folder: gf.embed("a", folder, batch_size=0), "batch_size is 0; it must be a whole number from 1"),
         (lambda folder: gf.embed("a", gf.load(folder)), "needs its tokenizer"),
         (

@@ -1,5 +1,6 @@
 """gf.pipeline: results of every task in the shapes of Hugging Face, and its very numbers where it has a pipeline."""
 
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -335,17 +336,36 @@ def test_a_generator_is_read_as_results_are_asked_for(trained):
     assert same([next(results) for _ in range(70)], pipe([f"Paul is glad {number} ." for number in range(1, 71)]))
     assert len(read) <= 71 + 32
     read.clear()
-    next(pipe(source(), batch_size=5))
+    with closing(pipe(source(), batch_size=5)) as results:
+        next(results)
     assert len(read) == 5
+    with pytest.raises(StopIteration):
+        next(results)
 
 
 def test_arrays_and_columns_are_lists_of_texts(trained):
     import numpy as np
+    import pandas as pd
     from datasets import Dataset
 
     pipe = gf.pipeline("text-classification", trained("text-classification/gru"))
     assert same(pipe(np.array(TEXTS)), pipe(TEXTS))
     assert same(pipe(Dataset.from_dict({"text": TEXTS})["text"]), pipe(TEXTS))
+    assert same(pipe(pd.Series(TEXTS)), pipe(TEXTS))
+    assert same(pipe(np.array(TEXTS[0])), pipe(TEXTS[0]))
+
+
+def test_what_came_before_an_error_is_answered(trained):
+    pipe = gf.pipeline("text-classification", trained("text-classification/gru"))
+
+    def source():
+        yield from TEXTS[:2] * 3
+        raise OSError("the disk is gone")
+
+    results = pipe(source())
+    assert same([next(results) for _ in range(6)], pipe(TEXTS[:2] * 3))
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(results)
 
 
 def test_a_pipeline_has_its_parts(trained):

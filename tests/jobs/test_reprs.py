@@ -43,7 +43,7 @@ def checked(shown):
 def test_a_pipeline_says_what_it_is(trained):
     folder = trained("text-classification/bert")
     pipe = gf.pipeline("sentiment-analysis", folder, top_k=2)
-    assert repr(pipe).startswith("Pipeline('text-classification', model: bert, ")
+    assert repr(pipe).startswith("Pipeline(task: text-classification; model: bert, ")
     for fact in ("float32 on cpu", f"folder: {folder}", "options: top_k=2", "labels: negative, "):
         assert fact in repr(pipe)
     assert "\n" not in repr(pipe)
@@ -77,7 +77,9 @@ def test_a_load_report_counts_and_lists_when_asked(minilm):
 
 def test_control_characters_are_spelt_out():
     run = Run(Path("a\x1b[31m\u202eb"), {}, Outcome(Progress(), 1, {}))
-    assert r"a\x1b[31m\u202eb" in checked(run).text
+    report = LoadReport(unused=["a\x1b[31m\u202eb"])
+    for shown in (repr(run), checked(run).text, repr(report), checked(report).text):
+        assert r"a\x1b[31m\u202eb" in shown
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -86,6 +86,7 @@ def test_an_unknown_argument_or_method_is_answered_with_what_there_is(model):
 def test_a_config_answers_to_the_names_of_transformers(model):
     assert model.config.num_labels == 2
     assert model.config.label2id == {"LABEL_0": 0, "LABEL_1": 1}
+    assert gf.build("bert", "text-classification", **SMALL_BERT | {"id2label": {0: "a", 1: "a"}}).config.num_labels == 2
     assert model.config.to_dict()["hidden_size"] == SMALL_BERT["hidden_size"]
 
 
@@ -97,6 +98,7 @@ def test_a_config_answers_to_the_names_of_transformers(model):
         (lambda folder: gf.load(folder, num_labels=3), "labels=3 is their number"),
         (lambda folder: gf.load(folder, heads=None), "load takes no 'heads'; near it: head"),
         (lambda folder: gf.load(folder, output_attentions=True), "gf.record"),
+        (lambda folder: gf.load_tokenizer(folder, padding_side="left"), 'tok.padding_side = "left"'),
         (lambda folder: gf.load_tokenizer(folder, lang="de"), "load_tokenizer takes no 'lang'; near it: .*src_lang"),
     ],
 )

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from language import tokenizer_of
 from torch.testing import assert_close
 
+import glassformer as gf
 from glassformer.data.batches import Budget, Schedule, contiguous
 from glassformer.data.blocks import Windows
 from glassformer.data.examples import Document
 from glassformer.hub.registry import build
 from glassformer.tasks.task import evaluate
 from glassformer.tasks.text_generation import TextGeneration, go_on
+from glassformer.text.folder import NO_LIMIT
 from glassformer.train.optimiser import build_optimiser
 from glassformer.train.plan import Plan
 from glassformer.train.processes import Processes
@@ -168,6 +170,28 @@ def test_blocks_begin_elsewhere_in_every_epoch(words):
     assert torch.equal(
         task.batch(items, np.array([2]), 5).inputs["input_ids"], task.batch(items, np.array([2]), 5).inputs["input_ids"]
     )
+
+
+def test_a_model_that_carries_its_state_has_no_longest_text(tmp_path, caplog):
+    (tmp_path / "text.txt").write_text(TEXT)
+    sizes = {"embedding_size": 8, "hidden_size": 8}
+    kept = {"tokenizer": "word", "block_size": 7, "carry_state": True, "config": sizes, "device": "cpu"}
+    run = gf.train(
+        task="text-generation",
+        arch="lstm",
+        data=tmp_path / "text.txt",
+        dev=tmp_path / "text.txt",
+        out=tmp_path / "run",
+        steps=1,
+        log=[].append,
+        **kept,
+    )
+    tokenizer = gf.load_tokenizer(run.folder)
+    assert tokenizer.model_max_length == NO_LIMIT
+    pipe = gf.pipeline("text-generation", run.folder)
+    assert pipe.task.max_length == 7
+    pipe("the cat sat on the mat , and it saw the cat", max_new_tokens=9)
+    assert not [record.message for record in caplog.records if "the model reads" in record.message]
 
 
 @pytest.mark.parametrize("wrong", [{"stride": 2}, {"random_windows": True}, {"packing": False}])

@@ -6,6 +6,7 @@ from typing import Any
 
 import sentencepiece
 
+from glassformer.text import sentencepiece_folder
 from text.text_folders import CORPUS
 
 T5 = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
@@ -14,6 +15,7 @@ DEBERTA = {"pad_id": 0, "pad_piece": "[PAD]", "bos_id": 1, "bos_piece": "[CLS]"}
 DEBERTA |= {"eos_id": 2, "eos_piece": "[SEP]", "unk_id": 3, "unk_piece": "[UNK]"}
 LLAMA = {"model_type": "bpe", "byte_fallback": True, "vocab_size": 600, "normalization_rule_name": "identity"}
 LLAMA |= {"remove_extra_whitespaces": False, "split_digits": True, "allow_whitespace_only_pieces": True}
+CODES = sentencepiece_folder.M2M_100_CODES.split()
 LANGUAGES = {"additional_special_tokens": ["ace_Arab", "deu_Latn", "eng_Latn"]}
 # The file, how it is trained, the model's type, and what tokenizer_config.json says.
 FAMILIES: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
@@ -29,6 +31,12 @@ FAMILIES: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
         {"model_type": "bpe", "vocab_size": 400},
         "m2m_100",
         {"tokenizer_class": "NllbTokenizer", **LANGUAGES},
+    ),
+    "m2m_100": (
+        "sentencepiece.bpe.model",
+        {"model_type": "bpe", "vocab_size": 400},
+        "m2m_100",
+        {"tokenizer_class": "M2M100Tokenizer", "additional_special_tokens": [f"__{code}__" for code in CODES]},
     ),
     "pegasus": ("spiece.model", T5, "pegasus", {}),
     "llama": ("tokenizer.model", LLAMA, "llama", {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True}),
@@ -52,6 +60,11 @@ def write_family(name: str, folder: Path) -> Path:
     file, options, kind, config = FAMILIES[name]
     folder.mkdir(parents=True, exist_ok=True)
     learn(folder / file, **options)
+    if name == "m2m_100":
+        pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / file))
+        texts = [pieces.id_to_piece(index) for index in range(3, len(pieces))]
+        tokens = ["<s>", "<pad>", "</s>", "<unk>", *reversed(texts), "madeupword0000"]
+        (folder / "vocab.json").write_text(json.dumps({token: index for index, token in enumerate(tokens)}))
     (folder / "config.json").write_text(json.dumps({"model_type": kind}))
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     return folder / file

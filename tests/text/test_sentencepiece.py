@@ -18,6 +18,7 @@ NOT_AS_TRANSFORMERS = {  # where it cuts otherwise than the SentencePiece model 
     "albert": "a space behind the symbols that are never cut",
     "nllb": "<mask> before the languages, where released weights have it behind them",
     "words together": "no piece of two words",
+    "m2m_100": "no space behind special tokens",
 }
 letters = st.sampled_from(sorted({*CORPUS, "\t", "Ａ", "₿", "🜁", "ﬀ", "①", "\u00a0", "\u3000"} - {"\n"}))
 texts = st.lists(st.one_of(letters, st.sampled_from([" ", "  ", "the ", "(", "dog"])), max_size=30).map("".join)
@@ -64,6 +65,45 @@ def test_ids_are_those_of_transformers(name, tmp_path):
         for skip in (False, True):
             assert ours.decode(ids, skip_special_tokens=skip) == theirs.decode(ids, skip_special_tokens=skip)
     assert ours(known, known, **wanted)["input_ids"] == theirs(known, known, **wanted)["input_ids"]
+
+
+def test_ids_of_m2m_100_stand_in_its_vocabulary(tmp_path):
+    """In any order, with tokens that are no pieces; the languages come behind them."""
+    from transformers import AutoTokenizer
+
+    folder = write_family("m2m_100", tmp_path).parent
+    ours, theirs = gf.load_tokenizer(folder, tgt_lang="fr"), AutoTokenizer.from_pretrained(folder, tgt_lang="fr")
+    assert {token: theirs.convert_tokens_to_ids(token) for token in ours.get_vocab()} == ours.get_vocab()
+    plain = [line for line in CORPUS.splitlines() if unicodedata.is_normalized("NFKC", line)]
+    for text in [*plain, "", "x  y   z", "the₿₿ 🜁"]:
+        assert ours(text)["input_ids"] == theirs(text)["input_ids"]
+        assert ours(text, text)["input_ids"] == theirs(text, text)["input_ids"]
+        ids = theirs(text_target=text)["input_ids"]
+        assert ours(text_target=text)["input_ids"] == ids
+        written = [one.decode(ids, skip_special_tokens=True).strip() for one in (ours, theirs)]
+        assert written[0] == written[1]
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    del config["additional_special_tokens"]
+    (folder / "tokenizer_config.json").write_text(json.dumps(config | {"language_codes": "wmt21"}))
+    few = gf.load_tokenizer(folder, src_lang="is")
+    assert few.get_vocab()["__is__"] == AutoTokenizer.from_pretrained(folder).get_lang_id("is")
+
+
+@pytest.mark.parametrize(
+    ("vocab", "said"),
+    [
+        (None, "vocab.json is missing, which says which id each piece"),
+        ({"<s>": 0, "<pad>": 2}, "does not give each id from 0 to 1 once"),
+        ({"<s>": 0, "<pad>": 1, "</s>": 2}, "lacks '<unk>'"),
+    ],
+)
+def test_a_vocabulary_of_m2m_100_that_cannot_be_used(vocab, said, tmp_path):
+    folder = write_family("m2m_100", tmp_path).parent
+    (folder / "vocab.json").unlink()
+    if vocab is not None:
+        (folder / "vocab.json").write_text(json.dumps(vocab))
+    with pytest.raises(ValueError, match=said):
+        gf.load_tokenizer(folder)
 
 
 def test_a_saved_folder_gives_the_same(family, tmp_path):

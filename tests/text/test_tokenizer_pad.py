@@ -1,10 +1,13 @@
 """tok.pad gives what transformers' gives, and the names that its users try next are there."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import AddedToken
 
 from glassformer.hub.load import load_tokenizer
 
@@ -61,7 +64,13 @@ def test_a_width_tensors_and_a_single_row(pair):
     ours_left = ours.adapted()
     ours_left.padding_side = "left"
     assert ours_left.pad(rows)["input_ids"] == [[5, 6], [ours.pad_token_id, 5]]
-    assert ours.pad([]) == {}
+    assert ours.pad([]) == ours.pad({}) == {}
+    assert ours.pad({"input_ids": [np.int64(5), np.int64(6)], "label": 1}) == {
+        "input_ids": [5, 6],
+        "label": 1,
+        "attention_mask": [1, 1],
+    }
+    assert ours.pad([{"input_ids": (5, 6)}, {"input_ids": (5,)}])["attention_mask"] == [[1, 1], [1, 0]]
     assert ours.pad([{"input_ids": []}], return_tensors="pt")["input_ids"].dtype == torch.int64
 
 
@@ -80,6 +89,11 @@ def test_what_no_model_reads_stays_as_it_is(pair):
         ([{"input_ids": [1]}, {"input_ids": [1], "labels": 0}], {}, "encoding 1 and the first differ in labels"),
         ([{"input_ids": [1, 2, 3]}], {"padding": "max_length", "max_length": 2}, "3 tokens, over max_length=2"),
         ([{"input_ids": [1]}], {"padding": "most"}, "padding='most' is not known"),
+        ([{"input_ids": [1]}], {"pad_to_multiple_of": -3}, "pad_to_multiple_of=-3: give at least 1"),
+        ([{"input_ids": [[1, 2]]}, {"input_ids": [[1]]}], {}, r"a row of input_ids is \[\[1, 2\]\]"),
+        ({"input_ids": [[1], 2]}, {}, "a row of input_ids is 2"),
+        ([{"input_ids": [1], "text": "abc"}], {"return_tensors": "pt"}, "'text' holds what is no number"),
+        ([{"input_ids": [1], "labels": None}], {"return_tensors": "pt"}, "'labels' holds what is no number"),
         (
             [{"input_ids": [1], "labels": [1]}, {"input_ids": [1], "labels": [1, 2]}],
             {"return_tensors": "pt"},
@@ -130,6 +144,9 @@ def test_an_argument_that_there_is_not_is_answered_with_near_ones(pair):
         ours("a", pading=True)
     with pytest.raises(TypeError, match=r"Tokenizer.decode takes no 'skip_specials'; near it: skip_special_tokens"):
         ours.decode([1], skip_specials=True)
+    with pytest.raises(TypeError, match=r"Tokenizer.pad takes no 'side'; it takes: encodings, padding"):
+        ours.pad([{"input_ids": [1]}], side="left")
+    assert ours.pad([{"input_ids": [1]}], verbose=False)["input_ids"] == [[1]]
     assert list(ours("a", return_attention_mask=False)) == ["input_ids", "token_type_ids"]
 
 
@@ -141,5 +158,35 @@ def test_the_tokens_of_an_encoding(pair):
         found, expected = ours(TEXTS, **asked), theirs(TEXTS, **asked)
         assert [found.tokens(row) for row in range(len(TEXTS))] == [expected.tokens(row) for row in range(len(TEXTS))]
     assert ours(TEXTS[0]).tokens() == theirs(TEXTS[0]).tokens()
+    assert ours("", add_special_tokens=False).tokens() == []
     with pytest.raises(ValueError, match=r"has no tokenizer: tok.convert_ids_to_tokens\(ids\)"):
         pickle.loads(pickle.dumps(ours(TEXTS))).tokens()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        (["<x>"], "special tokens are given by name"),
+        ({"pad_token": ["<x>", "<y>"]}, "pad_token is .* give one token"),
+        ({"pad_token": None}, "pad_token is None: give one token"),
+        ({"bos_token": "<x>", "nonsense": "<y>"}, "'nonsense' is no name of a special token"),
+    ],
+)
+def test_special_tokens_that_cannot_be_added_change_nothing(pair, tokens, message):
+    ours = deepcopy(pair[0])
+    with pytest.raises(ValueError, match=message):
+        ours.add_special_tokens(tokens)
+    assert (len(ours), ours.special_tokens_map) == (len(pair[0]), pair[0].special_tokens_map)
+
+
+def test_a_special_token_may_say_how_it_is_found(pair):
+    ours = deepcopy(pair[0])
+    assert ours.add_special_tokens({"bos_token": AddedToken("<go>", lstrip=True)}) == 1
+    assert ours.bos_token == "<go>"
+    assert ours("<go>", add_special_tokens=False)["input_ids"] == [ours.bos_token_id]
+
+
+@pytest.mark.parametrize("ids", ["abc", [1.5], [[None]]])
+def test_what_is_no_id_has_no_text(pair, ids):
+    with pytest.raises(ValueError, match="is no id: give whole numbers"):
+        pair[0].decode(ids)

@@ -15,6 +15,7 @@ from glassformer.jobs.tasks import task_class
 from glassformer.view.plots import PlotLine, line_plot
 from glassformer.view.report import Column, Entry, Figure, Report, Section, Table, TableRow, Text
 
+from .budget import device_named
 from .cell import CellResult
 from .reporting import CONTESTANT, differences, score_figure, score_table
 from .results import Results, as_shown, is_lower_better
@@ -113,7 +114,7 @@ def runs_report(results: RunResults) -> Report:
     return Report(
         title=Text("runs"),
         question=QUESTION,
-        facts=[(Text("machine of this report", "生成报告的机器"), machine())],
+        facts=[(Text("machine of this report", "生成报告的机器"), machine(device_named("auto")))],
         findings=[*differences(results, pairs), *_unpaired(results)],
         sections=sections,
         command="glassformer compare runs " + " ".join(one.folder for one in results.cells),

@@ -40,7 +40,8 @@ WARM, TIMED = 16, 256  # texts at most that are read to see how fast a model is,
 def carry_out(folder: Path, log: Log = print) -> CellResult:
     """Train and measure what a cell asks for, from where it stopped; the result is in the folder."""
     cell = Cell.read(folder)
-    clock = CostClock(folder, device_named(str((cell.recipe or cell.arguments).get("device", "auto"))))
+    device = device_named(str((cell.recipe or cell.arguments).get("device", "auto")))
+    clock = CostClock(folder, device)
     known: dict[str, Any] = {}
     state: State = "failed"
     error = None
@@ -65,7 +66,7 @@ def carry_out(folder: Path, log: Log = print) -> CellResult:
     cost = {**total, **known.pop("cost", {}), "wall_seconds": total["wall_seconds"]}
     result = CellResult(
         contestant=cell.contestant, seed=cell.seed, place=cell.place, state=state, folder=folder.name,
-        error=error, machine=machine(), cost=cost, **known,
+        error=error, machine=machine(device), cost=cost, **known,
     )  # fmt: skip
     with suppress(OSError):  # a disk that is full: whoever waits for the cell says so
         result.write(folder)
@@ -151,9 +152,9 @@ class CostClock:
         write_json(self.path, self.total())
 
 
-def machine() -> str:
-    """What this runs on."""
-    gpu = f"{torch.cuda.get_device_name()}, " if torch.cuda.is_available() else ""
+def machine(device: torch.device) -> str:
+    """What this runs on, in words."""
+    gpu = f"{torch.cuda.get_device_name(device)}, " if device.type == "cuda" else ""
     return f"{gpu}{os.cpu_count()} cores ({platform.machine()}), torch {torch.__version__}"
 
 

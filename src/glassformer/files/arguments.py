@@ -25,15 +25,17 @@ def answers(elsewhere: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        known = [name for name in inspect.signature(function).parameters if name != "self"]
+        known = list(inspect.signature(function).parameters)
+        method = known[:1] == ["self"]
 
         @wraps(function)
         def call(*given: P.args, **named: P.kwargs) -> R:
             for name in [one for one in named if one not in known]:
+                place = f"{type(given[0]).__name__}.{function.__name__}" if method else function.__name__
                 if name not in elsewhere:
-                    raise TypeError(unknown_argument(function.__qualname__, name, known))
+                    raise TypeError(unknown_argument(place, name, known[method:]))
                 if (value := named.pop(name)) is not None and value is not False:
-                    raise TypeError(f"{function.__qualname__} takes no {name}: {elsewhere[name]}")
+                    raise TypeError(f"{place} takes no {name}: {elsewhere[name]}")
             return function(*given, **named)
 
         return call

@@ -36,6 +36,7 @@ ELSEWHERE = {  # what transformers' from_pretrained takes, and what it is here
     "device_map": 'one device takes all of it: device="cuda", or "auto"',
     "num_labels": 'labels=3 is their number, labels=["bad", "good"] their names',
     "trust_remote_code": "code that a folder brings is never run; leave it out",
+    "padding_side": 'tok.padding_side = "left", once it is loaded',
     "use_fast": "there is one kind of tokenizer; leave it out",
     "low_cpu_mem_usage": "files are mapped, not copied, in any case; leave it out",
     "attn_implementation": "the fused kernel runs, and the textbook equation while gf.record listens; leave it out",

@@ -64,12 +64,13 @@ class LoadReport:
         return f"LoadReport({self})"
 
     def _repr_html_(self) -> str:
-        """The counts, each of which opens to its names, for notebooks; colours are the notebook's own."""
+        """The counts, each of which opens to its names, for notebooks; what could turn or hide text is spelt out."""
         told = {"loaded": "tensors loaded", "new": "new with random values", "unused": "of the file unused"}
         found = {told[name]: names for name, names in asdict(self).items() if names or name == "loaded"}
+        listed = {what: [escape(repr(name)[1:-1]) for name in names] for what, names in found.items()}
         return "".join(
-            f"<details><summary>{len(names)} {what}</summary><code>{'<br>'.join(map(escape, names))}</code></details>"
-            for what, names in found.items()
+            f"<details><summary>{len(names)} {what}</summary><code>{'<br>'.join(names)}</code></details>"
+            for what, names in listed.items()
         )
 
 
@@ -152,7 +153,7 @@ def plan_load(
     known = [
         name
         for name in left
-        if name in dropped or _known_elsewhere(architecture, _canonical(name, architecture.prefix))
+        if name in dropped or _known_elsewhere(architecture, head, _canonical(name, architecture.prefix))
     ]
     unknown = [name for name in left if name not in known]
     _raise_all(missing=missing, unknown=unknown, misshaped=list(dict.fromkeys(misshaped.values())))
@@ -206,8 +207,10 @@ def _is_fresh(name: str) -> bool:
     return name.startswith(("head.", "pooler."))
 
 
-def _known_elsewhere(architecture: Architecture, name: str) -> bool:
+def _known_elsewhere(architecture: Architecture, head: str | None, name: str) -> bool:
     """Whether this tensor is known to belong to another head, or to be idle; a whole layer too many is neither."""
+    if architecture.weights is None and head is None and name.startswith(("head.", "pooling.")):  # by our own names
+        return True
     rows = [row[0] for head in architecture.heads.values() for row in head.weights]
     return any(_pattern(theirs).fullmatch(name) for theirs in (*rows, *architecture.may_be_idle))
 

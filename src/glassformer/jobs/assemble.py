@@ -56,7 +56,8 @@ def assemble(recipe: Recipe, device: torch.device, processes: Processes | None =
     model = model_for(cls, spec, vocabulary, name=recipe.model, arch=recipe.arch, config=recipe.config)
     spec = cls.fit_spec(spec, vocabulary, as_model(model))
     state_generation(model, spec)
-    tokenizer = vocabulary.adapted(segments=spec.segments, model_max_length=spec.max_length)
+    longest = None if spec.options.get("carry_state") else spec.max_length  # a state is carried on without end
+    tokenizer = vocabulary.adapted(segments=spec.segments, model_max_length=longest)
     task = cls.from_spec(tokenizer, spec)
     model = complete(task, model, config_folder(recipe.model) if recipe.model else None, new=True)
     tokenise(splits, task, processes or Processes())

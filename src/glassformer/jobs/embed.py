@@ -12,9 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from glassformer.files.arguments import unknown_argument
 from glassformer.files.schema import Size
 from glassformer.tasks.pooling import Mode
 from glassformer.tasks.sentence_similarity import SentenceEmbedding
+from glassformer.text.options import as_batch
 from glassformer.text.tokenizer import Tokenizer
 
 from .predict import pipeline
@@ -68,10 +70,12 @@ def embed(
     `tokenizer`; without a model the built-in one is taken. Texts are read in batches of like length, and given back in
     their order.
     """
-    listed = [texts] if isinstance(texts, str) else list(texts)
-    if wrong := [one for one in listed if not isinstance(one, str)]:
-        raise ValueError(f"a text or a list of texts is embedded, not {wrong[0]!r}")
+    listed, single = as_batch(texts, "texts", split=False)
+    known = [*EmbedOptions.__annotations__, "convert_to_tensor"]
+    if unknown := [name for name in options if name not in known]:
+        raise TypeError(unknown_argument("embed", unknown[0], known))
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    vectors: list[Tensor] = pipeline(SentenceEmbedding.name, model, **given)(listed, return_tensors=True)
-    found = vectors[0] if isinstance(texts, str) else torch.stack(vectors) if vectors else torch.empty(0, 0)
+    vectors: list[Tensor] = pipeline(SentenceEmbedding.name, model, **given)(listed or [""], return_tensors=True)
+    stacked = torch.stack(vectors)[: len(listed)]  # also of no text, and of one: a model's own tensors take no gradient
+    found = stacked[0] if single else stacked
     return found if convert_to_tensor else found.numpy()

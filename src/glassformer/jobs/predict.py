@@ -1,10 +1,9 @@
 """gf.pipeline, eval and predict: a folder used for its task, with Hugging Face's names and result shapes."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from glassformer.tasks.summarization import Summarization
 from glassformer.tasks.task import AnyTask, call_options, evaluate, takes_settings
 from glassformer.tasks.task_params import task_params
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.view.notebook import facts_table, shortened
+from glassformer.view.notebook import facts_line, facts_table, shortened
 from glassformer.zoo import default_for
 
 from .data import read_examples, reading
@@ -81,7 +80,8 @@ class Pipeline:
         asked = {**self.defaults, **options}
         self.task.check_predict(asked)
         if isinstance(inputs, Iterator):
-            return chain.from_iterable(self._results(some, asked) for some in chunks(inputs, asked.get("batch_size")))
+            parts = chunks(inputs, asked.get("batch_size"))
+            return (found for some in parts for found in self._results(some, asked))
         if isinstance(inputs, list):
             return self._results(inputs, asked)
         (found,) = self._results([inputs], asked)
@@ -110,7 +110,7 @@ class Pipeline:
         return {name: fact for name, fact in facts.items() if fact}
 
     def __repr__(self) -> str:
-        return f"Pipeline({self.task.name!r}, {'; '.join(f'{name}: {fact}' for name, fact in self._facts().items())})"
+        return facts_line("Pipeline", {"task": self.task.name, **self._facts()})
 
     def _repr_html_(self) -> str:
         """The same as a table, for notebooks."""
@@ -253,17 +253,29 @@ def _made(folder: Path, cls: type[AnyTask]) -> dict[str, Any]:
 
 
 def chunks(inputs: Iterator[Any], size: int | None = None) -> Iterator[list[Any]]:
-    """So many inputs at a time; else one, then twice as many each time: no one waits long, and batches get full."""
-    count = size or 1
-    while some := list(islice(inputs, count)):
+    """So many inputs at a time; else one, then twice as many each time: no one waits long, and batches get full.
+
+    What came before inputs broke off with an error is given before the error.
+    """
+    count, some = size or 1, list[Any]()
+    try:
+        for one in inputs:
+            some.append(one)
+            if len(some) == count:
+                yield some
+                count, some = size or min(2 * count, CHUNK), []
+    except Exception:
+        if some:
+            yield some
+        raise
+    if some:
         yield some
-        count = size or min(2 * count, CHUNK)
 
 
 def _listed(inputs: Any) -> Any:
     """A column of a data set, an array or a series as a list; anything else as it is."""
-    if isinstance(inputs, np.ndarray) or (isinstance(inputs, Sequence) and not isinstance(inputs, str | bytes | tuple)):
-        return list(inputs)
+    if isinstance(inputs, Collection) and not isinstance(inputs, str | bytes | tuple | Mapping | Set):
+        return inputs.tolist() if isinstance(inputs, np.ndarray) else list(inputs)
     return inputs
 
 

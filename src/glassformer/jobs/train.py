@@ -29,7 +29,7 @@ from glassformer.train.lora import merge
 from glassformer.train.plan import Plan
 from glassformer.train.processes import Processes, joined, local_device
 from glassformer.train.signals import terminable
-from glassformer.view.notebook import facts_table
+from glassformer.view.notebook import facts_line, facts_table
 
 from .assemble import assemble
 from .card import card, curves
@@ -69,7 +69,7 @@ class Run:
         return {"folder": str(self.folder), "steps": f"{steps}, {seconds:.1f} s of training"} | scores
 
     def __repr__(self) -> str:
-        return f"Run({'; '.join(f'{name}: {fact}' for name, fact in self._facts().items())})"
+        return facts_line("Run", self._facts())
 
     def _repr_html_(self) -> str:
         """The same as a table, over its curves, for notebooks."""

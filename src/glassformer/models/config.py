@@ -48,7 +48,8 @@ class BaseConfig:
 
     @property
     def num_labels(self) -> int:
-        return len(self.label2id)
+        """How many there are; two may have one name."""
+        return len(getattr(self, "id2label", {}))
 
 
 def read(cls: type[C], raw: Mapping[str, Any], *, only: Mapping[str, tuple[Any, ...]] | None = None) -> C:

@@ -67,7 +67,10 @@ class PoolingOptions:
             raise ValueError(f"pooling must be one of {', '.join(MODES)}, not {self.pooling!r}")
 
     def __call__(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
-        """The mean or the maximum over real tokens, or the first of them: (B, T, D) -> (B, D), in float32."""
+        """The mean or the maximum over real tokens, or the first of them: (B, T, D) -> (B, D), in float32.
+
+        A text without a token has zeros.
+        """
         hidden, keep = hidden.float(), send(attention_mask.bool(), hidden.device)
         if self.pooling == "cls":
             vectors = hidden.take_along_dim(first_kept(keep)[:, None, None], dim=1)[:, 0]
@@ -75,6 +78,7 @@ class PoolingOptions:
             vectors = hidden.masked_fill(~keep[..., None], float("-inf")).amax(1)
         else:
             vectors = hidden.masked_fill(~keep[..., None], 0.0).sum(1) / keep.sum(1, keepdim=True)
+        vectors = vectors.masked_fill(~keep.any(1, keepdim=True), 0.0)
         return F.normalize(vectors, dim=-1) if self.normalize else vectors
 
 

@@ -166,7 +166,10 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
             targets["same"] = torch.from_numpy(items.same[indices])
         if items.scores is not None:
             targets["scores"] = torch.from_numpy(items.scores[indices])
-        return Batch(items.texts.inputs(rows, self.tokenizer.pad_token_id or 0), targets, count=len(indices))
+        inputs = items.texts.inputs(rows, self.tokenizer.pad_token_id or 0)
+        if not inputs["input_ids"].shape[1]:  # texts without a token: a model reads one place at least
+            inputs = {name: F.pad(table, (0, 1)) for name, table in inputs.items()}
+        return Batch(inputs, targets, count=len(indices))
 
     def vectors(self, model: Model, batch: Batch) -> Tensor:
         """(B, D), or (2·B, D) of pairs."""

@@ -61,7 +61,7 @@ class Encoding(dict[str, Any]):
         if self._to_tokens is None:
             raise ValueError("an encoding that was pickled or padded has no tokenizer: tok.convert_ids_to_tokens(ids)")
         ids = self["input_ids"]
-        return self._to_tokens(ids if isinstance(ids, list) and isinstance(ids[0], int) else ids[row])
+        return self._to_tokens(ids if isinstance(ids, list) and all(isinstance(one, int) for one in ids) else ids[row])
 
     def sequence_ids(self, row: int = 0) -> list[int | None]:
         """Which text (0 or 1) each token of a row is from; None for special tokens and padding."""

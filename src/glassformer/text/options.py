@@ -53,6 +53,8 @@ class Options:
         one_of("padding_side", self.padding_side, (None, "left", "right"))
         if self.max_length is not None and self.max_length < 1:
             raise ValueError(f"max_length={self.max_length}: give at least 1")
+        if self.pad_to_multiple_of is not None and self.pad_to_multiple_of < 1:
+            raise ValueError(f"pad_to_multiple_of={self.pad_to_multiple_of}: give at least 1, or None")
         if self.stride < 0:
             raise ValueError(f"stride={self.stride}: give 0 or more")
 

@@ -29,13 +29,17 @@ def gathered(encodings: Any) -> tuple[Rows, bool]:
                 )
         rows = {name: [_plain(one[name]) for one in encodings] for name in names}
     elif isinstance(encodings, Mapping):
-        rows = {name: list(_plain(value)) for name, value in encodings.items()}
+        rows = {name: _plain(value) for name, value in encodings.items()}
     else:
         raise ValueError(f"{shown(encodings)} cannot be padded: give encodings, or a list of them")
     if encodings and "input_ids" not in rows:
         raise ValueError(f"there are no input_ids to pad, only {', '.join(rows)}: give what tok(texts) gives")
-    single = isinstance(encodings, Mapping) and all(isinstance(one, int) for one in rows["input_ids"])
-    return ({name: [value] for name, value in rows.items()}, True) if single and rows["input_ids"] else (rows, False)
+    single = isinstance(encodings, Mapping) and _is_row(rows.get("input_ids")) and bool(rows["input_ids"])
+    rows = {name: [value] for name, value in rows.items()} if single else rows
+    for row in rows.get("input_ids", []):
+        if not _is_row(row):
+            raise ValueError(f"a row of input_ids is {shown(row)}: give ids, as tok(text) does without return_tensors")
+    return rows, single
 
 
 def padded(rows: Rows, options: Options, *, pad_id: int, width: int | None, side: Side, mask: bool) -> Rows:
@@ -56,7 +60,7 @@ def padded(rows: Rows, options: Options, *, pad_id: int, width: int | None, side
 
     def filled(row: list[int], fill: int) -> list[int]:
         missing = [fill] * (width - len(row))
-        return missing + row if side == "left" else row + missing
+        return [*missing, *row] if side == "left" else [*row, *missing]
 
     return {name: [filled(row, fills[name]) for row in many] if name in fills else many for name, many in rows.items()}
 
@@ -80,8 +84,15 @@ def _array(name: str, rows: Any) -> NDArray[Any]:
     except ValueError:
         hint = "pass padding=True" if name in FILLS else "tok.pad fills up what a model reads; pad these yourself"
         raise ValueError(f"the rows of {name!r} are of several lengths, and cannot be one tensor: {hint}") from None
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name!r} holds what is no number, and cannot be a tensor: leave it out, or return_tensors")
     floats = array.dtype.kind == "f" and array.size > 0  # what is empty is floats to numpy
     return array.astype(np.float32 if floats else np.int64, copy=False)
+
+
+def _is_row(value: Any) -> bool:
+    """Whether it is a row of ids, by the first of them."""
+    return isinstance(value, list | tuple) and all(isinstance(one, int | np.integer) for one in value[:1])
 
 
 def _plain(value: Any) -> Any:

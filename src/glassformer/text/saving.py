@@ -72,7 +72,8 @@ def pipeline(tokenizer: "Tokenizer") -> dict[str, Any]:
         return {"tokenizer_class": "MarianTokenizer", "separate_vocabs": backend.separate}
     options = bert_options(backend.rust) or byte_level_options(backend.rust)
     if not options:
-        return {"tokenizer_class": stated or "PreTrainedTokenizerFast"}
+        fast = stated != "M2M100Tokenizer"  # which reads a SentencePiece model alone
+        return {"tokenizer_class": stated if stated and fast else "PreTrainedTokenizerFast"}
     return options | {"tokenizer_class": stated or options["tokenizer_class"]}
 
 

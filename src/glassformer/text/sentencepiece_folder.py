@@ -1,7 +1,7 @@
 """Tokenizers of folders that hold a SentencePiece model alone, as older ones of T5, ALBERT, XLM-R or Llama do.
 
 The pieces are cut as SentencePiece cuts them. What a family has besides stands in its row here: in which order its ids
-stand, its special tokens, and what is put around a text.
+stand (M2M-100's in a vocab.json), its special tokens, and what is put around a text.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
-from glassformer.text.rust import first_line, panics_unseen, rust_border
+from glassformer.text.rust import first_line, panics_unseen, read_vocabulary, rust_border
 from glassformer.text.sentencepiece_model import ModelType, PieceType, SentencePiece, SentencePieceModel, read_model
 from glassformer.text.special import ALBERT, BERT, MARIAN, ROBERTA
 
@@ -23,6 +23,12 @@ MBART_CODES = "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT
 MBART_CODES += " ne_NP nl_XX ro_RO ru_RU si_LK tr_TR vi_VN zh_CN"
 MBART_50_CODES = f"{MBART_CODES} af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL"
 MBART_50_CODES += " ps_AF pt_XX sv_SE sw_KE ta_IN te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI"
+M2M_100_CODES = "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi"
+M2M_100_CODES += (
+    " hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc"
+)
+M2M_100_CODES += " or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu"
+WMT21_CODES = "en ha is ja cs ru zh de"
 PEGASUS_MARKS = ("<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, 103)))
 
 
@@ -34,6 +40,7 @@ class Family:
     first: Sequence[str] = ()  # the tokens of the first ids, instead of …
     skipped: int = 0  # … so many pieces of the file
     last: Sequence[str] = ()  # the tokens of the last ids
+    has_vocabulary: bool = False  # a vocab.json beside the model says which id each piece has
     single: str = "$A"
     pair: str = "$A $B"
 
@@ -46,11 +53,19 @@ XLM = Family(
     single="<s> $A </s>",
     pair="<s> $A </s> </s> $B </s>",
 )
+M2M_100 = Family(
+    names=MARIAN | {"bos_token": "<s>", "sep_token": "</s>"},
+    last=[f"__{code}__" for code in M2M_100_CODES.split()],
+    has_vocabulary=True,
+    single="__en__ $A </s>",
+    pair="__en__ $A $B </s>",
+)
 LIKE_BERT = Family(names=ALBERT, single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1")
 FAMILIES = {  # by a part of the tokenizer's class, or of the model's type
     "mbart50": replace(XLM, last=(*MBART_50_CODES.split(), "<mask>"), single="en_XX $A </s>", pair="en_XX $A $B </s>"),
     "mbart": replace(XLM, last=(*MBART_CODES.split(), "<mask>"), single="$A </s> en_XX", pair="$A $B </s> en_XX"),
     "nllb": replace(XLM, last=(), single="$A </s>", pair="$A $B </s>"),  # its folders list their languages
+    "m2m": M2M_100,
     "xlm": XLM,
     "t5": Family(names=MARIAN, single="$A </s>", pair="$A </s> $B </s>"),
     "albert": LIKE_BERT,
@@ -92,10 +107,13 @@ def from_sentencepiece(path: Path, asked: Asked) -> tuple[tokenizers.Tokenizer, 
         )
     if family is FAMILIES["nllb"] and not asked.extra:
         raise ValueError(f"{path.parent / 'tokenizer_config.json'} lists no languages as additional_special_tokens")
+    if family.has_vocabulary and asked.config.get("language_codes") == "wmt21":
+        family = replace(family, last=[f"__{code}__" for code in WMT21_CODES.split()])
     model = read_model(path)
+    pieces = (_by_vocabulary if family.has_vocabulary else _ordered)(model, family, path)
     try:
         with rust_border(str(path)), panics_unseen():
-            rust = _tokenizer(_ordered(model, family, path), model, family, asked)
+            rust = _tokenizer(pieces, model, family, asked)
             rust.encode("a word, Ａ é 中", add_special_tokens=False)  # what is damaged may show only in use
     except ValueError:
         raise
@@ -117,6 +135,32 @@ def _ordered(model: SentencePieceModel, family: Family, path: Path) -> list[Sent
         for some in (family.first, family.last)
     )
     return [*first, *kept, *last]
+
+
+def _by_vocabulary(model: SentencePieceModel, family: Family, path: Path) -> list[SentencePiece]:
+    """The pieces in the order of a vocab.json; those that it does not have are cut further, and are <unk> elsewhere."""
+    file = path.parent / "vocab.json"
+    if not file.is_file():
+        raise ValueError(f"{file} is missing, which says which id each piece of {path.name} has: fetch it as well")
+    if model.model_type is not ModelType.BPE:
+        raise ValueError(f"{path} is no BPE model, as this tokenizer_class has it: download it again")
+    vocab = read_vocabulary(file)
+    tokens = sorted(vocab, key=vocab.__getitem__)
+    if [vocab[token] for token in tokens] != list(range(len(tokens))):
+        raise ValueError(f"{file} does not give each id from 0 to {len(tokens) - 1} once: download it again")
+    if missing := [token for token in {*family.names.values(), model.unknown} if token not in vocab]:
+        raise ValueError(f"{file} lacks {missing[0]!r}: download it again")
+    known = {piece.text: piece for piece in model.pieces}
+    control = {*family.names.values()} - {model.unknown}
+    return [
+        *(
+            SentencePiece(token, 0.0, PieceType.CONTROL)
+            if token in control
+            else known.get(token, SentencePiece(token, 0.0, PieceType.UNKNOWN))
+            for token in tokens
+        ),
+        *(SentencePiece(token, 0.0, PieceType.CONTROL) for token in family.last if token not in vocab),
+    ]
 
 
 def _tokenizer(

@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from glassformer.text.backend import RustBackend
     from glassformer.text.folder import TokenizerSettings
     from glassformer.text.marian import MarianBackend
-    from glassformer.text.tokenizer import Tokenizer
+    from glassformer.text.vocabulary import Vocabulary
 
 NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 OTHERS = "additional_special_tokens"
@@ -37,10 +37,10 @@ class SpecialToken:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, tokenizer: "Tokenizer", owner: type | None = None) -> str | None:
+    def __get__(self, tokenizer: "Vocabulary", owner: type | None = None) -> str | None:
         return tokenizer.settings.names.get(self.name)
 
-    def __set__(self, tokenizer: "Tokenizer", token: str | None) -> None:
+    def __set__(self, tokenizer: "Vocabulary", token: str | None) -> None:
         if token is not None and tokenizer.backend.token_to_id(token) is None:
             raise ValueError(
                 f"{self.name} = {token!r} is not in the vocabulary: "
@@ -56,11 +56,11 @@ class SpecialId:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name.removesuffix("_id")
 
-    def __get__(self, tokenizer: "Tokenizer", owner: type | None = None) -> int | None:
+    def __get__(self, tokenizer: "Vocabulary", owner: type | None = None) -> int | None:
         token = tokenizer.settings.names.get(self.name)
         return None if token is None else tokenizer.backend.token_to_id(token)
 
-    def __set__(self, tokenizer: "Tokenizer", index: int) -> None:
+    def __set__(self, tokenizer: "Vocabulary", index: int) -> None:
         setattr(tokenizer, self.name, tokenizer.convert_ids_to_tokens(index))
 
 

@@ -1,7 +1,7 @@
 """The tokenizer: texts to model inputs and back, with the names and results of Hugging Face's."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy, deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -22,13 +22,14 @@ from glassformer.text.options import Options, as_batch
 from glassformer.text.padding import finished, gathered, padded
 from glassformer.text.rust import rust_border
 from glassformer.text.saving import save
-from glassformer.text.special import NAMES, OTHERS, SpecialTokens
+from glassformer.text.vocabulary import Vocabulary, content_of
 
 LOG = logging.getLogger("glassformer")
+CALLED = {"return_length": "len(row) of input_ids", "verbose": "what is logged is logged as `glassformer`"}
 NO_PAD_TOKEN = "padding needs a pad token and this tokenizer has none: tok.pad_token = tok.eos_token"
 
 
-class Tokenizer(SpecialTokens):
+class Tokenizer(Vocabulary):
     """A tokenizer read from a folder or made by training.
 
     `src_lang` and `tgt_lang` are the codes that a multilingual one puts beside texts and, with text_target, targets.
@@ -87,7 +88,7 @@ class Tokenizer(SpecialTokens):
         twin = deepcopy(self) if special_tokens else copy(self)
         twin.settings = replace(twin.settings, segments=self.settings.segments and segments)
         if special_tokens:
-            new = [token for token in special_tokens if _content(token) not in twin.settings.extra]
+            new = [token for token in special_tokens if content_of(token) not in twin.settings.extra]
             twin.add_tokens(new, special_tokens=True)
         if model_max_length is not None:
             twin.model_max_length = min(self.model_max_length, model_max_length)
@@ -97,11 +98,7 @@ class Tokenizer(SpecialTokens):
             twin.tgt_lang = tgt_lang
         return twin
 
-    def refresh(self) -> None:
-        """Take note of a change to the vocabulary or the special tokens."""
-        self.backend.refresh()
-
-    @answers({"return_length": "len(row) of input_ids", "verbose": "what is logged is logged as `glassformer`"})
+    @answers(CALLED)
     def __call__(
         self,
         texts: Any = None,
@@ -312,6 +309,7 @@ class Tokenizer(SpecialTokens):
             raise ValueError("padding='max_length' needs a max_length: this tokenizer states no model_max_length")
         return width
 
+    @answers(CALLED)
     def pad(
         self,
         encodings: Any,
@@ -385,122 +383,14 @@ class Tokenizer(SpecialTokens):
         ids = self._call(text, pair, Options(add_special_tokens=add_special_tokens), target=False)["input_ids"]
         return [str(self.backend.id_to_token(index)) for index in ids]
 
-    @answers({})
-    def decode(
-        self, ids: Any, *, skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool | None = None
-    ) -> Any:
-        """The text of ids: a list, an array, a tensor, one number; rows of them give a list of texts."""
-        ids = ids.tolist() if hasattr(ids, "tolist") else ids
-        ids = [ids] if isinstance(ids, int) else list(ids)
-        if ids and isinstance(ids[0], (list, tuple, np.ndarray)):
-            clean = clean_up_tokenization_spaces
-            return self.batch_decode(ids, skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=clean)
-        text = self.backend.decode([self._known(index) for index in ids], skip_special_tokens=skip_special_tokens)
-        clean = clean_up_tokenization_spaces
-        if clean is None:
-            clean = bool(self.settings.config.get("clean_up_tokenization_spaces", False))
-        return cleaned_up(text) if clean and not self._is_bpe() else text
-
-    def _is_bpe(self) -> bool:
-        """BPE keeps its own spaces, which must not be cleaned up."""
-        return isinstance(self.backend, RustBackend) and type(self.backend.rust.model).__name__ == "BPE"
-
-    @answers({})
-    def batch_decode(
-        self, rows: Any, *, skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool | None = None
-    ) -> list[str]:
-        """The text of each row of ids."""
-        clean = clean_up_tokenization_spaces
-        return [
-            self.decode(row, skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=clean)
-            for row in rows
-        ]
-
-    def _known(self, index: Any) -> int:
-        """An id that the vocabulary has."""
-        number = int(index)
-        if number < 0 or self.backend.id_to_token(number) is None:
-            last = self.backend.last_id()
-            raise ValueError(f"id {number} is not in the vocabulary, whose ids go from 0 to {last}")
-        return number
-
-    def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> Any:
-        """The id of a token, or of each; the unknown token's where it is not in the vocabulary."""
-        if isinstance(tokens, str):
-            found = self.backend.token_to_id(tokens)
-            return self.unk_token_id if found is None else found
-        return [self.convert_tokens_to_ids(token) for token in tokens]
-
-    def convert_ids_to_tokens(self, ids: Any, *, skip_special_tokens: bool = False) -> Any:
-        """The token of an id, or of each."""
-        ids = ids.tolist() if hasattr(ids, "tolist") else ids
-        if isinstance(ids, int):
-            return self.backend.id_to_token(self._known(ids))
-        skipped = set(self.all_special_ids) if skip_special_tokens else set()
-        return [self.backend.id_to_token(self._known(index)) for index in ids if index not in skipped]
-
-    def add_tokens(self, tokens: str | AddedToken | Sequence[str | AddedToken], *, special_tokens: bool = False) -> int:
-        """Add tokens that are never cut; gives how many are new (resize the embeddings to len(tok))."""
-        listed = [tokens] if isinstance(tokens, (str, AddedToken)) else list(tokens)
-        new = self.backend.add_tokens(listed, special=special_tokens)
-        if special_tokens:
-            self.settings.extra += map(_content, listed)
-        self.refresh()
-        return new
-
-    def add_special_tokens(self, tokens: Mapping[str, str | Sequence[str]]) -> int:
-        """Name special tokens, {"pad_token": "[PAD]"}, or add others, {"additional_special_tokens": [...]}.
-
-        Gives how many are new to the vocabulary.
-        """
-        new = 0
-        for name, token in tokens.items():
-            if name not in (*NAMES, OTHERS):
-                raise ValueError(f"{name!r} is no name of a special token: use one of {', '.join(NAMES)}, {OTHERS}")
-            new += self.add_tokens(token, special_tokens=True)
-            if name in NAMES:
-                setattr(self, name, token)
-        return new
-
-    def get_vocab(self) -> dict[str, int]:
-        """Every token with its id."""
-        return self.backend.vocab()
-
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
         """How many special tokens a text, or a pair, is given."""
         return special_count(self.template(pair=pair))
-
-    vocab = property(get_vocab)
 
     @property
     def model_input_names(self) -> list[str]:
         """What a call gives a model, by default."""
         return ["input_ids", *(["token_type_ids"] if self.settings.segments else []), "attention_mask"]
 
-    @property
-    def vocab_size(self) -> int:
-        """The number of tokens without the added ones; `len(tok)` counts all."""
-        return self.backend.size(with_added_tokens=False)
-
-    def __len__(self) -> int:
-        return self.backend.size()
-
-    def __bool__(self) -> bool:
-        return True
-
     def __repr__(self) -> str:
         return f"Tokenizer({len(self)} tokens, {self.special_tokens_map})"
-
-
-def _content(token: str | AddedToken) -> str:
-    return token if isinstance(token, str) else str(token.content)
-
-
-def cleaned_up(text: str) -> str:
-    """Take out the spaces that English does not put before punctuation and contractions."""
-    for mark in (".", "?", "!", ","):
-        text = text.replace(f" {mark}", mark)
-    text = text.replace(" ' ", "'")
-    for ending in ("n't", "'m", "'s", "'ve", "'re"):
-        text = text.replace(f" {ending}", ending)
-    return text

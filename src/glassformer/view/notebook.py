@@ -1,4 +1,4 @@
-"""A few facts as a small table, for notebooks: it brings no style sheet, and its colours are those around it."""
+"""A few facts in a line, or as a small table for notebooks: it brings no style sheet, and has the colours around it."""
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,11 @@ LINE = "1px solid rgba(128, 128, 128, 0.35)"  # to be seen on light and on dark
 BOX = f"display: inline-block; border: {LINE}; border-radius: 8px; padding: 0.6em 1em; max-width: 100%"
 CELL = "text-align: left; vertical-align: top; background: none; border: 0; padding: 0.15em 1em 0.15em 0"
 SHOWN = 12  # of many names
+
+
+def facts_line(kind: str, facts: Mapping[str, str]) -> str:
+    """Names and values in the repr of an object; what could recolour a terminal is spelt out."""
+    return f"{kind}({'; '.join(escaped(f'{name}: {value}') for name, value in facts.items())})"
 
 
 def facts_table(title: str, facts: Mapping[str, str], *, svg: str | None = None) -> str:
