@@ -167,12 +167,12 @@ def test_a_card_is_shown(glassformer, tmp_path, monkeypatch, name):
     assert CARDS["lstm-sentiment"]["files"]["model.safetensors"] in out
 
 
-@pytest.mark.parametrize("words", [("models", "zoo:lstm"), ("show", "zoo:lstm"), ("predict", "zoo:lstm", "a text")])
+@pytest.mark.parametrize("words", [("models", "zoo:lstm-s"), ("show", "zoo:lstm-s"), ("predict", "zoo:lstm-s", "a")])
 def test_a_name_that_is_not_there_is_one_line(glassformer, words):
     code, out, err = glassformer(*words)
     assert (code, out) == (1, "")
     assert err.count("\n") == 1
-    assert "there is no built-in model zoo:lstm; near it: zoo:lstm-sentiment" in err
+    assert "there is no built-in model zoo:lstm-s; near it: zoo:lstm-sentiment" in err
 
 
 def test_predict_without_a_model(glassformer):
