@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "glassformer"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
-MARKED = re.compile(r"(<!-- generated: (\w+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
+MARKED = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 ORDER = (
     *(
         "files",
@@ -35,7 +35,7 @@ ORDER = (
 
 def filled(page: str) -> str:
     """A page with its tables as the code is now."""
-    return MARKED.sub(lambda found: found[1] + TABLES[found[2]]() + found[3], page)
+    return MARKED.sub(lambda found: found[1] + TABLES[found[2]]() + "\n" + found[3], page)
 
 
 def table(columns: tuple[str, str], rows: dict[str, str]) -> str:

@@ -179,7 +179,8 @@ def test_predict_without_a_model(glassformer):
     code, out, err = glassformer("predict", "a warm , funny and moving film .", "a dull , lifeless and boring mess .")
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()] == ["positive", "negative"]
-    assert err == f"{zoo.default_for('text-classification')}, the built-in model\n"
+    name = zoo.default_for("text-classification")
+    assert err == f"{name}, the built-in model: {zoo.card_of(name)['about']}\n"
 
 
 def test_a_command_takes_what_can_be_no_name_for_a_text(glassformer, tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from glassformer.zoo import default_for
+from glassformer.zoo import card_of, default_for
 
 from .output import echo_line
 
@@ -29,7 +29,7 @@ def chosen(
     if first is not None and (NAME.fullmatch(first) or not first.strip() or Path(first).is_dir()):
         return first, list(texts)
     name = default_for(task, languages)
-    echo_line(f"{name}, the built-in model", err=True)
+    echo_line(f"{name}, the built-in model: {card_of(name)['about']}", err=True)
     return name, [*([] if first is None else [first]), *texts]
 
 
