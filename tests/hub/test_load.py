@@ -221,6 +221,14 @@ def test_a_recurrent_network_is_read_without_its_head(tmp_path, head):
     torch.testing.assert_close(bare(ids).last_hidden_state, model.eval().hidden(ids))
 
 
+def test_a_recurrent_language_model_becomes_a_classifier_whose_pooling_is_new(tmp_path):
+    sizes = {"vocab_size": 20, "hidden_size": 8, "embedding_size": 8, "pooling": "attention"}
+    gf.save(gf.build("glassformer-rnn", "text-generation", **sizes), tmp_path)
+    new = gf.load(tmp_path, head="text-classification").load_report.new
+    assert any(name.startswith("pooling.") for name in new)
+    assert all(name.startswith(("pooling.", "head.")) for name in new)
+
+
 def test_what_a_config_leaves_out_is_as_transformers_has_it(tmp_path):
     chosen = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "vocab_size": 30, "pad_token_id": 0}
     chosen |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "decoder_start_token_id": 0}

@@ -204,7 +204,7 @@ def _canonical(name: str, prefix: str) -> str:
 
 def _is_fresh(name: str) -> bool:
     """What may be new when a head is asked for that the file does not have."""
-    return name.startswith(("head.", "pooler."))
+    return name.startswith(("head.", "pooler.", "pooling."))
 
 
 def _known_elsewhere(architecture: Architecture, head: str | None, name: str) -> bool:
