@@ -5,6 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from glassformer.compare.results import within_scale
 from glassformer.compare.statistics import (
     Difference,
     bootstrap_mean,
@@ -15,6 +16,7 @@ from glassformer.compare.statistics import (
     student_p,
     student_quantile,
 )
+from glassformer.tasks.metrics.intervals import Interval
 from quick import is_quick
 
 CHANCE = np.random.default_rng(5)
@@ -122,3 +124,11 @@ def test_the_spread_is_that_of_a_sample():
 def test_other_examples_cannot_be_paired():
     with pytest.raises(ValueError, match="only scores of the same examples can be paired, not of \\[3, 4\\]"):
         paired([np.ones(3)], [np.ones(4)], mean)
+
+
+@pytest.mark.parametrize(
+    ("name", "ends"),
+    [("accuracy", (0.0, 1.0)), ("spearman", (-0.5, 1.0)), ("mcc", (-0.5, 1.0)), ("bleu", (-0.5, 1.5))],
+)
+def test_an_interval_is_no_wider_than_the_scale_of_its_score(name, ends):
+    assert within_scale(name, Interval(-0.5, 1.5)) == ends

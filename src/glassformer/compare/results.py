@@ -14,7 +14,8 @@ from .cell import RUN, CellResult
 from .grid import CELLS
 from .statistics import RESAMPLES, Difference, Rows, Score, bootstrap_mean, over_seeds, paired, spread
 
-PERCENT = ("accuracy", "f1", "exact_match", "precision", "recall", "mcc", "spearman", "pearson", "subset", "recall_at")
+CORRELATIONS = ("mcc", "spearman", "pearson")
+PERCENT = ("accuracy", "f1", "exact_match", "precision", "recall", "subset", "recall_at", *CORRELATIONS)
 LOWER = ("loss", "perplexity", "bits_per_byte", "mse")  # scores of which less is better
 
 
@@ -136,7 +137,7 @@ class Results:
         key = (name, *(cell.folder for cell in cells))
         if key not in self._intervals:
             found = self._rows(cells, name)
-            self._intervals[key] = None if found is None else bootstrap_mean(*found)
+            self._intervals[key] = None if found is None else within_scale(name, bootstrap_mean(*found))
         return self._intervals[key]
 
     def difference(
@@ -173,6 +174,14 @@ def summarised(values: Iterable[float]) -> Summary | None:
 
 def is_lower_better(score: str) -> bool:
     return score.startswith(LOWER) or score.endswith(("_loss", "perplexity"))
+
+
+def within_scale(name: str, ends: Interval) -> Interval:
+    """An interval, no wider than the scale of its score: with few seeds Student's t knows nothing of 0 and 100 %."""
+    if as_shown(name, 1.0) == 1.0:
+        return ends
+    least = -1.0 if name.startswith(CORRELATIONS) else 0.0
+    return Interval(max(least, ends.low), min(1.0, ends.high))
 
 
 def as_shown(name: str, value: float) -> float:
