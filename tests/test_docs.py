@@ -15,7 +15,7 @@ def blocks(page, language):
 SHOWN = [page for page in PAGES if blocks(page, "python") and page.name != "extending.md"]  # see test_new_architecture
 
 
-LONG = ("pipelines.md",)
+LONG = ("pipelines.md", "training.md")
 MARKED = [pytest.param(page, marks=pytest.mark.slow) if page.name in LONG else page for page in SHOWN]
 
 

@@ -10,6 +10,8 @@ from glassformer.compare.experiment import compare
 from glassformer.compare.experiments.positions import Positions, beyond, losses_by_position
 from glassformer.compare.results import Results
 
+pytestmark = pytest.mark.slow  # a grid of trainings; those of test_ladder stand for them in the quick suite
+
 TINY = {"data": "microworld", "length": 8, "width": 8, "layers": 1, "heads": 2, "tokens": 128, "budget": "3steps"}
 TINY |= {"set": {"vocab_size": 300, "limit": 50, "batch_tokens": 64}}
 DECODER = {"vocab_size": 20, "n_embd": 8, "n_head": 2, "n_layer": 1, "n_positions": 16}

@@ -56,6 +56,7 @@ def test_the_interval_is_scipys_bootstrap():
     assert alone == pytest.approx(tuple(theirs.confidence_interval), abs=0.02)
 
 
+@pytest.mark.slow
 def test_where_there_is_no_difference_p_is_spread_evenly():
     from scipy import stats
 
@@ -99,6 +100,7 @@ def test_one_seed_each_shows_nothing():
     assert paired([np.ones(50)] * 2, [np.zeros(50)] * 2, mean, resamples=100).is_shown
 
 
+@pytest.mark.slow
 def test_seeds_that_differ_by_chance_are_seldom_called_ahead():
     """As many examples as hide all their own doubt: what is left is that of the seeds."""
     wrong, trials = 0, 100 if is_quick() else 300

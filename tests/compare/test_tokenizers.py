@@ -14,6 +14,8 @@ from glassformer.compare.experiments.tokenizers import cut, facts_of, unknown_by
 from glassformer.data import microworld
 from tasks.language import tokenizer_of
 
+pytestmark = pytest.mark.slow  # a grid of trainings; those of test_ladder stand for them in the quick suite
+
 TINY = {"config": {"n_embd": 16, "n_layer": 1, "n_head": 2}, "batch_tokens": 512}
 UNSEEN = "Żółw — 龜!"
 

@@ -11,6 +11,8 @@ from glassformer.compare.results import Results
 from glassformer.compare.tuning import is_at_the_edge, loss_curve, on_dev, tuned
 from glassformer.train.schedule import Rate
 
+pytestmark = pytest.mark.slow  # a grid of trainings; those of test_ladder stand for them in the quick suite
+
 TINY = {
     "arch": "transformer",
     "config": {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32},

@@ -308,6 +308,7 @@ def test_minilm_reaches_its_published_score(minilm, data):
 # Learning.
 
 
+@pytest.mark.slow
 def test_likeness_is_learnt_from_scores():
     train, dev = (microworld.examples("scored", count, seed=seed) for count, seed in ((600, 0), (150, 1)))
     task = SentenceSimilarity.for_data(tokenizer_of(SentenceSimilarity.texts(train), "wordpiece", 800), train)

@@ -214,6 +214,7 @@ def learnt(name, pairs, dev, *, steps=200, kind="wordpiece", size=1000, pad_is_e
     return evaluate(model, task, task.encode(dev), budget=Budget(tokens=2048)).compute(), model, task
 
 
+@pytest.mark.slow
 def test_where_padding_is_the_end_token_a_model_still_learns_to_stop():
     digits = [Parallel(f"{number}", f"{number}"[::-1]) for number in range(200)]
     scores, model, task = learnt(
