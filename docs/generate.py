@@ -13,24 +13,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "glassformer"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 MARKED = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-ORDER = (
-    *(
-        "files",
-        "zoo",
-        "blocks",
-        "models",
-        "engine",
-        "text",
-        "hub",
-        "generate",
-        "inspect",
-        "view",
-        "data",
-        "tasks",
-        "train",
-    ),
-    *("jobs", "compare", "studio", "cli"),
-)
+ORDER = ("files", "zoo", "blocks", "models", "engine", "text", "hub", "generate", "inspect", "view", "data", "tasks")
+ORDER += ("train", "jobs", "compare", "studio", "cli")
 
 
 def filled(page: str) -> str:

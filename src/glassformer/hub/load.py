@@ -17,7 +17,7 @@ from glassformer.files.arguments import answers
 from glassformer.models.architecture import Architecture
 from glassformer.models.contract import as_model, generation_config
 from glassformer.models.init import fill_tables, start
-from glassformer.models.pretrained import PreTrainedModel
+from glassformer.models.pretrained import RECORDED, PreTrainedModel, how_to_record
 from glassformer.text.folder import Folder, ModelFacts
 from glassformer.text.saving import files_of
 from glassformer.text.tokenizer import Tokenizer
@@ -40,8 +40,7 @@ ELSEWHERE = {  # what transformers' from_pretrained takes, and what it is here
     "use_fast": "there is one kind of tokenizer; leave it out",
     "low_cpu_mem_usage": "files are mapped, not copied, in any case; leave it out",
     "attn_implementation": "the fused kernel runs, and the textbook equation while gf.record listens; leave it out",
-    "output_attentions": 'with gf.record(model, "*attention.pattern") as seen: model(**inputs)',
-    "output_hidden_states": 'with gf.record(model, "*") as seen: model(**inputs)',
+    **{name: how_to_record(name) for name in RECORDED},
 }
 FROM_CONFIG = "from config"  # a head no architecture has
 

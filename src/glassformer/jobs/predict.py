@@ -21,7 +21,9 @@ from glassformer.hub.fetch import config_folder
 from glassformer.hub.folder import read_config
 from glassformer.hub.load import load, load_tokenizer
 from glassformer.hub.registry import architecture_for, head_for, reading_head
+from glassformer.hub.tensors import short
 from glassformer.models.contract import as_model, label_names
+from glassformer.models.pretrained import RECORDED, how_to_record
 from glassformer.tasks.batch import device_of
 from glassformer.tasks.metrics import ScoreSheet
 from glassformer.tasks.pooling import MODULES
@@ -44,7 +46,6 @@ UNANSWERED: dict[str, Any] = {"label": None, "tags": None, "answers": (), "targe
 LANGUAGES = ("src_lang", "tgt_lang")
 CHUNK = 32  # inputs of an iterator at a time
 LABELLED = ("text-classification", "token-classification")
-RECORDED = {"output_attentions": ("*attention.pattern", "attentions"), "output_hidden_states": ("*", "hidden_states")}
 WORTH_PREPARING = 8  # inputs: to look whether the weights have changed costs as much as to read one or two
 TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "conll")
 
@@ -100,7 +101,7 @@ class Pipeline:
         model, weights = as_model(self.model), list(self.model.parameters())
         facts = {
             "model": f"{model.config.model_type}, {sum(one.numel() for one in weights):,} parameters",
-            "weights": f"{str(weights[0].dtype).removeprefix('torch.')} on {self.device}",
+            "weights": f"{short(weights[0].dtype)} on {self.device}",
             "tokenizer": f"{len(self.tokenizer):,} tokens",
             "max_length": "" if self.task.max_length is None else str(self.task.max_length),
             "labels": shortened(label_names(model.config)) if model.head_name in LABELLED else "",
@@ -281,10 +282,9 @@ def _listed(inputs: Any) -> Any:
 
 def _check_recorded(options: dict[str, Any]) -> None:
     """Say how attention is recorded; to be asked for none is no mistake."""
-    for name, (pattern, seen) in RECORDED.items():
+    for name in RECORDED:
         if options.pop(name, None):
-            how = f'with gf.record(pipe.model, "{pattern}") as seen: pipe(text) — then seen.{seen}'
-            raise ValueError(f"a pipeline takes no {name}: {how}")
+            raise ValueError(f"a pipeline takes no {name}: {how_to_record(name, 'pipe.model', 'pipe(text)')}")
 
 
 def _head(cls: type[AnyTask], model: str | Path) -> str | None:

@@ -10,10 +10,17 @@ from torch import nn
 
 from glassformer.files.arguments import unknown_argument
 
-RECORDED = "with gf.record(model, {}) as seen: model(**inputs) — then seen.{}"
+RECORDED = {"output_attentions": ("*attention.pattern", "attentions"), "output_hidden_states": ("*", "hidden_states")}
+
+
+def how_to_record(name: str, model: str = "model", call: str = "model(**inputs)") -> str:
+    """What to do instead of asking a model, or what runs one, for `output_attentions` or `output_hidden_states`."""
+    pattern, seen = RECORDED[name]
+    return f'with gf.record({model}, "{pattern}") as seen: {call} — then seen.{seen}'
+
+
 ANSWERS = {  # arguments of transformers' models that stand elsewhere here
-    "output_attentions": RECORDED.format('"*attention.pattern"', "attentions"),
-    "output_hidden_states": RECORDED.format('"*"', "hidden_states"),
+    **{name: how_to_record(name) for name in RECORDED},
     "labels": "a loss is a task's: torch.nn.functional.cross_entropy(model(**inputs).logits, labels), or gf.train(…)",
     "past_key_values": "a cache is a state that is passed: model.start(…) and model.step(ids, state), or gf.generate",
     "use_cache": "a cache is a state that is passed: model.start(…) and model.step(ids, state), or gf.generate",

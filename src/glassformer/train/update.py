@@ -20,7 +20,7 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Objective(nn.Module):
-    """A model and what is asked of it: a batch and what the one before it left in, the summed loss and the like out."""
+    """A model and what is asked of it: (batch, carried state) -> (summed loss, state carried to the next batch)."""
 
     def __init__(self, model: nn.Module, task: AnyTask) -> None:
         super().__init__()
