@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from tokenizers import AddedToken
 
 from glassformer.files.arguments import answers
@@ -165,17 +166,7 @@ class Tokenizer(Vocabulary):
                 raise ValueError(f"{len(first)} texts but {len(second)} pairs: give one pair for each text")
             sides.append(second)
 
-        pieces: list[list[Pieces]] = []
-        try:
-            if options.return_offsets_mapping:
-                pieces = [self.backend.pieces(side, split=split, target=target) for side in sides]
-                ids = [[np.array(one.ids, np.int64) for one in side] for side in pieces]
-            else:
-                ids = [self.backend.rows(side, split=split, target=target) for side in sides]
-        except TypeError:  # the one thing Rust takes for no string at all
-            raise ValueError(
-                "a text holds half a character (a lone surrogate): read its file with errors='replace'"
-            ) from None
+        ids, pieces = self._tokenised(sides, options, target=target)
         batch, num_truncated = self._lay_out(ids, options, target=target)
 
         inputs: dict[str, Any] = {"input_ids": batch.table(batch.ids(ids), self.pad_token_id or 0)}
@@ -205,6 +196,21 @@ class Tokenizer(Vocabulary):
             to_tokens=self.convert_ids_to_tokens,
             num_truncated=num_truncated,
         )
+
+    def _tokenised(
+        self, sides: list[list[Any]], options: Options, *, target: bool
+    ) -> tuple[list[list[NDArray[np.int64]]], list[list[Pieces]]]:
+        """The ids of each text of each side, without special tokens; its pieces where offsets are asked for."""
+        split = options.is_split_into_words
+        try:
+            if not options.return_offsets_mapping:
+                return [self.backend.rows(side, split=split, target=target) for side in sides], []
+            pieces = [self.backend.pieces(side, split=split, target=target) for side in sides]
+            return [[np.array(one.ids, np.int64) for one in side] for side in pieces], pieces
+        except TypeError:  # the one thing Rust takes for no string at all
+            raise ValueError(
+                "a text holds half a character (a lone surrogate): read its file with errors='replace'"
+            ) from None
 
     def template(self, *, pair: bool = False, special: bool = True, target: bool = False) -> Template:
         """Where special tokens go beside a text, or a text and its pair; `target`: a text of the other language."""
