@@ -22,7 +22,7 @@ INPUTS = {  # for each task something to do, and what the answer holds
     "token-classification": ("Paul Brown went to Berlin.", "entity"),
     "question-answering": ({"question": "Who went to the park?", "context": "Anna went to the park."}, "answer"),
     "fill-mask": ("The [MASK] is here.", "token_str"),
-    "translation": ("The girl reads a book.", "translation_text"),
+    "translation": ("Emma bought a book at the market.", "translation_text"),
     "text-generation": ("The", "generated_text"),
 }
 
@@ -196,11 +196,11 @@ def test_a_command_takes_what_can_be_no_name_for_a_text(glassformer, tmp_path, m
 def test_translate_without_a_model_by_the_language_that_is_asked_for(glassformer):
     if not any(card["languages"] == ["en", "de"] for card in CARDS.values()):
         pytest.skip("no built-in model translates from English to German")
-    code, out, err = glassformer("translate", "The girl reads a book.", "--tgt-lang", "de")
+    code, out, err = glassformer("translate", "Emma bought a book at the market.", "--tgt-lang", "de")
     assert code == 0
     assert out.strip()
     assert "the built-in model" in err
-    code, _, err = glassformer("translate", "The girl reads a book.", "--tgt-lang", "xx")
+    code, _, err = glassformer("translate", "Emma bought a book at the market.", "--tgt-lang", "xx")
     assert code == 1
     assert "there is no built-in model for translation from en to xx" in err
 

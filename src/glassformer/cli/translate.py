@@ -57,7 +57,7 @@ def translate(
     """Translate, or turn text to text in any other way that the model has learnt.
 
     Example: glassformer translate runs/en-de --file test.en --num-beams 5 --out test.de
-    With the built-in model: glassformer translate "The girl reads a book." --tgt-lang de
+    With the built-in model: glassformer translate "Emma bought a book at the market." --tgt-lang de
     """
     given = name
     name, text = chosen_for_one(name, text, "translation", (src_lang or "en", tgt_lang) if tgt_lang else ())
