@@ -15,6 +15,7 @@ from os.path import expandvars
 from pathlib import Path
 from typing import Any
 
+from conditions import worth
 from pack import baseline, pack, scores
 from splits import SETS, prepare
 
@@ -25,7 +26,7 @@ from glassformer.zoo import CARD, HOME, PREFIX, read_card, sha256
 HERE = Path(__file__).parent
 RUNS = Path("runs/zoo")
 PREPARED = RUNS / "data"
-FIELDS = ("also", "about", "languages", "default", "base")
+FIELDS = ("also", "about", "languages", "examples", "default", "base")  # of cards.toml, that cards have as they are
 
 
 def main() -> None:
@@ -65,6 +66,8 @@ def build(name: str, about: dict[str, Any], home: Path, settings: Sequence[str])
     recipe, place, run = HERE / f"{name}.toml", home / name, RUNS / name
     made_of = fingerprint(recipe, about.get("base"), home, settings)
     if (place / CARD).is_file() and read_card(place / CARD)["recipe"]["sha256"] == made_of:
+        before = {one: value for one, value in read_card(place / CARD).items() if one not in FIELDS}
+        write_card(place, {**told(name, before["task"], about), **before})
         print(f"{name}: built, and unchanged", flush=True)
         return
     train(recipe, run, made_of, settings)
@@ -74,9 +77,18 @@ def build(name: str, about: dict[str, Any], home: Path, settings: Sequence[str])
     card = card_of(name, about, place, run)
     card["recipe"] = {"file": f"recipes/zoo/{name}.toml", "sha256": made_of}
     card["files"] = {p.relative_to(place).as_posix(): sha256(p) for p in sorted(place.rglob("*")) if p.is_file()}
+    write_card(place, card)
+    print(f"{name}: {card['metric']} {card['score']:.4g}, {card['baseline']:.4g} {card['baseline_of']}", flush=True)
+
+
+def told(name: str, task: str, about: dict[str, Any]) -> dict[str, Any]:
+    """How a card begins: with what cards.toml says, which may change without a new model."""
+    return {"name": name, "task": task, **{one: about[one] for one in FIELDS if one in about}}
+
+
+def write_card(place: Path, card: dict[str, Any]) -> None:
     (place / CARD).write_text(write_toml(card), "utf-8")
     read_card(place / CARD)
-    print(f"{name}: {card['metric']} {card['score']:.4g}, {card['baseline']:.4g} {card['baseline_of']}", flush=True)
 
 
 def fingerprint(recipe: Path, base: str | None, home: Path, settings: Sequence[str]) -> str:
@@ -108,8 +120,7 @@ def card_of(name: str, about: dict[str, Any], place: Path, run: Path) -> dict[st
     recipe = read_recipe(run / "recipe.toml")
     test, metric = recipe["test"], about["metric"]
     found, (low, low_of) = scores(place, test), baseline(place, test, metric)
-    card = {"name": name, "task": recipe["task"], **{one: about[one] for one in FIELDS if one in about}}
-    card |= {
+    card = told(name, recipe["task"], about) | {
         "parameters": read_json(run / "run.json")["parameters"],
         "bytes": sum(path.stat().st_size for path in place.rglob("*") if path.is_file()),
         "metric": metric,
@@ -126,6 +137,9 @@ def card_of(name: str, about: dict[str, Any], place: Path, run: Path) -> dict[st
             what: round(scores(place, [expandvars(one["file"])], **one.get("options", {}))[one["metric"]], 5)
             for what, one in about["elsewhere"].items()
         }
+    if about.get("conditions"):
+        found = worth(place, test, base=about["base"])
+        card["conditions"] = {what: round(value, 5) for what, value in found.items()}
     return card
 
 

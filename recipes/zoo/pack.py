@@ -17,8 +17,9 @@ from torch import Tensor
 import glassformer as gf
 from glassformer.data.batches import Budget
 from glassformer.engine.prepare import prepared_reader
-from glassformer.hub.adapters import ADAPTER, ADAPTER_CONFIG, DOWN, PREFIX, UP
+from glassformer.hub.adapters import ADAPTER, ADAPTER_CONFIG, DOWN, PREFIX, ROWS, UP
 from glassformer.hub.fetch import model_folder
+from glassformer.hub.folder import read_config
 from glassformer.hub.registry import architecture_for
 from glassformer.hub.tensors import WeightFiles
 from glassformer.jobs.predict import Pipeline, pipeline, task_of
@@ -28,6 +29,7 @@ from glassformer.tasks.task import evaluate
 
 NOT_SHIPPED = ("checkpoints", "curves.svg", "examples.npz", "metrics.jsonl", "run.json", "README.md", ".lock")
 UNTRAINED, COPIED = "the same shape, untrained", "the source, copied"
+COMMONEST = "always the token that is masked most often"
 INEXACT = 1e-3  # how far a correction of the stated rank may be from what was trained, as a share of it
 
 
@@ -38,49 +40,58 @@ def pack(run: Path, place: Path, base: str | None) -> None:
     if base is None:
         gf.save(gf.load(run).to(torch.bfloat16), place)
         return
-    rank = int(read_recipe(run / "recipe.toml")["lora"])
-    tensors = corrections(WeightFiles(run), WeightFiles(model_folder(base)), rank)
-    layers = {name.removeprefix(PREFIX).removesuffix(DOWN) for name in tensors if name.endswith(DOWN)}
-    whole = {name.removeprefix(PREFIX).rpartition(".")[0] for name in tensors if ".lora_" not in name}
+    rank = int(read_recipe(run / "recipe.toml").get("lora", 0))
+    trained, before = WeightFiles(run), WeightFiles(model_folder(base))
+    turned = read_config(run)["model_type"] == "gpt2"  # whose linear layers are Conv1D, (I, O)
+    tensors = corrections(trained, before, rank, turned=turned)
+    names = [name.removeprefix(PREFIX) for name in tensors]
+    tables = [name.removesuffix(ROWS) for name in names if name.endswith(ROWS)]
     config = {
         "base_model_name_or_path": base,
         "peft_type": "LORA",
-        "r": rank,
-        "lora_alpha": rank,
-        "target_modules": sorted({".".join(name.split(".")[-2:]) for name in layers}),
-        "modules_to_save": sorted(whole),
+        "r": max(1, rank),
+        "lora_alpha": max(1, rank),
+        "target_modules": sorted({".".join(name.removesuffix(DOWN).split(".")[-2:]) for name in names if DOWN in name}),
+        "modules_to_save": sorted({name.rpartition(".")[0] for name in names if not name.endswith((DOWN, UP, ROWS))}),
         "bias": "none",
-        "fan_in_fan_out": False,
+        "fan_in_fan_out": turned,
         "inference_mode": True,
     }
+    if tables:
+        sizes = {name: [files.shapes[f"{name}.weight"][0] for files in (before, trained)] for name in tables}
+        config["trainable_token_indices"] = {
+            name.rpartition(".")[2]: list(range(*size)) for name, size in sizes.items()
+        }
     (place / ADAPTER_CONFIG).write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     save_file(tensors, place / ADAPTER, metadata={"format": "pt"})
 
 
-def corrections(trained: WeightFiles, base: WeightFiles, rank: int) -> dict[str, Tensor]:
+def corrections(trained: WeightFiles, base: WeightFiles, rank: int, *, turned: bool = False) -> dict[str, Tensor]:
     """What makes the trained weights of the base's, under PEFT's names and in 16 bits.
 
-    A linear layer that has changed is given by the two factors of its change, which must be of this rank; anything
-    else that has changed, or that the base lacks, is whole.
+    A linear layer that has changed is given by the two factors of its change, which must be of this rank, if it is not
+    0; it is (O, I), or `turned` (I, O). A table that has grown is given by its new rows. Anything else that has
+    changed, or that the base lacks, is whole.
     """
     found = {}
     for name in trained.shapes:
         before = next((one for one in base.shapes if f".{one}".endswith(f".{name}")), None)
-        value = trained.mapped(name).double()
-        change = value if before is None else value - base.mapped(before).double()
-        if before is not None and not change.any():
-            continue
+        value, old = trained.mapped(name).double(), None if before is None else base.mapped(before).double()
         layer = name.removesuffix(".weight")
-        if before is None or layer == name or value.dim() != 2:
-            found[PREFIX + name] = value.to(torch.bfloat16)
-            continue
-        up, down = factors(change, rank)
-        if (up @ down - change).norm() > INEXACT * change.norm():
-            raise ValueError(
-                f"{name} has changed by more than a correction of rank {rank}: train it with lora = {rank}"
-            )
-        found[f"{PREFIX}{layer}{DOWN}"] = down.to(torch.bfloat16).contiguous()
-        found[f"{PREFIX}{layer}{UP}"] = up.to(torch.bfloat16).contiguous()
+        if old is not None and len(value) > len(old) and torch.equal(value[: len(old)], old):
+            found[f"{PREFIX}{layer}{ROWS}"] = value[len(old) :].to(torch.bfloat16)
+        elif old is None or layer == name or value.dim() != 2 or not rank:
+            if old is None or not torch.equal(value, old):
+                found[PREFIX + name] = value.to(torch.bfloat16)
+        elif (change := value - old).any():
+            change = change.T if turned else change
+            up, down = factors(change, rank)
+            if (up @ down - change).norm() > INEXACT * change.norm():
+                raise ValueError(
+                    f"{name} has changed by more than a correction of rank {rank}: train it with lora = {rank}"
+                )
+            found[f"{PREFIX}{layer}{DOWN}"] = down.to(torch.bfloat16).contiguous()
+            found[f"{PREFIX}{layer}{UP}"] = up.to(torch.bfloat16).contiguous()
     return found
 
 
@@ -101,12 +112,18 @@ def scores(model: str | Path, sources: Sequence[str], *, device: str = "auto", *
 
 
 def baseline(model: str | Path, sources: Sequence[str], metric: str, *, device: str = "auto") -> tuple[float, str]:
-    """What is reached without learning: by a translation that copies, else by a new model of the same shape."""
+    """What is reached without learning: by a translation that copies, by guessing the commonest masked token, else by a
+    new model of the same shape."""
     pipe = pipeline(task_of(str(model)), model, device=device)
     examples = pipe.read(sources).examples
     if pipe.task.name == "translation":
         texts, targets = [one.source for one in examples], [one.target for one in examples]
         return sacrebleu.corpus_bleu(texts, [targets], tokenize=pipe.made.get("bleu_tokenize", "13a")).score, COPIED
+    if pipe.task.name == "fill-mask":
+        items = pipe.task.encode(examples)
+        batches = pipe.task.eval_batches(items, Budget(tokens=8192))
+        words = torch.cat([pipe.task.batch(items, indices).targets["words"] for indices in batches])
+        return float(words.bincount().max()) / len(words), COMMONEST
     made = as_model(pipe.model)
     torch.manual_seed(0)
     untrained = architecture_for(made.config.model_type).build(made.config, made.head_name).to(pipe.device).eval()

@@ -19,6 +19,9 @@ from glassformer.data.examples import SquadExample
 Row = Sequence[object]
 Splits = dict[str, list[Row]]
 AUTHORS = 150  # poems that an author must have in training to be a condition
+NOBODY = ("其他", "不詳", "無名氏", "佚名")  # in the place of an author
+KINDS = {"encyclopedia": "article", "sentence": "sentence"}  # of the stories; the others are reviews
+UNTOLD = 4  # one text in so many is learnt without its condition
 LONGEST = 60  # words of a pair that is translated
 FEW = 400  # texts that masked words are guessed in
 COUNTS = {"train": 12000, "dev": 400, "test": 1000}  # of the micro-world
@@ -181,6 +184,33 @@ def poems(data: Path, out: Path) -> None:
         write_jsonl(out / f"{name}.jsonl", written)
 
 
+def poets(_: Path, out: Path) -> None:
+    """Those of the poems that have a known author, who is their condition."""
+    for name in ("train", "dev", "test"):
+        rows = [json.loads(line) for line in lines(out.parent / "poems" / f"{name}.jsonl") if line]
+        write_jsonl(out / f"{name}.jsonl", [row for row in rows if row["label"] not in NOBODY])
+
+
+def kinds(_: Path, out: Path) -> None:
+    """English with its kind as a condition, article, sentence or review, as much of each as there are reviews.
+
+    Of articles, which are long, a third of that. In training one in UNTOLD is without, so that a text can still be
+    asked for of no kind in particular.
+    """
+    for name in ("train", "dev", "test"):
+        rows = [json.loads(line) for line in lines(out.parent / "stories" / f"{name}.jsonl") if line]
+        of: dict[str, list[dict[str, str | None]]] = defaultdict(list)
+        for row in rows:
+            kind = KINDS.get(row["label"], "review")
+            of[kind].append({"text": row["text"], "label": kind})
+        most = len(of["review"])
+        some = [*of["article"][: most // 3], *of["sentence"][:most], *of["review"]]
+        random.Random(0).shuffle(some)
+        for row in some if name == "train" else ():
+            row["label"] = row["label"] if bucket(row["text"], UNTOLD) else None
+        write_jsonl(out / f"{name}.jsonl", some)
+
+
 def chinese(_: Path, out: Path) -> None:
     """Running Chinese for pretraining: Tang poems, Tatoeba's sentences and the micro-world."""
     for seed, name in enumerate(("train", "dev", "test")):
@@ -239,6 +269,8 @@ SETS: dict[str, Callable[[Path, Path], None]] = {  # a later one may read an ear
     "stories": stories,
     "paraphrases": paraphrases,
     "poems": poems,
+    "poets": poets,
+    "kinds": kinds,
     "chinese": chinese,
     "questions": questions,
     "imdb": imdb,  # these are never learnt from
@@ -247,7 +279,13 @@ SETS: dict[str, Callable[[Path, Path], None]] = {  # a later one may read an ear
 }
 
 
-NEEDS = {"english": ("reviews",), "stories": ("reviews",), "chinese": ("poems", "en-zh")}  # sets that a set reads
+NEEDS = {  # sets that a set reads
+    "english": ("reviews",),
+    "stories": ("reviews",),
+    "poets": ("poems",),
+    "kinds": ("stories", "reviews"),
+    "chinese": ("poems", "en-zh"),
+}
 
 
 def prepare(data: Path, out: Path, names: Iterable[str]) -> None:

@@ -21,6 +21,7 @@ class Card(TypedDict):
     also: NotRequired[list[str]]  # other tasks that it does
     about: Required[str]  # what it is worth, in a sentence
     languages: Required[list[str]]  # read, or read and written
+    examples: NotRequired[list[dict[str, str]]]  # to try it with: inputs, of some also a pair or a condition
     default: Required[bool]  # whether it is preferred to others of its task
     base: NotRequired[str]  # the model that its weights are a correction of
     parameters: Required[int]
@@ -34,6 +35,7 @@ class Card(TypedDict):
     data: Required[dict[str, str]]  # text, licence, attribution, split
     scores: Required[dict[str, float]]  # all of them, on what is held out
     elsewhere: NotRequired[dict[str, float]]  # scores on data of another kind
+    conditions: NotRequired[dict[str, float]]  # of a language model that takes some: what they are worth
     recipe: Required[dict[str, str]]  # file and sha256
     files: Required[dict[str, str]]  # sha256 of every other file of the folder
 
@@ -56,6 +58,12 @@ def card_of(name: str) -> Card:
         listed = f"near it: {', '.join(near)}" if near else f"there are: {_listed(there)}"
         raise ValueError(f"there is no built-in model {PREFIX}{wanted}; {listed}")
     return there[wanted]
+
+
+def score_of(card: Card) -> str:
+    """The score that counts, beside its baseline; where a model knows only made-up sentences, that it does."""
+    where = " in the micro-world" if card["data"]["text"].startswith("micro-world") else ""
+    return f"{card['metric']} {card['score']:.4g}{where} (baseline {card['baseline']:.4g})"
 
 
 def folder_of(name: str) -> Path:
