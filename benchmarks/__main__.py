@@ -9,9 +9,21 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from . import decode, encoder, llama_cpp, recording, startup, studio, tokenize, training
+from . import continuous, corpus, decode, encoder, llama_cpp, recording, serve, startup, studio, tokenize, training
 
-PARTS = (startup, recording, encoder, decode, llama_cpp, tokenize, training, studio)  # llama_cpp where it is installed
+PARTS = (
+    startup,
+    recording,
+    encoder,
+    decode,
+    continuous,
+    serve,
+    llama_cpp,
+    tokenize,
+    corpus,
+    training,
+    studio,
+)  # llama_cpp where it is installed
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 

@@ -25,6 +25,7 @@ from glassformer.tasks.fill_mask import FillMask, MaskedTexts
 from glassformer.tasks.task import Task
 from glassformer.tasks.text_generation import PackedStream, TextGeneration
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.train.layout import lay_out
 from glassformer.train.optimiser import build_optimiser
 from glassformer.train.plan import Plan, Precision
 from glassformer.train.processes import Processes
@@ -107,7 +108,7 @@ def our_step(model: nn.Module, task: Task[Any, Any], items: Any, batch_size: int
     optimiser = build_optimiser(model, RATE, weight_decay=DECAY, betas=BETAS)
     compiled(model)
     task.compile()
-    stepper = OptimizerStep(model.train(), task, plan, optimiser, Processes())
+    stepper = OptimizerStep(lay_out(model.train(), task, plan, Processes()), plan, optimiser, Processes())
     schedule = Schedule(items.lengths, plan.budget, seed=0)
     feed = Prefetch(updates(task, items, schedule, plan, after=0, processes=Processes()))
 

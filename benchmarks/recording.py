@@ -13,7 +13,7 @@ from .measure import Row, interleaved, row
 class Nothing(nn.Module):
     """An identity that cannot be listened to."""
 
-    heard = False
+    has_hooks = False
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
         return value

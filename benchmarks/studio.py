@@ -25,7 +25,7 @@ from .measure import Row, row
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from browser import MISSING, arguments, chromium
 
-TOKENS, CLICKS, OVERVIEWS = 512, 30, 3
+TOKENS, FEW, CLICKS, OVERVIEWS = 512, 32, 30, 3
 WATCH = """
 const seen = { clicked: 0, painted: 0, screen: "" };
 window.seen = seen;
@@ -49,6 +49,18 @@ HOVER = """async (count) => {
     const start = performance.now();
     await (await fetch(`${trace}/tensors/layers.0.attention.pattern?slice=0,0,${row}`)).arrayBuffer();
     times.push((performance.now() - start) / 1000);
+  }
+  return times;
+}"""
+PAN = """async () => {
+  const stage = document.querySelector("#stage"), times = [];
+  document.querySelector("#flow-flowLarger").click();
+  let last = await new Promise(requestAnimationFrame);
+  for (let frame = 0; frame < 120; frame++) {
+    stage.scrollLeft = (stage.scrollWidth - stage.clientWidth) * (0.5 - 0.5 * Math.cos(frame / 19));
+    const now = await new Promise(requestAnimationFrame);
+    times.push((now - last) / 1000);
+    last = now;
   }
   return times;
 }"""
@@ -95,6 +107,21 @@ def clicks(page: Any, count: int) -> list[float]:
     return found
 
 
+def flow(page: Any, address: str) -> dict[str, float]:
+    """Seconds to the first paint of the page, from the answer that names the trace to the painted flow, and between
+    frames while it is panned."""
+    page.goto(address)
+    shown = painted(page, "flow")
+    first = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+    answered = page.evaluate("performance.getEntriesByType('resource').find((one) => one.name.endsWith('/traces'))")
+    frames = sorted(page.evaluate(PAN))
+    return {
+        "first paint": float(first) / 1000,
+        "flow": float(shown - answered["responseEnd"]) / 1000,
+        "flow frame": frames[int(0.95 * (len(frames) - 1))],
+    }
+
+
 def measured(url: str, name: str, tokens: int, *, count: int = CLICKS, overviews: int = OVERVIEWS) -> dict[str, float]:
     """Every figure of one model and a text of so many tokens, in a browser of its own."""
     path = chromium()
@@ -133,6 +160,8 @@ def measured_in(browser: Browser, url: str, name: str, tokens: int, *, count: in
         "head bytes": page.evaluate(f"({BODY})('dtype=u8').encodedBodySize") / 1e3,
         "hover": statistics.median(page.evaluate(HOVER, count)),
     }
+    few = urlencode({"screen": "flow", "model": name, "text": " ".join(ids.split()[:FEW]), "lang": "en"})
+    figures |= flow(page, f"{url}/?{few}")
     page.close()
     return figures
 
@@ -142,6 +171,9 @@ BOUNDS = {  # a name of a figure: what it is, the most it may be, and its unit
     "click p50": ("head click to painted, median", 0.15, "s"),
     "click p95": ("head click to painted, 95 of 100", 0.15, "s"),
     "hover": ("one row of a head for a hover, after Lens was opened, median", 0.05, "s"),
+    "first paint": ("first paint of the page", 1.0, "s"),
+    "flow": ("flow of a short text, from the trace on", 1.0, "s"),
+    "flow frame": ("a frame while the flow is panned, 95 of 100", 1 / 58, "s"),
     "nodes": ("elements of the page", 3000.0, "nodes"),
     "heap": ("heap of the page", 150.0, "MB"),
     "mosaic bytes": ("bytes of the mosaic", 600.0, "kB"),

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+POPUPS = ("WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "WebUIOmniboxFullPopup")  # lists below an address bar
+PLAYWRIGHTS = ("AimEnabled", "HttpsUpgrades", "LensOverlay", "MediaRouter", "OptimizationHints", "PaintHolding")
 MISSING = (
     "no browser to test pages in: install Debian's (apt-get install chromium), or Playwright's own "
     "(playwright install chromium), or set CHROMIUM to the path of one"
@@ -30,8 +32,13 @@ def chromium() -> Path | None:
 
 
 def arguments() -> list[str]:
-    """Chromium refuses its sandbox to root, and a container has little shared memory."""
-    return ["--disable-dev-shm-usage", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+    """Chromium refuses its sandbox to root, and a container has little shared memory.
+
+    Every window, of which nobody sees any, would load its popups in a process of their own, for longer than most pages
+    take; the switch that says so takes the place of Playwright's, and says what that does as well.
+    """
+    off = "--disable-features=" + ",".join(POPUPS + PLAYWRIGHTS)
+    return ["--disable-dev-shm-usage", off, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
 
 
 @cache

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import hypothesis
 import pytest
 from filelock import FileLock
 from hypothesis import HealthCheck, is_hypothesis_test, settings
@@ -38,6 +39,7 @@ LONGEST += (
     "shards",
     "run_folder_claims",
     "bad_input",
+    "fuzz_corpus",  # it forks, which costs more the more a worker holds
 )
 SEED = int(os.environ.get("SEED", "0"))  # what a test draws is the same on every machine; SEED=1 make test draws others
 settings.register_profile(
@@ -67,23 +69,33 @@ def pytest_collection_finish() -> None:
 
 
 def _rank(path: Path) -> int:
-    """What takes a worker longest comes first, so that none is left with it when the others have ended."""
-    return 0 if _has_pages(path) else 1 if path.stem.removeprefix("test_") in LONGEST else 2
+    """What takes a worker longest comes first, so that none is left with it when the others have ended.
+
+    Servers come before pages: a browser leaves an event loop running in its worker, where nothing else can run one.
+    """
+    if _has_servers(path):
+        return 0
+    return 1 if _has_pages(path) else 2 if path.stem.removeprefix("test_") in LONGEST else 3
+
+
+def _has_servers(path: Path) -> bool:
+    return "serve" in path.parts
 
 
 def _has_pages(path: Path) -> bool:
-    return "page" in path.name or path.stem in ("test_ladder", "test_new_architecture")
+    return "page" in path.name or path.stem in ("test_ladder", "test_new_architecture", "test_reprs")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A worker takes whole files, and one of them every file with a page, so that one browser shows them all."""
+    """A worker takes whole files; one of them every file with a page, so that one browser shows them all, and one every
+    file that asks a server, so that there is one server."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            return "pages" if _has_pages(Path(file)) else file
+            return "pages" if _has_pages(Path(file)) else "serve" if _has_servers(Path(file)) else file
 
     config.option.loadscopereorder = False  # they are in order already: by what they cost, not by how many they are
     return Scheduling(config, log)
@@ -103,7 +115,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _once() -> Iterator[None]:
-    """One thread; and what every run of a command or a recipe works out alike: Typer's commands, built-in examples."""
+    """One thread; and what is alike each time is worked out once: Typer's commands, built-in examples, a digest."""
     import torch
     import typer
 
@@ -114,6 +126,9 @@ def _once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
         patch.setattr(built_in, "microworld", SimpleNamespace(examples=lambda *of, **given: list(found(*of, **given))))
+        patch.setattr(hypothesis.core, "function_digest", cache(hypothesis.core.function_digest))
+        if not torch.cuda.is_available():  # torch keeps each seed for a GPU to come, with the stack of who gave it
+            patch.setattr(torch.cuda, "manual_seed_all", lambda _: None)
         yield
 
 

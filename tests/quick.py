@@ -19,12 +19,22 @@ def is_quick() -> bool:
 
 
 def takes_long(items: list[pytest.Item]) -> Iterator[pytest.Item]:
-    """Of a test with many cases, those that can be left out while each value of each parameter still occurs."""
+    """Of a test with many cases, those that can be left out while each value of each parameter still occurs.
+
+    Of one marked `few(n)`, all but n of those that are left.
+    """
     for name, group in groupby(items, lambda item: item.nodeid.split("[")[0]):
         kin = {} if name.startswith(LAWS) else _kin()
         cases = {item: _values(item, kin) for item in group if not item.get_closest_marker("slow")}
-        if len(cases) > MANY:
-            yield from cases.keys() - thinned(cases)
+        chosen = thinned(cases) if len(cases) > MANY else cases.keys()
+        kept = [item for item in cases if item in chosen]
+        mark = kept[0].get_closest_marker("few") if kept else None
+        yield from cases.keys() - set(kept if mark is None else spread(kept, *mark.args))
+
+
+def spread(cases: list[Case], count: int) -> list[Case]:
+    """So many of the cases, as far apart as can be; all of them where there are not more."""
+    return cases if len(cases) <= count else [cases[place * len(cases) // count] for place in range(count)]
 
 
 @cache

@@ -36,10 +36,12 @@ MAY_IMPORT = {
     "tasks": ("files", "data", "text", "blocks", "models.contract", "generate"),
     "train": ("files", "tasks", "data", "text", "blocks", "models.contract"),
     "jobs": BELOW,
+    "export": (*BELOW, "jobs"),
     "compare": (*BELOW, "jobs"),
-    "serve": (*BELOW, "jobs"),
-    "studio": (*BELOW, "jobs"),
-    "cli": (*BELOW, "jobs", "compare", "serve", "studio"),
+    "web": (),
+    "studio": (*BELOW, "jobs", "web"),
+    "serve": (*BELOW, "jobs", "web", "studio"),
+    "cli": (*BELOW, "jobs", "export", "compare", "web", "studio", "serve"),
 }
 ROOMS = sorted(path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__")
 
@@ -115,3 +117,12 @@ def test_tasks_do_not_know_the_built_in_examples():
     for path in (PACKAGE / "tasks").rglob("*.py"):
         found = imports(ast.parse(path.read_text("utf-8")), "glassformer.tasks")
         assert not [name for name in found if name.startswith("glassformer.data.microworld")], path.name
+
+
+def test_a_class_name_occurs_once():
+    places = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(path.name)
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}

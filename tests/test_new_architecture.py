@@ -2,7 +2,6 @@
 
 import ast
 import math
-import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -19,23 +18,25 @@ from glassformer.hub.registry import ARCHITECTURES
 from glassformer.inspect.laws import LAWS
 from glassformer.inspect.recompute import recompute
 from glassformer.inspect.walk import WALKS
+from pages import Shell, carry_out, page_blocks
 from test_import_rules import MAY_IMPORT, rooms_imported
 
+PAGE = Path(__file__).parents[1] / "docs" / "howto" / "architecture.md"
 TEXTS = ["the cat sat on the mat.", "a dog ran to the red house.", "the bird sings in the old tree."]
 
 
 @pytest.fixture(scope="module")
 def toy_gpt():
-    """The two files that docs/extending.md shows, as modules of the rooms that it names."""
-    page = (Path(__file__).parents[1] / "docs" / "extending.md").read_text("utf-8")
-    codes, walks = re.findall(r"`{3}python\n(.*?)`{3}", page, re.DOTALL), dict(WALKS)
-    names = ("glassformer.models.toy_gpt", "glassformer.inspect.walks.toy_gpt")
-    for name, code in zip(names, codes, strict=True):
+    """The two files that the page shows, as modules of the rooms that it names."""
+    files = {one.file: one.code for one in page_blocks(PAGE) if one.language == "python" and one.file}
+    walks = dict(WALKS)
+    names = [file.removeprefix("src/").removesuffix(".py").replace("/", ".") for file in files]
+    for name, code in zip(names, files.values(), strict=True):
         room = name.split(".")[1]
         outside = {one.split(".")[0] for one in rooms_imported(ast.parse(code), f"glassformer.{room}")}
         assert outside <= {room, *(one.split(".")[0] for one in MAY_IMPORT[room])} | ({"models"} - {room})
         sys.modules[name] = module = ModuleType(name)
-        exec(compile(code, "extending.md", "exec"), vars(module))
+        exec(compile(code, PAGE.name, "exec"), vars(module))
     yield sys.modules[names[0]]
     for name in names:
         del sys.modules[name]
@@ -70,6 +71,12 @@ def model(run):
 @pytest.fixture(scope="module")
 def inputs(run):
     return gf.load_tokenizer(run.folder)(TEXTS, padding=True, return_tensors="pt")
+
+
+def test_its_page_runs(run, glassformer, tmp_path, monkeypatch, capsys):
+    """Where the architecture is in the registry, as it is while `run` is there."""
+    monkeypatch.chdir(tmp_path)
+    carry_out(PAGE, Shell(glassformer), capsys)
 
 
 def test_it_learns_and_its_folder_says_what_it_is(toy_gpt, run, model):

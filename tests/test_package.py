@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import glassformer
+from browser import borrowed, heard
 
 ROOT = Path(__file__).parents[1]
 OFFLINE = """
@@ -110,6 +112,28 @@ def test_a_model_is_loaded_and_used_in_a_fresh_environment(installed, clean, tra
     assert Path(place).is_relative_to(installed)
     assert int(parameters) > 0
     assert label in ("negative", "neutral", "positive")
+
+
+@pytest.mark.slow
+def test_make_demo_in_a_fresh_environment(installed, clean, tmp_path, browser):
+    """Without a network, in an empty folder; its page opens without a fault."""
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    (installed / ".installed").touch()
+    out = run("make", "demo", f"VENV={installed}", cwd=tmp_path)
+    assert all(f"zoo:{card['name']}" in out for card in glassformer.zoo())
+    accuracy = float(re.findall(r"^  dev: .*accuracy ([\d.]+)", out, re.MULTILINE)[-1])
+    assert accuracy > 0.9
+    assert (tmp_path / "runs" / "demo" / "model.safetensors").is_file()
+    faults: list[object] = []
+    with (
+        borrowed(browser, width=360, height=800) as tab,
+        heard(tab, console=lambda told: faults.append(told.text), pageerror=lambda error: faults.append(str(error))),
+    ):
+        tab.goto((tmp_path / "out" / "demo.html").as_uri())
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+        assert tab.locator("figure svg").count() == 2
+    assert faults == []
 
 
 @pytest.mark.slow

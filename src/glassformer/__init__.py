@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from .compare.experiment import compare
+    from .export.api import export
     from .generate.api import generate, stream
     from .generate.fill import fill_mask
     from .generate.infill import infill
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from .inspect.record import record
     from .inspect.statistics import attention_statistics
     from .jobs.embed import embed
+    from .jobs.flow import flow, flow_svg
     from .jobs.inspect import inspect
     from .jobs.predict import pipeline
     from .jobs.train import train
@@ -53,6 +55,9 @@ _HOME = {
     "infill": "generate.infill",
     "rerank": "generate.rerank",
     "embed": "jobs.embed",
+    "export": "export.api",
+    "flow": "jobs.flow",
+    "flow_svg": "jobs.flow",
     "inspect": "jobs.inspect",
     "train": "jobs.train",
     "compare": "compare.experiment",
@@ -68,7 +73,10 @@ __all__ = [
     "decoder_lens",
     "embed",
     "explain",
+    "export",
     "fill_mask",
+    "flow",
+    "flow_svg",
     "generate",
     "infill",
     "inspect",

@@ -33,6 +33,7 @@ def test_bert_base_has_the_published_parameters(glassformer, tmp_path):
     assert [part["name"] for part in shown["components"]] == ["embeddings", "encoder", "pooler"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("model_type", ["gpt2", "distilbert", "roberta", "marian", "bart"])
 def test_show_counts_as_transformers_does(glassformer, tmp_path, model_type):
     import torch

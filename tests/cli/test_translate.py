@@ -45,6 +45,7 @@ def translators(tmp_path_factory):
         torch.manual_seed(3)
         settings = {**Translation.for_data(tokenizer, []).settings(), **sizes}
         model = shake(gf.build(model_type, "text2text-generation", **settings), seed=3)
+        model.generation_config = {"max_new_tokens": 12}  # of themselves they hardly end
         folders[name] = gf.save(model, tmp_path_factory.mktemp("translators") / name, tokenizer=tokenizer)
     return folders
 
@@ -55,6 +56,7 @@ def file(tmp_path):
     return tmp_path / "in.txt"
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_lines_keep_their_places_whatever_the_batch(glassformer, translators, file, family):
     folder = translators[family]
@@ -106,7 +108,7 @@ def test_beams_are_the_folders_own_wish_or_four(glassformer, translators, file, 
     assert plain == glassformer("translate", folder, "--file", file, "--num-beams", 4)[1]
     greedy = glassformer("translate", folder, "--file", file, "--num-beams", 1)[1]
     assert plain != greedy
-    (folder / "generation_config.json").write_text('{"num_beams": 1}')
+    (folder / "generation_config.json").write_text('{"num_beams": 1, "max_new_tokens": 12}')
     assert glassformer("translate", folder, "--file", file)[1] == greedy
 
 

@@ -41,6 +41,7 @@ def model_of(kind, tokenizer):
     return unforced(sharp(random_model(kind, head, {"vocab_size": len(tokenizer), **special, **sizes}, 1), by=2))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_strategy_writes_what_generate_writes(tokenizer, kind):
     model = model_of(kind, tokenizer)

@@ -52,6 +52,7 @@ def found(files, tmp_path_factory):
     return compare("ladder", **settings(files, tmp_path_factory.mktemp("out") / "ladder"))
 
 
+@pytest.mark.slow
 def test_every_contestant_has_every_size_and_seed(found):
     cells = {(one.contestant, one.place["examples"], one.seed) for one in found.results.done}
     assert cells == {(one, size, seed) for one in SOME for size in (20, 80) for seed in (0, 1)}
@@ -61,6 +62,7 @@ def test_every_contestant_has_every_size_and_seed(found):
         assert run["progress"]["step"] == 3
 
 
+@pytest.mark.slow
 def test_tables_say_what_the_results_are(found):
     full = found.results.at(examples=80)
     table = found.report.sections[0].tables[0]
@@ -75,6 +77,7 @@ def test_tables_say_what_the_results_are(found):
             assert gf.load(found.folder / entries[0].link)
 
 
+@pytest.mark.slow
 def test_resuming_adds_seeds_and_does_nothing_twice(found, files):
     before = {path: path.stat().st_mtime_ns for path in found.folder.glob("cells/*/run/run.json")}
     more = compare("ladder", **settings(files, found.folder, seeds=3), resume=True)
@@ -89,6 +92,7 @@ def test_resuming_adds_seeds_and_does_nothing_twice(found, files):
         compare("scratch-vs-finetune", **other, resume=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "paper"), [pytest.param(1280, "light", marks=pytest.mark.slow), (390, "dark")])
 def test_a_browser_shows_the_numbers_of_the_results(browser, found, width, paper):
     complaints = []
@@ -107,6 +111,7 @@ def test_a_browser_shows_the_numbers_of_the_results(browser, found, width, paper
             assert tab.locator(f'a[href="{line["folder"]}/run/"]').count() == 1
 
 
+@pytest.mark.slow
 def test_scratch_has_the_shape_of_the_model_and_all_are_told_apart(files, tmp_path):
     asked = settings(files, tmp_path / "out", sizes=[80])
     del asked["contestants"]
@@ -119,6 +124,7 @@ def test_scratch_has_the_shape_of_the_model_and_all_are_told_apart(files, tmp_pa
     assert titles == ["80 examples", "F1 of each class"]
 
 
+@pytest.mark.slow
 def test_runs_side_by_side(found, files, tmp_path, glassformer):
     of = {name: [str(found.results.run_folder(one)) for one in found.results.at(examples=80).of(name)] for name in SOME}
     results = read_runs([*of["gru"][:2], of["bag of words"][0]])
@@ -228,6 +234,7 @@ def test_what_a_reader_must_know_is_said(files, tmp_path):
     assert results.best() != lost.contestant
 
 
+@pytest.mark.slow
 def test_a_refused_resume_leaves_the_experiment_as_it_was(found, files):
     before = (found.folder / "experiment.toml").read_text()
     with pytest.raises(ValueError, match="was begun with other settings"):
@@ -235,6 +242,7 @@ def test_a_refused_resume_leaves_the_experiment_as_it_was(found, files):
     assert (found.folder / "experiment.toml").read_text() == before
 
 
+@pytest.mark.slow
 def test_settings_of_runs_join_those_of_the_file(found):
     values = sorted_settings(str(found.folder / "experiment.toml"), {}, {"lr": 0.1})
     joined = experiment_of(str(found.folder / "experiment.toml"), values)

@@ -103,7 +103,7 @@ def test_the_report_shows_the_grid_and_the_heads(found):
         assert shown in scores
     best = found.results.best()
     told = [one.en for one in found.report.findings]
-    assert told[0] == f"{best} has the best mean."
+    assert told[0] == f"{best} has the best mean."  # there is no test, for whose sake it would be chosen on dev
     assert any("between L" in one or "is above L" in one for one in told)
     assert "heads of " + best in told[-2]
     assert "no test data" in told[-1]

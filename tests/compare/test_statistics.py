@@ -26,6 +26,7 @@ def mean(rows):
     return float(rows.mean())
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("gap", [0.0, 0.05, 0.2, -0.3])
 def test_the_permutation_test_is_scipys(gap):
     from scipy import stats

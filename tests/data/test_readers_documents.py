@@ -124,3 +124,14 @@ def test_a_mixed_encoding_is_counted(tmp_path):
     read = read_documents(written(tmp_path, "über\n".encode() + "über\n".encode("latin-1")))
     assert texts(read) == ["über\nüber\n"]
     assert [(tally.count, tally.first.number) for tally in read.report.noted.values()] == [(1, 2)]
+
+
+def test_a_column_of_labels_that_nobody_asked_for_is_named(tmp_path):
+    file = tmp_path / "poems.jsonl"
+    file.write_text('{"text": "a line", "label": "li bai"}\n', "utf-8")
+    silent = read_documents(file)
+    assert silent.examples[0].label is None
+    assert any("'label' is not read" in told and "--columns label=label" in told for told in silent.report.taken)
+    asked = read_documents(file, {"label": "label"})
+    assert asked.examples[0].label == "li bai"
+    assert not any("not read" in told for told in asked.report.taken)

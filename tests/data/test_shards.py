@@ -108,7 +108,9 @@ shards.tokenise_to_shards(
 """
 
 
-@pytest.mark.parametrize("moment", ["before", "after", "amid", "reading"])
+@pytest.mark.parametrize(
+    "moment", ["amid", "reading", *(pytest.param(moment, marks=pytest.mark.slow) for moment in ("before", "after"))]
+)
 def test_killed_again_and_again_it_ends_with_the_same_bytes(tokenizer_folder, tokenizer, stories, tmp_path, moment):
     (tmp_path / "documents").write_bytes(pickle.dumps(stories))
     chance = np.random.default_rng(len(moment))
@@ -213,6 +215,7 @@ def test_the_fingerprint_is_the_same_in_every_process(tokenizer, tokenizer_folde
     assert run.stdout.decode().strip() == fingerprint(tokenizer)
 
 
+@pytest.mark.slow
 def test_the_vocabulary_decides_the_bytes_of_an_id(tokenizer, tokenizer_folder, stories, tmp_path):
     assert tokenise_to_shards(stories, tokenizer, tmp_path).dtype == np.uint16
     large = Tokenizer.from_folder(tokenizer_folder)

@@ -33,6 +33,7 @@ def started(**more):
     return ran.stdout.strip()
 
 
+@pytest.mark.slow
 def test_it_is_compiled_once_into_a_folder_of_ones_own(folder):
     first = compiled.library(STEPS=63)
     about, made = folder.stat(), first.stat()

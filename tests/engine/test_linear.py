@@ -2,6 +2,7 @@
 
 import pickle
 from copy import deepcopy
+from typing import get_args
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch.testing import assert_close
 
 import glassformer as gf
 from families import CASES, SMALL_ALBERT, random_model, sequences, settings_of
+from glassformer.blocks.alignment import AlignmentName
 from glassformer.engine.linear import STEPS, Int8Linear, fuse_linears, quantised
 from glassformer.inspect.laws import pad, run
 
@@ -61,6 +63,7 @@ def test_zeros_stay_zero():
     assert_close(Int8Linear.of(nn.Linear(4, 3, bias=False))(torch.zeros(2, 4)), torch.zeros(2, 3))
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("model_type", "head"), CASES)
 @settings(max_examples=3)
 @given(data=st.data())
@@ -71,6 +74,16 @@ def test_every_model_runs_in_eight_bits(model_type, head, data):
     before = {name: value.clone() for name, value in run(model, ids, mask).items()}
     for name, value in run(quantised(model), ids, mask).items():
         assert (value - before[name]).abs().mean() <= 0.1 * before[name].abs().amax(), name
+
+
+@pytest.mark.parametrize("attention", get_args(AlignmentName))
+@torch.inference_mode()
+def test_every_attention_over_states_runs_in_eight_bits(attention):
+    settings = {"attention": attention, "bidirectional": False, "vocab_size": 41, "hidden_size": 16}
+    model = random_model("glassformer-seq2seq", "text2text-generation", settings)
+    ids, mask = pad(sequences(0), model)
+    before = run(model, ids, mask)["logits"].clone()
+    assert (run(quantised(model), ids, mask)["logits"] - before).abs().mean() <= 0.1 * before.abs().amax()
 
 
 @torch.inference_mode()

@@ -55,6 +55,7 @@ def build(request, tmp_path_factory):
         yield
 
 
+@pytest.mark.few(1)
 @settings(max_examples=60, deadline=None)
 @given(
     data=st.data(),

@@ -53,6 +53,7 @@ def textbook(model, row, *, groups, width, **options):
     return sorted((way for group in running for way in group["done"]), reverse=True)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("model_type", "head"), GENERATING)
 @settings(max_examples=8)
 @given(data=st.data(), seed=st.integers(0, 99))

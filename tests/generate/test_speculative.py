@@ -18,6 +18,7 @@ NEW = 9
 REQUEST = {"max_new_tokens": NEW, "pad_token_id": 0, "decoder_start_token_id": 0}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("model_type", "head"), GENERATING)
 @settings(max_examples=6)
 @given(data=st.data(), seed=st.integers(0, 99))

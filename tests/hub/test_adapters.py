@@ -98,3 +98,49 @@ def adapter_over(first: Path, folder: Path) -> Path:
     config = json.loads((first / "adapter_config.json").read_text()) | {"base_model_name_or_path": str(first)}
     (folder / "adapter_config.json").write_text(json.dumps(config))
     return folder
+
+
+# Tokens that were added, and layers whose weights lie the other way round.
+
+GPT = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 12}
+OLD, NEW = 30, (7, 30, 31)  # one token that was there, two that are new
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # peft's own
+def test_what_peft_wrote_over_a_gpt2_is_what_peft_computes(tmp_path):
+    peft, transformers = pytest.importorskip("peft"), pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    theirs = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=OLD, **GPT)).eval()
+    theirs.save_pretrained(tmp_path / "base")
+    theirs.resize_token_embeddings(OLD + 2)
+    wanted = peft.LoraConfig(
+        r=RANK, lora_alpha=ALPHA, target_modules=["c_attn", "c_fc", "c_proj"], fan_in_fan_out=True,
+        trainable_token_indices={"wte": list(NEW)}, init_lora_weights=False,
+    )  # fmt: skip
+    theirs = peft.get_peft_model(theirs, wanted).eval()
+    with torch.no_grad():
+        for name, tensor in theirs.named_parameters():
+            if "trainable_tokens_delta" in name:
+                tensor.normal_()
+    theirs.peft_config["default"].base_model_name_or_path = str(tmp_path / "base")
+    theirs.save_pretrained(tmp_path / "adapter")
+    theirs.config.save_pretrained(tmp_path / "adapter")
+    ids = torch.tensor([[1, *NEW, 5, 6]])
+    with torch.no_grad():
+        ours = gf.load(tmp_path / "adapter")
+        torch.testing.assert_close(ours(input_ids=ids).logits, theirs(input_ids=ids).logits, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("tokens", [[30], [30, 32], [29, 33], [31, 31], [10**15, 30]])
+def test_rows_of_unknown_tokens_are_refused(tmp_path, tokens):
+    gf.save(gf.build("gpt2", "text-generation", vocab_size=OLD, **GPT), tmp_path / "base")
+    gf.save(gf.build("gpt2", "text-generation", vocab_size=OLD + 2, **GPT), tmp_path / "adapter")
+    (tmp_path / "adapter" / "model.safetensors").unlink()
+    rows = {"base_model.model.transformer.wte.token_adapter.trainable_tokens_delta": torch.randn(2, 16)}
+    save_file(rows, tmp_path / "adapter" / "adapter_model.safetensors")
+    config = {"base_model_name_or_path": str(tmp_path / "base"), "peft_type": "LORA", "r": RANK, "lora_alpha": ALPHA}
+    config["trainable_token_indices"] = {"wte": tokens}
+    (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="do not say of which tokens its 2 rows are"):
+        gf.load(tmp_path / "adapter")

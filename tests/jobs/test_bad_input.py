@@ -21,6 +21,7 @@ BERT = (
     *(word for name, size in SMALL["bert"].items() for word in ("--set", f"config.{name}={size}")),
 )
 SEQ2SEQ = ("--arch", "gru", "--set", "config.hidden_size=12", "--set", "config.embedding_size=12")
+SHORT = ("--set", "config.n_positions=8")
 CSV = "text,label\n" + "".join(f"text number {n},{'good' if n % 2 else 'bad'}\n" for n in range(30))
 
 
@@ -52,6 +53,10 @@ def files(tmp_path, monkeypatch):
 
 
 CASES = {
+    "texts longer than the model reads": (
+        ["text-generation", "--arch", "gpt2", "--data", "lines.txt", *SHORT, "--set", "block_size=9"],
+        "block_size is 9; this model reads 8 tokens at most",
+    ),
     "an empty file": (
         ["text-classification", *LSTM, "--data", "empty.csv"],
         "empty.csv is empty: give a file with text in it",
@@ -306,9 +311,13 @@ def test_a_run_is_not_written_over(glassformer, files):
     going_on = "glassformer train run/recipe.toml --resume"
     assert err == f"error: run/recipe.toml is another recipe than this one; resume with: {going_on}\n"
     assert (files / "run" / "model.safetensors").read_bytes() == before
-    code, out, _ = glassformer("train", "run/recipe.toml", "--resume", "--json")
+    for again in ("run/recipe.toml", "run"):
+        code, out, _ = glassformer("train", again, "--resume", "--json")
+        assert code == 0
+        assert json.loads(out)["steps"] == 1
+    code, out, _ = glassformer("train", "run", "--help")
     assert code == 0
-    assert json.loads(out)["steps"] == 1
+    assert "train text-classification [OPTIONS]" in out
 
 
 def test_a_model_is_not_written_over(glassformer, files, trained):

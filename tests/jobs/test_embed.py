@@ -18,6 +18,7 @@ def peer(minilm):
     return pytest.importorskip("sentence_transformers").SentenceTransformer(str(minilm), device="cpu")
 
 
+@pytest.mark.few(1)
 @pytest.mark.filterwarnings("ignore")  # not ours to mend
 def test_vectors_are_those_of_sentence_transformers(minilm, peer):
     expected = peer.encode(TEXTS)

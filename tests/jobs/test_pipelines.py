@@ -55,6 +55,7 @@ def has_shape(value: Any, shape: Any) -> bool:
     return type(value) is shape
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("what", CASES)
 def test_results_have_the_shapes_of_hugging_face(trained, what):
     name, inputs, options, shape = CASES[what]
@@ -102,6 +103,7 @@ THEIRS = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("what", THEIRS)
 def test_results_are_those_of_transformers(trained, what):
     transformers = pytest.importorskip("transformers")

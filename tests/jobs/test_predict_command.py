@@ -249,6 +249,7 @@ def test_questions_come_as_objects_or_as_squads_file(glassformer, trained, tmp_p
     assert all(answer in one.context for answer, one in zip(answers[0], examples, strict=True))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -298,6 +299,7 @@ FILES |= {"translation/gru": "parallel", "text-generation/gpt2": "documents", "f
 FILES |= {"sentence-similarity/bert/mean": "scored", "text-classification/bert/regression": "scored"}
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", FILES)
 def test_eval_gives_the_scores_of_the_run(glassformer, trained, tmp_path, name):
     """The test split of the micro-world, written to files, as the run scored it."""
@@ -339,6 +341,7 @@ def test_eval_takes_the_options_of_task_and_reader(glassformer, trained, tmp_pat
     assert "token-classification has no option 'colum'" in err
 
 
+@pytest.mark.slow
 def test_a_run_is_scored_as_its_recipe_says(glassformer, tmp_path):
     """Columns, how texts are generated, how files are read: what was said in training need not be said again."""
     rows = [f"{number},text {number},{'ab'[number % 2]}" for number in range(30)]

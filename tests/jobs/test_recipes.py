@@ -1,6 +1,7 @@
 """Every file in recipes/ is a run: small versions of them, on the micro-world, in seconds."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,18 +29,24 @@ SMALL = {  # sizes by what a setting's name ends in
 
 
 @pytest.fixture(scope="module")
-def small_bert(tmp_path_factory):
-    """In the place of every model and tokenizer that a recipe names."""
-    one = case("fill-mask/bert", lowercase=True)
-    return gf.save(one.model, tmp_path_factory.mktemp("bert"), tokenizer=one.task.tokenizer)
+def small_model(tmp_path_factory):
+    """By task: what stands in the place of every model and tokenizer that a recipe names."""
+
+    @cache
+    def folder(writes: bool) -> Path:
+        sizes = {"n_positions": 512} if writes else {}
+        one = case("text-generation/gpt2" if writes else "fill-mask/bert", lowercase=True, config=sizes)
+        return gf.save(one.model, tmp_path_factory.mktemp("model"), tokenizer=one.task.tokenizer)
+
+    return lambda task: folder(task == "text-generation")
 
 
-def shrunk(recipe: dict[str, object], bert: Path, out: Path) -> dict[str, object]:
+def shrunk(recipe: dict[str, object], model: Path, out: Path) -> dict[str, object]:
     """The same run with less of everything."""
     fewer = {"data": "microworld", "out": str(out), "limit": 16, "steps": 2, "batch_size": 4, "device": "cpu"}
     fewer |= {name: None for name in ("dev", "compile", "precision") if name in recipe}
     fewer |= {"test": "microworld"} if "test" in recipe else {}
-    fewer |= {name: str(bert) for name in ("model", "tokenizer") if recipe.get(name) not in (None, *VOCABULARY)}
+    fewer |= {name: str(model) for name in ("model", "tokenizer") if recipe.get(name) not in (None, *VOCABULARY)}
     if "vocab_size" in recipe:
         fewer["vocab_size"] = VOCABULARY["bpe"]
     for name in recipe.get("config", {}):
@@ -51,9 +58,9 @@ def shrunk(recipe: dict[str, object], bert: Path, out: Path) -> dict[str, object
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_a_recipe_trains(path, small_bert, tmp_path):
+def test_a_recipe_trains(path, small_model, tmp_path):
     written = read_recipe(path)
-    recipe = Recipe.of(shrunk(written, small_bert, tmp_path / "run"))
+    recipe = Recipe.of(shrunk(written, small_model(written["task"]), tmp_path / "run"))
     ended = run(recipe, log=lambda _: None)
     assert ended.outcome.progress.step == 2
     found = json.loads((ended.folder / "run.json").read_text())

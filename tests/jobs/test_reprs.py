@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import glassformer as gf
+from browser import borrowed
 from glassformer.hub.weights import LoadReport
 from glassformer.jobs.train import Run
 from glassformer.train.loop import Outcome, Progress
@@ -86,11 +87,10 @@ def test_control_characters_are_spelt_out():
 def test_a_table_can_be_read_on_light_and_on_dark(browser, trained, scheme):
     html = gf.pipeline("text-classification", trained("text-classification/bert"))._repr_html_()
     ink, paper = {"light": ("rgb(0, 0, 0)", "white"), "dark": ("rgb(230, 230, 230)", "black")}[scheme]
-    page = browser.new_page()
-    page.set_content(f'<body style="color: {ink}; background: {paper}">{html}')
-    for place in ("strong", "th", "td"):
-        look = page.locator(place).first.evaluate(
-            "one => [getComputedStyle(one).color, getComputedStyle(one).backgroundColor]"
-        )
-        assert look == [ink, "rgba(0, 0, 0, 0)"]
-    page.close()
+    with borrowed(browser) as page:
+        page.set_content(f'<body style="color: {ink}; background: {paper}">{html}')
+        for place in ("strong", "th", "td"):
+            look = page.locator(place).first.evaluate(
+                "one => [getComputedStyle(one).color, getComputedStyle(one).backgroundColor]"
+            )
+            assert look == [ink, "rgba(0, 0, 0, 0)"]

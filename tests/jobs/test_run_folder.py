@@ -29,6 +29,7 @@ IN_TRANSFORMERS = {
 QUIET = {"log": lambda _: None}
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", ONE_OF_EACH_TASK)
 def test_the_folder_holds_all_there_is_to_say(trained, name):
     folder = trained(name)
@@ -53,6 +54,7 @@ def test_the_folder_holds_all_there_is_to_say(trained, name):
     assert not [*folder.rglob("*.partial")]
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", ONE_OF_EACH_TASK)
 def test_the_scores_are_those_of_the_folder_as_anyone_loads_it(trained, name):
     folder, one = trained(name), case(name)
@@ -146,6 +148,8 @@ def test_fine_tuning_on_data_in_another_order_keeps_the_labels(trained, tmp_path
 
 def test_a_model_without_the_head_is_refused_by_the_pipeline(trained):
     with pytest.raises(ValueError, match="was not trained for question-answering: it has no .*; train it first"):
+        gf.pipeline("question-answering", trained("fill-mask/bert"))
+    with pytest.raises(ValueError, match="was trained for text-classification, not for question-answering: take"):
         gf.pipeline("question-answering", trained("text-classification/bert"))
 
 

@@ -256,6 +256,7 @@ OUTS = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", OUTS)
 def test_files_that_are_named_by_out(here, glassformer, trained, name):
     """What this program made may be made again; anything else stays, and nothing is done."""

@@ -49,6 +49,7 @@ def forbid_tokenising(monkeypatch):
     monkeypatch.setattr(shards.DocumentStream, "rows", rows)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("task", list(SMALL))
 def test_shards_change_nothing_and_are_made_once(tmp_path, files, task, monkeypatch):
     known, _ = run(tmp_path / "memory", task, files, dev=files["dev"], shards=False)

@@ -31,6 +31,7 @@ def scores_in(out: str) -> dict[str, dict[str, float]]:
     return json.loads(out.splitlines()[-1])["scores"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dev", ["held out", "given"])
 def test_scores_of_pairs(glassformer, here, dev):
     (path,) = write_examples(here / "train", "scored", 60)
@@ -66,6 +67,7 @@ def test_several_labels_a_text(glassformer, here):
     assert "f1_micro" in json.loads(out)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("task", "kind", "words"),
     [

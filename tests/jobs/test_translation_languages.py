@@ -20,7 +20,7 @@ SHORT = {"max_new_tokens": 6, "num_beams": 2}
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A random model that writes something, and not the same in two languages: most do, but not each."""
-    for seed in range(20):
+    for seed in range(17, 37):  # the first of which does
         folder = nllb_folder(tmp_path_factory.mktemp("nllb"), seed=seed)
         (_, french), (_, german) = expected(folder, "eng_Latn", "fra_Latn"), expected(folder, "fra_Latn", "deu_Latn")
         if all(french) and all(german) and french != german:
@@ -40,6 +40,7 @@ def expected(folder, source, target):
     return ids, tokenizer.batch_decode(ids, skip_special_tokens=True)
 
 
+@pytest.mark.few(1)
 def test_a_pipeline_writes_what_transformers_writes(folder):
     _, french = expected(folder, "eng_Latn", "fra_Latn")
     _, german = expected(folder, "fra_Latn", "deu_Latn")

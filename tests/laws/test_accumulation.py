@@ -15,6 +15,7 @@ from torch.testing import assert_close
 
 from families import shake
 from glassformer.data.batches import Schedule
+from glassformer.train.layout import lay_out
 from glassformer.train.optimiser import build_optimiser
 from glassformer.train.processes import Processes
 from glassformer.train.update import OptimizerStep, updates
@@ -51,6 +52,7 @@ def cut_up(draw: st.DrawFn, size: int) -> tuple[list[int], list[list[int]]]:
     return batch, [other[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(batch)], strict=True)]
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("name", ADDING_UP)
 @settings(max_examples=3)
 @given(data=st.data(), seed=st.integers(0, 2**60))
@@ -67,6 +69,7 @@ def test_parts_add_up_to_the_whole(name, data, seed):
         assert_close(summed[tensor] / scale, whole / scale, **CLOSE, msg=lambda text, at=tensor: f"{at}: {text}")
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("name", ADDING_UP)
 def test_an_update_in_micro_batches_is_the_same_update(name):
     weights = []
@@ -74,7 +77,7 @@ def test_an_update_in_micro_batches_is_the_same_update(name):
         one = exact(name)
         plan = replace(one.plan, batch_size=7, batch_tokens=None, accumulate=accumulate)
         optimiser = build_optimiser(one.model, 1e-2, eps=1e-3)  # a tensor whose gradient is nothing shall stay at rest
-        stepper = OptimizerStep(one.model, one.task, plan, optimiser, Processes())
+        stepper = OptimizerStep(lay_out(one.model, one.task, plan, Processes()), plan, optimiser, Processes())
         schedule = Schedule(one.items.lengths, plan.budget, seed=plan.seed)
         feed = updates(one.task, one.items, schedule, plan, after=0, processes=Processes())
         for _, update in zip(range(2), feed, strict=False):

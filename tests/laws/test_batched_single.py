@@ -58,6 +58,7 @@ def same(found: Any, wanted: Any) -> bool:
     return bool(found == wanted)
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=2)
 @given(data=st.data())

@@ -128,6 +128,7 @@ def same_end(one: Path, other: Path) -> None:
     assert_close(states[0], states[1], rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", RUNS)
 @settings(max_examples=2)
 @given(moments=st.permutations(MOMENTS), numbers=st.lists(st.integers(1, 5), min_size=4, max_size=4))

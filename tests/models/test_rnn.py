@@ -150,6 +150,16 @@ def test_a_text_without_tokens_is_defined_and_trains(kind, head, bidirectional):
 
 
 @every_kind
+@pytest.mark.parametrize("pooling", ["last", "mean", "max", "attention"])
+def test_a_text_without_tokens_is_the_same_alone_and_beside_others(kind, pooling):
+    model = build("text-classification", kind=kind, pooling=pooling, bidirectional=True)
+    beside = model(tokens(2, 4), torch.tensor([[0, 0, 0, 0], [1, 1, 0, 1]])).logits
+    assert_close(beside[0], model.head.bias)
+    assert_close(model(tokens(1, 4)[:, :0]).logits[0], beside[0])
+    assert_close(model(tokens(1, 4)[:, :0], torch.zeros(1, 0, dtype=torch.long)).logits[0], beside[0])
+
+
+@every_kind
 @every_layout
 def test_looking_changes_nothing(kind, head, bidirectional):
     model, ids, mask = build(head, kind=kind, bidirectional=bidirectional), tokens(2, 5), left([5, 3], 5)

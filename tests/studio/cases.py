@@ -15,8 +15,8 @@ import torch
 import glassformer as gf
 from browser import borrowed, context, heard
 from glassformer.data import microworld
-from glassformer.studio.server import server_of
 from glassformer.text.train import train
+from glassformer.web.server import server_of
 
 SIZE = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 20}
 ENCODER = {**SIZE, "max_position_embeddings": 64}
@@ -49,6 +49,12 @@ TEXT = "Anna gave the red book to Tom ."
 http = httpx.Client(verify=False)  # no certificates: to read them costs more than an answer
 
 
+def every_second(first: int) -> list[Any]:
+    """The families; the quick suite takes every second, as what a page costs is the browser's and not the family's."""
+    quick = [name for name in MODELS if name not in AGAIN][first::2]
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name not in quick)) for name in MODELS]
+
+
 def made(where: Path) -> dict[str, Path]:
     """A folder for every family, random but with weights large enough to look somewhere."""
     corpus = where / "corpus.txt"
@@ -75,10 +81,25 @@ def made(where: Path) -> dict[str, Path]:
     return folders
 
 
+def kept(app: Any) -> Any:
+    """The app, whose scripts and styles a browser asks for once: to hear that each is unchanged costs half a load."""
+
+    async def answered(scope: Any, receive: Any, send: Any) -> None:
+        async def sent(message: Any) -> None:
+            if scope.get("path", "").startswith("/static/") and message.get("status") == 200:
+                others = [one for one in message["headers"] if one[0] != b"cache-control"]
+                message["headers"] = [*others, (b"cache-control", b"max-age=600")]
+            await send(message)
+
+        await app(scope, receive, sent)
+
+    return answered
+
+
 @contextmanager
 def serving(app: Any) -> Iterator[str]:
     """A real server in a thread; its address."""
-    server = server_of(app, port=0, log_level="error")
+    server = server_of(kept(app), port=0, log_level="error")
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

@@ -34,6 +34,7 @@ def strict(answer: Any, *statuses: int) -> list[Any]:
     return [json.loads(line, parse_constant=pytest.fail) for line in answer.text.splitlines()]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "bad"), [("bert", NAN), ("bert-qa", NAN), ("gpt2", NAN), ("transformer", NAN), ("rnn", float("inf"))]
 )

@@ -15,7 +15,7 @@ from glassformer.inspect.lens import scores
 from glassformer.studio.app import create_app
 from glassformer.studio.app_state import Busy, ModelStore, Studio
 from glassformer.studio.traces import Traces
-from studio.cases import MODELS, TEXT
+from studio.cases import FAMILIES, TEXT
 
 OFF = {  # some parts of each family, and the same edits by hand
     "rnn": (["recurrent.layers.0.left_to_right.hidden:3"], edits.neuron("recurrent.layers.0.left_to_right.hidden", 3)),
@@ -63,7 +63,7 @@ def ask(api, trace, status=200, **order):
     return answer.json()
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_an_edit_is_the_same_by_hand(name, api, studio):
     trace = traced(api, studio, name)
     names, by_hand = OFF.get(name, BERT)
@@ -87,7 +87,7 @@ def test_an_edit_is_the_same_by_hand(name, api, studio):
     assert found["largest"] > 0
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_the_words_are_those_of_the_edited_model(name, api, studio):
     trace = traced(api, studio, name)
     names, by_hand = OFF.get(name, BERT)
@@ -155,7 +155,7 @@ def test_wrong_orders_are_explained(order, words, api, studio):
     assert words in ask(api, traced(api, studio, "bert"), 422, **order)["detail"]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_what_can_be_switched_off(name, api, studio):
     trace = traced(api, studio, name)
     found = api.get(f"/api/v1/traces/{trace.id}/editable").json()

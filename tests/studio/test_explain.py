@@ -10,7 +10,7 @@ from glassformer.inspect.recompute import folded, recompute
 from glassformer.jobs.reading import reading
 from glassformer.studio import explain
 from glassformer.studio.app import create_app
-from studio.cases import MODELS, TEXT
+from studio.cases import FAMILIES, TEXT
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,8 @@ def ask(studio):
     return go
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.few(5)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_steps_are_those_of_a_recomputed_pass(name, ask, studio_folders):
     model, tok = gf.load(studio_folders[name]), gf.load_tokenizer(studio_folders[name])
     found = recompute(model, reading(model, tok, TEXT).inputs)

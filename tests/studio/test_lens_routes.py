@@ -9,7 +9,7 @@ import glassformer as gf
 from glassformer.inspect.lens import head_layers, prefix_lens, scores
 from glassformer.studio import lens as room
 from glassformer.studio.app import create_app
-from studio.cases import MODELS, TEXT
+from studio.cases import FAMILIES, MODELS, TEXT
 
 KINDS = {
     "rnn": ["prefix"],
@@ -53,7 +53,7 @@ def by_hand(trace, kind):
             return scores(trace.loaded.model, list(trace.outputs.values()))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_has_its_lens(name, api, studio):
     pair = {"pair": TEXT} if name == "bert-qa" else {}
     trace, lenses = looked(api, studio, name, **pair)

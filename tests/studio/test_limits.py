@@ -11,7 +11,7 @@ from glassformer.studio.app import create_app
 from glassformer.studio.app_state import ModelStore, Studio, WorkQueue
 from glassformer.studio.limits import LONGEST, MOST, Deadline, Late
 from glassformer.studio.traces import Traces, traced
-from studio.cases import MODELS, TEXT
+from studio.cases import FAMILIES, MODELS, TEXT
 
 LONG = "the red book . " * LONGEST
 RECURRENT = ("rnn", "lstm", "gru-lm", "seq2seq")
@@ -105,7 +105,7 @@ def test_what_a_folder_wishes_is_cut_to_the_limits(api, store, monkeypatch):
 # --- memory ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_the_size_of_a_trace_is_known_from_three_short_ones(store, name):
     found = [sizes._probed(store[name], ["*"], length) for length in sizes.PROBES]
     for which, real in enumerate(sizes._probed(store[name], ["*"], 40)):
@@ -129,7 +129,7 @@ def test_a_trace_that_will_not_fit_is_refused_before_the_work(store, lengths, na
     )
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_what_is_worked_out_counts_into_the_memory(store, name):
     """What is no tensor as well; and of lenses with more or fewer choices one alone is kept."""
     studio = Studio(store, Traces())
@@ -187,7 +187,8 @@ def test_the_time_ends_a_search_between_its_steps(store, ticking):
     assert 2 < len(lines) < 60
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.few(4)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_the_time_ends_a_pass_between_its_layers(store, ticking, name):
     """Whoever asks next is answered, and no hook is left."""
     model, called = store[name].model, []

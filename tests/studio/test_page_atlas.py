@@ -16,6 +16,7 @@ def tiles(page):
     return json.loads(page.get_attribute("#mosaic", "data-tiles"))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("model", "board"), EVERY)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_cell_of_every_tile_is_painted_in_its_colour(model, board, theme, tour, studio_folders):
@@ -92,3 +93,8 @@ def test_networks_without_attention_lead_to_their_states(model, tour):
     page = tour("atlas", model=model, text=TEXT)
     assert "has no attention" in page.text_content(".notice")
     assert "screen=states" in page.get_attribute("#open-states", "href")
+    names = page.locator(".notice li").all_text_contents()
+    assert {"bert", "gpt2", "seq2seq", "transformer"} <= set(names)  # those that have some
+    assert not {"lstm", "gru-lm", "rnn", "cnn", "bow"} & set(names)
+    page.click(".notice li a:text-is('bert')")
+    page.wait_for_selector(".screen-atlas[data-painted=yes] .split")

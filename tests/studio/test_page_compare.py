@@ -13,7 +13,7 @@ from glassformer.studio.app import create_app
 from glassformer.studio.app_state import ModelStore, Studio
 from glassformer.studio.traces import Traces
 from glassformer.view.colours import ColourScale, ramp
-from studio.cases import FAMILIES, TEXT, http, serving, watched
+from studio.cases import TEXT, every_second, http, serving, watched
 
 OTHER = "Anna gave the book red to Tom ."
 SHORT = "Anna gave it ."
@@ -37,7 +37,8 @@ def traced(url, **asked):
     return http.post(f"{url}/api/v1/traces", json=asked).json()
 
 
-@pytest.mark.parametrize("model", FAMILIES)
+@pytest.mark.few(3)
+@pytest.mark.parametrize("model", every_second(1))
 def test_every_family_has_a_difference(model, tour):
     page = tour("compare", **state_of(model))
     found = {name: page.locator(name).count() for name in (".problem", ".mosaic", ".heatmap")}
@@ -161,6 +162,7 @@ def test_a_fault_of_the_second_says_so_and_can_be_tried_again(visit, page):
     assert page.locator(".problem").count() == 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("model", "other"), [("bert", OTHER), ("gru-lm", SHORT), ("transformer", OTHER)])
 def test_a_comparison_can_be_taken_along(visit, page, model, other, capsys):
     """The Python runs as it stands, and prints what is shown."""

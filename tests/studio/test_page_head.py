@@ -18,6 +18,7 @@ def shown(page, row, column):
     return pytest.approx(float(page.text_content("#exact")), rel=1e-5)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("model", "board"), EVERY)
 def test_pixels_and_numbers_are_the_tensor(model, board, tour, studio_folders):
     values = inspected(studio_folders[model])[board].values[-1, -1]
@@ -116,6 +117,7 @@ def test_only_the_row_that_is_rested_on_is_asked_for(tour, studio_folders):
     assert len(asked) == 1
 
 
+@pytest.mark.slow
 def test_what_can_be_taken_along(tour, studio_folders, tmp_path):
     values = inspected(studio_folders["bert"])["attention"].values
     page = tour("head", model="bert", text=TEXT, layer="1", head="0")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from glassformer.studio.limits import MOST
-from studio.cases import FAMILIES, TEXT, http
+from studio.cases import TEXT, every_second, http
 
 TITLES = "all => all.map((one) => one.title)"
 NASTY = "<img src=x onerror=alert(1)>"
@@ -41,7 +41,7 @@ def float32(values):
     return np.float32(values).tolist()
 
 
-@pytest.mark.parametrize("model", FAMILIES)
+@pytest.mark.parametrize("model", every_second(1))
 def test_every_family_shows_its_tokens_and_its_result(model, tour, studio_url):
     page = tour("run", **state_of(model))
     asked = {"model": model, "inputs": state_of(model)["text"], "pair": state_of(model).get("pair")}
@@ -218,6 +218,7 @@ def test_many_tokens_are_few_nodes(visit, page):
     assert page.evaluate("document.querySelectorAll('*').length") < 3000
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("model", "words"), [("bert", "LABEL_0"), ("gpt2", "Anna"), ("transformer", "prompt")])
 def test_results_can_be_taken_along(visit, page, model, words):
     visit("run", **state_of(model), max_new_tokens=5)

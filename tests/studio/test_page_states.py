@@ -7,7 +7,7 @@ import torch
 import glassformer as gf
 from glassformer.jobs.reading import reading
 from glassformer.view.colours import GATE, ColourScale, signed
-from studio.cases import FAMILIES, TEXT
+from studio.cases import TEXT, every_second
 
 RECURRENT = ("rnn", "lstm", "gru-lm", "seq2seq")
 PIXELS = """() => { const c = document.querySelector('.heatmap canvas.pixels');
@@ -30,7 +30,7 @@ def value_of(page):
     return np.float32(page.locator(".value").text_content().split("= ")[1].split(" ")[0])
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", every_second(1))
 def test_the_first_picture_is_the_tensor(name, tour, studio_folders):
     seen = seen_of(studio_folders[name])
     page = tour("states", model=name, text=TEXT)

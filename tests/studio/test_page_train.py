@@ -174,6 +174,7 @@ def test_without_a_run_it_says_how_to_start_one_and_sees_it_begin(visit, runs):
     assert page.locator(".panel").count() == 4
 
 
+@pytest.mark.few(1)
 def test_a_run_grows_while_the_page_watches(visit, runs):
     write_run(runs / "a")
     page = visit()
@@ -242,6 +243,7 @@ def test_smoothing_log_axis_and_score_change_the_picture_not_the_numbers(visit, 
     page.locator("#plot-score ~ .values", has_text="dev f1").wait_for()
 
 
+@pytest.mark.few(1)
 def test_a_server_that_is_away_is_told_and_asked_again(visit, runs):
     write_run(runs / "a")
     page = visit()

@@ -5,6 +5,7 @@ import time
 from dataclasses import replace
 
 import httpx
+import numpy as np
 import pytest
 import torch
 from fastapi.testclient import TestClient
@@ -14,8 +15,8 @@ from families import SMALL_BERT, SMALL_GPT
 from glassformer.studio.app import create_app
 from glassformer.studio.app_state import ModelStore, Studio, WorkQueue
 from glassformer.studio.limits import MOST
-from glassformer.studio.safe import dump
 from glassformer.studio.traces import Traces
+from glassformer.web.safe import dump
 from studio.cases import serving
 
 TEXT, CONTEXT = "Paul is glad .", "Anna , who is sad , was in the old house ."
@@ -99,6 +100,10 @@ def test_likeness_and_vectors(ask, pipe):
     assert line["cosine"] == pipe("sentence-similarity/bert/mean")((TEXT, CONTEXT))
     (line,) = ask("feature-extraction/distilbert", TEXT)
     assert line["values"] == pipe("feature-extraction/distilbert")(TEXT, pooled=True)
+    (line,) = ask("feature-extraction/distilbert", TEXT, CONTEXT)
+    first, second = np.array(pipe("feature-extraction/distilbert")([TEXT, CONTEXT], pooled=True))
+    cosine = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
+    assert line["cosine"] == pytest.approx(cosine, abs=1e-5)
 
 
 STREAMS = {

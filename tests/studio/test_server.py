@@ -2,13 +2,14 @@
 
 import json
 import socket
+import threading
 from http.client import HTTPConnection
 from urllib.parse import urlsplit
 
 import pytest
 
-from glassformer.studio import server
 from glassformer.studio.app import create_app
+from glassformer.web import server
 from studio.cases import serving
 
 WHOLE = b"GET /api/v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
@@ -42,6 +43,30 @@ def rest_of(connection):
     except ConnectionResetError:
         pass
     return found
+
+
+def test_a_body_does_not_wait_for_its_headers_to_be_seen(monkeypatch):
+    """By Nagle's algorithm it would, for up to 40 ms."""
+    found = []
+
+    class Seen(server.Impatient):
+        def data_received(self, data):
+            connection = self.transport.get_extra_info("socket")
+            found.append(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            super().data_received(data)
+
+    monkeypatch.setattr(server, "Impatient", Seen)
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # as commands have it
+        running = server.server_of(create_app, log_level="critical", loop="asyncio")
+        thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        with socket.create_connection(listener.getsockname(), timeout=20) as connection:
+            connection.sendall(b"no request\r\n\r\n")
+            rest_of(connection)
+        running.should_exit = True
+        thread.join(10)
+    assert found
+    assert all(found)
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", WHOLE[:-4], POST + b'{"model": '])

@@ -3,18 +3,21 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
 
-from glassformer.cli.studio import address_of, size_of
+import glassformer as gf
+from glassformer.cli.listening import address_of, size_of
 
 
 @contextmanager
@@ -85,7 +88,7 @@ def test_a_port_in_use_is_one_line_with_the_fix(glassformer, studio_folders):
         port = taken.getsockname()[1]
         code, _, err = glassformer("studio", studio_folders["bert"], "--port", port)
     assert code == 1
-    assert err == f"error: port {port} is in use, perhaps by another studio; --port 0 takes a free one\n"
+    assert err == f"error: port {port} is in use, perhaps by another of these servers; --port 0 takes a free one\n"
 
 
 @pytest.mark.parametrize(
@@ -122,24 +125,69 @@ def test_a_missing_extra_is_one_line_with_the_fix(glassformer, monkeypatch):
     assert (code, err) == (1, "error: the studio needs uvicorn: pip install 'glassformer[studio]'\n")
 
 
-def test_without_a_model_it_shows_its_own(glassformer, studio_folders, monkeypatch):
-    import uvicorn
+@pytest.mark.slow
+def test_without_a_model_it_shows_the_built_in_ones_without_training_or_network(tmp_path):
+    """The page before torch is there; then every model, and one that runs. Nothing is written, no one is asked."""
+    (tmp_path / "sitecustomize.py").write_text(ALONE)
+    more = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "GLASSFORMER_CACHE": str(tmp_path / "cache")}
+    with started(cwd=tmp_path, **more) as (running, address):
+        assert b"main.js" in asked(address)
+        models = json.loads(asked(f"{address}api/v1/models"))
+        assert [one["name"] for one in models] == [card["name"] for card in gf.zoo()]
+        for one in models:
+            body = json.dumps({"model": one["name"], **one["examples"][0]}).encode()
+            request = Request(f"{address}api/v1/traces", data=body, headers={"Content-Type": "application/json"})
+            with urlopen(request, timeout=60) as answer:
+                assert json.load(answer)["tokens"]
+        running.send_signal(signal.SIGINT)
+        assert running.wait(20) == 0
+        assert running.stderr.read() == ""
+    assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["sitecustomize.py"]
 
-    from glassformer.studio import demo
 
-    served = []
-    monkeypatch.setattr(demo, "demo_models", lambda **_: [studio_folders["gpt2"]])
-    monkeypatch.setattr(uvicorn.Server, "run", lambda self, **_: served.append(self.config.app))
-    code, out, _ = glassformer("studio", "--port", "0", "--memory", "64MB", "--keep", "5")
-    assert code == 0
-    assert out.startswith("the studio is at http://127.0.0.1:")
-    code, out, _ = glassformer("studio", "--port", "0", "--json")
-    assert json.loads(out)["models"] == ["gpt2"]
-    assert len(served) == 2
+ALONE = """
+import sys
+
+def told(event, arguments):
+    if event in ("socket.connect", "socket.getaddrinfo") and "127.0.0.1" not in str(arguments):
+        raise RuntimeError(f"{event}: {arguments}")
+    if event == "subprocess.Popen" or (event == "import" and arguments[0] == "glassformer.jobs.train"):
+        raise RuntimeError("training has begun")
+
+sys.addaudithook(told)
+"""
+
+
+@pytest.mark.slow
+def test_a_built_in_model_that_cannot_be_read_ends_the_studio(tmp_path):
+    home = import_module("glassformer.zoo").HOME
+    shutil.copytree(home / "lstm-sentiment", tmp_path / "lstm-sentiment")
+    (tmp_path / "lstm-sentiment" / "config.json").write_text("{}")
+    run = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE, str(tmp_path), "studio", "--port", "0", "--json"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 1
+    assert json.loads(run.stdout)["models"] == ["lstm-sentiment"]
+    assert "config.json is damaged: install glassformer again" in run.stderr
+    assert run.stderr.count("\n") == 1
+
+
+ELSEWHERE = """
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import_module("glassformer.zoo").HOME = Path(sys.argv.pop(1))
+import_module("glassformer.cli.main").main()
+"""
 
 
 def test_sizes_and_addresses():
-    assert [size_of(text) for text in ("2GB", "1.5 mb", "10KB")] == [2 << 30, 3 << 19, 10 << 10]
+    assert [size_of(text, "--memory") for text in ("2GB", "1.5 mb", "10KB")] == [2 << 30, 3 << 19, 10 << 10]
     assert address_of("::1", 80, None) == "http://[::1]:80/"
     assert address_of("127.0.0.1", 80, "a&b") == "http://127.0.0.1:80/?key=a%26b"
 

@@ -16,7 +16,7 @@ from glassformer.studio.app_state import Busy, ModelStore, Studio, WorkQueue
 from glassformer.studio.tensors import furthest
 from glassformer.studio.traces import Traces, traced
 from glassformer.view.colours import ColourScale
-from studio.cases import MODELS, TEXT
+from studio.cases import FAMILIES, TEXT
 
 
 def client(studio: Studio, **settings: Any) -> TestClient:
@@ -40,7 +40,8 @@ def numbers(answer: Any, dtype: str = "<f4") -> np.ndarray:
     return np.frombuffer(answer.content, dtype).reshape(shape)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.few(5)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_a_trace_holds_what_python_records(name, api, studio_folders):
     """Every tensor listed, of every family, is the one that gf.record gives for the same text."""
     trace = traced_by(api, model=name)
@@ -61,7 +62,8 @@ def test_a_trace_holds_what_python_records(name, api, studio_folders):
         assert one["max"] == pytest.approx(float(meant.max()), abs=1e-4)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.few(4)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_every_board_is_one_mosaic_of_its_cells(name, api):
     trace = traced_by(api, model=name)
     where = f"/api/v1/traces/{trace['trace_id']}"
@@ -306,7 +308,7 @@ def test_other_programs_cookies_are_not_in_the_way(studio, cookie):
 
 def test_chunks_that_grow_too_large_are_refused(api):
     answer = api.post("/api/v1/traces", content=iter([b" " * (1 << 20)] * 5))
-    assert (answer.status_code, answer.json()["detail"]) == (413, "a request may hold 4 MB")
+    assert (answer.status_code, answer.json()["detail"]) == (413, "a request may hold 4,194,304 bytes")
 
 
 def test_a_folder_may_have_any_name_and_no_tokenizer(studio_folders, tmp_path):

@@ -40,6 +40,8 @@ SMALL: dict[str, dict[str, Any]] = {  # by model_type
     | {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in SIDES.items()},
 }
 VOCABULARY = {"wordpiece": 200, "bpe": 330, "unigram": 120, "word": 300, "character": 100}
+WRITERS = ("translation", "summarization")  # and one kind without, whose limit is that of each source
+FEW_TOKENS = {"max_new_tokens": 8}  # what has learnt nothing never ends a text by itself
 ENCODERS = ("bert", "roberta", "distilbert")
 ATTENTIONS = ("additive", "dot", "general", "concat", "scaled_dot")
 
@@ -126,6 +128,8 @@ def recipe_of(name: str, **changes: Any) -> dict[str, Any]:
     settings = {"out": f"{WHERE.name}/run", "device": "cpu", "limit": 40, "data": "microworld", **RECIPES[name]}
     if kind := settings.pop("made", None):
         settings["data"] = str(_file(kind))
+    if settings["task"] in WRITERS:
+        settings["generate"] = FEW_TOKENS
     settings |= changes
     cls, arch = task_class(settings["task"]), settings["arch"]
     settings["config"] = {**SMALL[model_type(arch, head_for(arch, cls))], **settings.get("config", {})}

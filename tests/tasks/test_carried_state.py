@@ -21,6 +21,7 @@ from glassformer.hub.registry import build
 from glassformer.tasks.task import evaluate
 from glassformer.tasks.text_generation import TextGeneration, go_on
 from glassformer.text.folder import NO_LIMIT
+from glassformer.train.layout import lay_out
 from glassformer.train.optimiser import build_optimiser
 from glassformer.train.plan import Plan
 from glassformer.train.processes import Processes
@@ -129,11 +130,11 @@ def trained(words, accumulate, *, broken_at=None, steps=14):
     alone = Processes()
     schedule = Schedule(items.lengths, plan.budget, seed=0, ordered=True)
     optimiser = build_optimiser(model, plan.lr)
-    stepper = OptimizerStep(model, task, plan, optimiser, alone)
+    stepper = OptimizerStep(lay_out(model, task, plan, alone), plan, optimiser, alone)
     for step, update in enumerate(islice(updates(task, items, schedule, plan, after=0, processes=alone), steps)):
         if step == broken_at:
             carried = copy.deepcopy(stepper.gather_carried())
-            stepper = OptimizerStep(model, task, plan, optimiser, alone)
+            stepper = OptimizerStep(lay_out(model, task, plan, alone), plan, optimiser, alone)
             stepper.carry(carried)
         stepper(update, update.count, 1.0)
     assert len(schedule.epoch(0)) < steps

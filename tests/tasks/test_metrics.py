@@ -250,6 +250,7 @@ def test_a_number_that_is_none_is_named_and_not_counted(name, given, what, bad):
     assert metric.compute() == before
 
 
+@pytest.mark.slow
 def test_importing_metrics_imports_no_scorer():
     """torchmetrics takes seconds and serves as an oracle only; sacrebleu is for who translates."""
     scorers = {"torchmetrics", "sacrebleu", "scipy", "sklearn"}

@@ -181,6 +181,7 @@ def test_the_best_answer_over_windows_is_the_best_of_all_their_spans(seed):
 # Scores.
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.integers(0, 99), st.integers(1, 4), st.sampled_from([0.0, 0.4]), st.sampled_from([-3.0, 0.0, 3.0]))
 def test_scores_are_those_of_the_predictions_over_any_batches_and_processes(seed, processes, without, threshold):

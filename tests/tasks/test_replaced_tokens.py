@@ -171,6 +171,7 @@ def test_a_model_without_a_generator_judges_and_is_not_scored(tokenizer, lines):
         evaluate(model, lines, lines.encode(DOCUMENTS), budget=ROWS)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_its_folder_with_the_same_generator(tokenizer, tmp_path):
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 20}
     quiet = {"data": "microworld", "limit": 30, "steps": 1, "batch_size": 4, "vocab_size": 200, "log": lambda _: None}

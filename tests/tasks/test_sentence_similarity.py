@@ -120,6 +120,7 @@ def test_pooling_is_written_beside_a_model(tmp_path):
         write_pooling(tmp_path, PoolingOptions())
 
 
+@pytest.mark.few(1)
 @pytest.mark.filterwarnings("ignore")  # not ours to mend
 @every_mode
 @pytest.mark.parametrize("normalize", [True, False])

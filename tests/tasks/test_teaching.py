@@ -78,6 +78,7 @@ def test_examples_are_right_and_the_same_for_a_seed(lesson, seed, count):
         assert (SHORTEST if seed % 3 else FEWEST[lesson]) <= len(digits.replace("*", "")) <= LONGEST[lesson]
 
 
+@pytest.mark.few(2)
 @every_lesson
 def test_no_model_has_seen_what_it_is_tested_on(lesson):
     seen = [{one.source for one in examples(lesson, 600, seed=seed)} for seed in range(3)]
@@ -154,6 +155,7 @@ def test_micro_batches_have_the_gradient_of_the_whole(lesson, head, family):
 # Predictions.
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("lesson", "head", "family"), FORMS)
 def test_each_answer_is_as_if_alone_and_the_equals_sign_may_be_left_out(lesson, head, family):
     task, model = lesson_of(lesson, head, family)

@@ -233,7 +233,7 @@ def test_conditions_are_tokens_of_their_own(tmp_path):
     assert marks[:2] == ["<|positive|>", "<|negative|>"]
     assert marks[2] not in ("<|positive|>", "<|negative|>")
     model = model_of("gru", tokenizer, **task.settings())
-    learn(model, task, task.encode([Document(good, "positive"), Document(bad, "negative")]), steps=120, lr=0.01, rows=2)
+    learn(model, task, task.encode([Document(good, "positive"), Document(bad, "negative")]), steps=200, lr=0.01, rows=2)
     tokenizer.save(tmp_path)
     again = TextGeneration.for_model(Tokenizer.from_folder(tmp_path), model)
     assert set(again.conditions) == {"negative", "positive"}
@@ -255,7 +255,8 @@ def test_shards_are_read_as_documents_are(characters, tmp_path):
     indices = np.arange(len(known.lengths))
     assert_close(task.batch(items, indices).inputs, task.batch(known, indices).inputs)
     batches = [task.batch(items, np.array([index])) for index in range(len(items.lengths))]
-    assert sum(batch.count for batch in batches) == len(shards)
+    conditions = sum(one.label is not None for one in examples)
+    assert sum(batch.count for batch in batches) == len(shards) - conditions  # which are read, never guessed
     assert sum(batch.extra["text_bytes"].sum() for batch in batches) == pytest.approx(shards.bytes)
     drawn = TextGeneration(characters, block_size=12, random_windows=True).batch(items, np.arange(3), seed=1)
     assert drawn.count == 36

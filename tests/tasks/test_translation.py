@@ -229,12 +229,13 @@ def test_where_padding_is_the_end_token_a_model_still_learns_to_stop():
 # Translations.
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["transformer", "additive", "general"])
 @pytest.mark.parametrize("asked", [{}, {"num_beams": 3}, {"num_beams": 3, "num_return_sequences": 2}])
 def test_each_text_is_translated_as_if_alone_and_in_its_place(name, asked):
     task = Translation.for_data(small_tokenizer("unigram"), PAIRS)
     model = model_of(name, task).double()  # so that no tie is broken by rounding
-    texts = [one.source for one in PAIRS] + ["near the old harbour " * 6, "a"]
+    texts = [one.source for one in PAIRS] + ["near the old harbour " * 3, "a"]
     together = task.predict(model, texts, batch_tokens=200, **asked)
     assert together == [task.predict(model, [text], **asked)[0] for text in texts]
     if "num_return_sequences" in asked:

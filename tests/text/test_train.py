@@ -11,7 +11,7 @@ from text_folders import CORPUS
 from glassformer.text import train as training
 from glassformer.text.train import read_lines, train
 
-KINDS = ["wordpiece", "bpe", "unigram", "word", "character"]
+KINDS = ["wordpiece", "bpe", "unigram", "word", "wordpunct", "character"]
 SCRIPT = """
 import sys
 from glassformer.text.train import train
@@ -19,6 +19,7 @@ train([sys.argv[1]], kind=sys.argv[2], vocab_size=300).save(sys.argv[3])
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_processes_learn_the_same(corpus, tmp_path, kind):
     for name in ("one", "two"):
@@ -45,6 +46,7 @@ def test_the_text_comes_back(corpus, kind, lowercase):
         ("bpe", {"bos", "eos", "unk", "pad"}, ["the"]),
         ("unigram", {"pad", "unk", "bos", "eos"}, ["▁the", "</s>"]),
         ("word", {"pad", "unk", "bos", "eos"}, ["the"]),
+        ("wordpunct", {"pad", "unk", "bos", "eos"}, ["the"]),
         ("character", {"pad", "unk", "bos", "eos"}, ["t", "h", "e"]),
     ],
 )
@@ -58,6 +60,15 @@ def test_special_tokens_can_be_chosen(corpus):
     tokenizer = train([corpus], kind="bpe", vocab_size=300, special={"pad_token": "<pad>", "eos_token": "<end>"})
     assert (tokenizer.pad_token, tokenizer.eos_token) == ("<pad>", "<end>")
     assert tokenizer.tokenize("a<end>") == ["a", "<end>"]
+
+
+def test_punctuation_is_cut_off_words_but_not_out_of_them(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text('a first-rate film , isn\'t it ... " wait " -- no ! \n', encoding="utf-8")
+    tokenizer = train([path], kind="wordpunct", vocab_size=50)
+    written = 'A first-rate film, isn\'t it..."wait"--no!'
+    assert " ".join(tokenizer.tokenize(written.lower())) == 'a first-rate film , isn\'t it ... " wait " -- no !'
+    assert train([path], kind="word", vocab_size=50).tokenize("film, no!") == ["<unk>", "<unk>"]
 
 
 def test_characters_are_counted_and_cut_off(tmp_path):

@@ -85,6 +85,7 @@ def test_small_moves_of_half_precision_weights_are_not_lost():
         assert_close(layer.weight.detach(), ema.weights["weight"].bfloat16(), **EXACT)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("model_type", "head"), CASES)
 @settings(max_examples=3)
 @given(data=st.data(), count=st.integers(1, 4))

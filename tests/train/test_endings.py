@@ -92,6 +92,7 @@ def test_ctrl_c_stops_cleanly_and_prints_the_command_that_goes_on(tmp_path):
 SMALLEST = {"the checkpoint": 30_000, "the model": 15_000, "the metrics": 900}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("what", SMALLEST)
 def test_a_full_disk_leaves_the_last_checkpoint_whole(tmp_path, what):
     settings = recipe_of("text-classification/gru", batch_size=8, steps=9, eval_every=3, log_every=1, metric="-loss")
@@ -271,6 +272,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_sigterm_before_the_first_step_is_one_line(tmp_path):
     out = str(tmp_path / "run")
     words = ["train", "text-classification", "--arch", "gru", "--data", "microworld", "--out", out]

@@ -65,6 +65,7 @@ def test_patience_ends_a_run(tmp_path):
     assert run.outcome.progress.best_step == 2
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("metric", ["-loss", "accuracy", "f1"])
 def test_the_best_by_any_metric_is_kept(tmp_path, metric):
     run = Run("text-classification/lstm", tmp_path, metric=metric, lr=0.3, steps=27, schedule="constant")
@@ -95,14 +96,14 @@ def test_without_dev_data_the_last_is_kept(tmp_path):
 
 def test_a_score_that_is_no_number_is_never_the_best(tmp_path, monkeypatch):
     scores = iter([math.nan, 0.25, math.nan, 0.2])
-    monkeypatch.setattr(Fit, "_score", lambda _: {"accuracy": next(scores)})
+    monkeypatch.setattr(Fit, "_score", lambda *_: {"accuracy": next(scores)})
     run = Run("text-classification/gru", tmp_path)
     assert (run.outcome.progress.best, run.outcome.progress.best_step) == (0.25, 6)
     assert run.column("dev_accuracy") == [None, 0.25, None, 0.2]  # as json has it
 
 
 def test_nothing_but_such_scores_leaves_the_last_weights(tmp_path, monkeypatch):
-    monkeypatch.setattr(Fit, "_score", lambda _: {"accuracy": math.nan})
+    monkeypatch.setattr(Fit, "_score", lambda *_: {"accuracy": math.nan})
     run = Run("text-classification/gru", tmp_path)
     assert_close(run.saved, [run.last_state()], **EXACT)
 
@@ -168,6 +169,7 @@ def test_recomputing_needs_layers():
         recomputing(case("text-classification/lstm").model)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["text-classification/lstm", "text-classification/bert", "text-generation/gpt2"])
 def test_half_precision_learns_what_single_precision_does(tmp_path, name):
     half = Run(name, tmp_path / "half", precision="fp16", dev=False)
@@ -230,6 +232,7 @@ STREAMING = ("text-classification", "token-classification", "fill-mask", "pretra
 STREAMING += ("replaced-token", "span-corruption", "text-generation")
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith(STREAMING) and "regression" not in name])
 def test_a_score_sheet_does_not_grow_with_the_data(name):
     one, sizes = case(name), []

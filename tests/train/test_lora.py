@@ -15,7 +15,7 @@ from families import CASES, SMALL_BERT, SMALL_GPT, random_model, same_outputs, s
 from glassformer.blocks.lora import LoraLinear
 from glassformer.inspect.laws import pad, run, some_target
 from glassformer.train.freeze import freeze
-from glassformer.train.lora import add_lora, merge
+from glassformer.train.lora import add_lora, merge, train_new_tokens
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -60,6 +60,7 @@ def test_at_the_start_nothing_is_changed(model_type, head, data):
     same_outputs(model, plain)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(("model_type", "head"), ATTENDING)
 @settings(max_examples=4)
 @given(data=st.data())
@@ -90,6 +91,29 @@ def test_only_adapters_and_the_head_learn_and_merging_gives_the_plain_model(mode
     for name, value in run(merged, ids, mask).items():
         scale = max(1.0, float(expected[name].abs().max()))
         assert_close(value / scale, expected[name] / scale, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("model_type", "head"), ATTENDING)
+@settings(max_examples=2)
+@given(data=st.data())
+def test_of_the_tokens_only_the_new_ones_learn(model_type, head, data):
+    model = random_model(model_type, head, data.draw(settings_of(model_type)))
+    plain, new = copy.deepcopy(model), range(5, 38)
+    tables = [name for name, _ in model.named_parameters() if name.endswith("embeddings.token.weight")]
+    add_lora(model, rank=2) if data.draw(st.booleans()) else freeze(model, "*")
+    counted = train_new_tokens(model, new)
+    assert counted.trainable == sum(tensor.numel() for tensor in model.parameters() if tensor.requires_grad) > 0
+    same_outputs(model, plain)
+    learn(model.train()).eval()
+    learnt = merge(copy.deepcopy(model))
+    same_outputs(learnt, model)
+    assert learnt.state_dict().keys() == plain.state_dict().keys()
+    learn(model, steps=1)  # which the copy left as it was
+    for name in tables:
+        before, after = plain.get_parameter(name), learnt.get_parameter(name)
+        old = [row for row in range(len(before)) if row not in new]
+        assert_close(after[old], before[old], rtol=0, atol=0)
+        assert not torch.equal(after[list(new)], before[list(new)]), name
 
 
 @pytest.mark.parametrize("attention", ["additive", "general", "concat"])

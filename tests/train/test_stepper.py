@@ -8,6 +8,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from glassformer.data.batches import Schedule
+from glassformer.train.layout import lay_out
 from glassformer.train.optimiser import build_optimiser
 from glassformer.train.plan import Plan
 from glassformer.train.processes import Processes
@@ -27,13 +28,15 @@ def textbook_step(model, task, update, optimiser, clip):
     return loss.detach() * update.count, norm
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("clip", [0.01, 1e9])
 @pytest.mark.parametrize("name", [*ONE_OF_EACH_TASK, "text-classification/bert", "translation/transformer"])
 def test_steps_are_the_textbooks(name, clip):
     one, other = case(name), case(name)
     plan = Plan(steps=1, batch_size=6, accumulate=2, clip=clip, lr=RATE)
     optimiser = build_optimiser(other.model, RATE, eps=EPS)
-    stepper = OptimizerStep(one.model, one.task, plan, build_optimiser(one.model, RATE, eps=EPS), Processes())
+    layout = lay_out(one.model, one.task, plan, Processes())
+    stepper = OptimizerStep(layout, plan, build_optimiser(one.model, RATE, eps=EPS), Processes())
     schedule = Schedule(one.items.lengths, plan.budget, seed=0)
     for update in islice(updates(one.task, one.items, schedule, plan, after=0, processes=Processes()), 3):
         ours = stepper(update, update.count, 1.0)

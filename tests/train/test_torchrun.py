@@ -50,22 +50,24 @@ RUNS = {  # the classifier's batches leave one part of six empty
 }
 
 
-def settings_of(name: str, folder: Path) -> dict[str, object]:
+def settings_of(name: str, folder: Path, **more: object) -> dict[str, object]:
     case, still, changes = RUNS[name]
-    return recipe_of(case, out=str(folder / name), config=STILL[still], **{**STEADY, **changes})
+    return recipe_of(case, out=str(folder / name), config=STILL[still], **{**STEADY, **changes, **more})
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Each run twice: by one process, and by two."""
-    one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
-    (two / "runs.json").write_text(json.dumps([settings_of(name, two) for name in RUNS]))
-    (two / "several.py").write_text(SEVERAL)
-    both = subprocess.run([*TORCHRUN, two / "several.py", two / "runs.json"], capture_output=True, text=True)
+    """Each run three times: by one process, by two that have all weights, and by two that share them."""
+    made = {name: tmp_path_factory.mktemp(name) for name in ("one", "ddp", "fsdp")}
+    runs = [settings_of(name, made[way], parallel=way) for way in ("ddp", "fsdp") for name in RUNS]
+    (made["ddp"] / "runs.json").write_text(json.dumps(runs))
+    (made["ddp"] / "several.py").write_text(SEVERAL)
+    words = [*TORCHRUN, made["ddp"] / "several.py", made["ddp"] / "runs.json"]
+    both = subprocess.run(words, capture_output=True, text=True)
     assert both.returncode == 0, both.stderr
     for name in RUNS:
-        gf.train(**settings_of(name, one), log=lambda _: None)
-    return one, two
+        gf.train(**settings_of(name, made["one"]), log=lambda _: None)
+    return made
 
 
 def metrics_of(folder: Path) -> list[dict[str, float]]:
@@ -83,18 +85,32 @@ def same_within_rounding(one: Path, two: Path) -> None:
     assert lines
 
 
+@pytest.mark.parametrize("way", ["ddp", "fsdp"])
 @pytest.mark.parametrize("name", RUNS)
-def test_two_processes_do_what_one_does(folders, name):
-    one, two = folders
-    same_within_rounding(one / name, two / name)
-    files = [sorted(path.name for path in (folder / name).rglob("*")) for folder in folders]
-    assert files[0] == files[1]
-    scores = [json.loads((folder / name / "run.json").read_text())["scores"]["dev"] for folder in folders]
+def test_two_processes_do_what_one_does(folders, name, way):
+    one, two = folders["one"] / name, folders[way] / name
+    same_within_rounding(one, two)
+    files = [{str(path.relative_to(folder)) for path in folder.rglob("*")} for folder in (one, two)]
+    if way == "ddp":
+        assert files[0] == files[1]
+    else:  # the checkpoints are folders
+        assert {Path(file).stem for file in files[0]} <= {Path(file).stem for file in files[1]}
+    scores = [json.loads((folder / "run.json").read_text())["scores"]["dev"] for folder in (one, two)]
     assert scores[1] == pytest.approx(scores[0], rel=1e-4, abs=1e-6)
 
 
-def test_two_processes_that_are_killed_go_on(tmp_path):
-    changes = {**STEADY, "steps": 200, "lr": 1e-3, "batch_size": 4, "accumulate": 2, "eval_every": 20, "log_every": 5}
+@pytest.mark.parametrize("way", ["ddp", "fsdp"])
+def test_two_processes_that_are_killed_go_on(tmp_path, way):
+    changes = {
+        **STEADY,
+        "parallel": way,
+        "steps": 200,
+        "lr": 1e-3,
+        "batch_size": 4,
+        "accumulate": 2,
+        "eval_every": 20,
+        "log_every": 5,
+    }
     recipes = [
         Recipe.of(recipe_of("text-classification/lstm", out=str(tmp_path / out), config=STILL["rnn"], **changes))
         for out in ("one", "two")
@@ -136,3 +152,83 @@ def test_sigterm_to_two_processes_and_a_second_run_on_their_folder(tmp_path):
     assert at.name.startswith("stopped-")
     assert f"stopped after step {checkpoint.step_of(at)} of 100000; go on with:" in out
     assert [*(tmp_path / "run").glob(".*")] == []
+
+
+@pytest.mark.parametrize(("case", "still"), [("text-classification/bert", "bert"), ("text-generation/gpt2", "gpt2")])
+def test_a_run_that_is_lengthened_again_and_again_on_other_numbers_of_processes(tmp_path, case, still):
+    """Shards of four processes are read by two, by one, and by four again, and the whole is as one long run."""
+    changes = {**STEADY, "batch_size": 6, "eval_every": 2, "schedule": "constant", "warmup": 0}
+    changes |= {"parallel": "fsdp", "ema": 0.5}
+
+    def recipe(out: str, steps: int) -> Recipe:
+        named = {"out": str(tmp_path / out), "config": STILL[still], "steps": steps}
+        return Recipe.of(recipe_of(case, **{**changes, **named}))
+
+    run(recipe("one", 16), log=lambda _: None)
+    (tmp_path / "begin.toml").write_text(recipe("many", 4).toml())
+    for steps, count in ((4, 4), (8, 2), (12, 1), (16, 4)):
+        start = [*TORCHRUN[:-1], str(count)] if count > 1 else [sys.executable]
+        what = ["begin.toml"] if steps == 4 else ["many", "--resume", "--steps", str(steps)]
+        words = [*start, "-m", "glassformer", "train", *what]
+        ended = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
+        assert ended.returncode == 0, ended.stderr
+        found = checkpoint.newest(tmp_path / "many")
+        assert (checkpoint.step_of(found), found.is_dir()) == (steps, count > 1)
+        assert f"steps = {steps}\n" in (tmp_path / "many" / "recipe.toml").read_text()
+    same_within_rounding(tmp_path / "one", tmp_path / "many")
+    shorter = subprocess.run([*words[:-1], "3"], capture_output=True, text=True, cwd=tmp_path)
+    assert "16 steps of this run are done, and it is to have 3: give more epochs or steps" in shorter.stderr
+
+
+def workers_of(process: subprocess.Popen) -> list[int]:
+    """The processes that a torchrun has started, by rank."""
+    text = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    return [int(one) for one in text.split() if b"glassformer" in Path(f"/proc/{one}/cmdline").read_bytes()]
+
+
+def after_a_checkpoint(folder: Path, words: list[str]) -> subprocess.Popen:
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and checkpoint.newest(folder) is None:
+        time.sleep(0.01)
+    return process
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="it looks for its processes in /proc")
+@pytest.mark.parametrize("rank", [0, 1])
+def test_after_the_death_of_a_worker_torchrun_goes_on_from_the_last_checkpoint(tmp_path, rank):
+    changes = {**STEADY, "steps": 150, "lr": 1e-3, "batch_size": 4, "eval_every": 20, "parallel": "fsdp"}
+    recipes = [
+        Recipe.of(recipe_of("text-classification/lstm", out=str(tmp_path / out), config=STILL["rnn"], **changes))
+        for out in ("one", "two")
+    ]
+    (tmp_path / "two.toml").write_text(recipes[1].toml())
+    words = [*TORCHRUN, "--max-restarts", "2", "-m", "glassformer", "train", str(tmp_path / "two.toml")]
+    process = after_a_checkpoint(tmp_path / "two", words)
+    os.kill(workers_of(process)[rank], signal.SIGKILL)
+    out, complaint = process.communicate(timeout=200)
+    assert process.returncode == 0, complaint
+    assert "resuming after step " in out
+    run(recipes[0], log=lambda _: None)
+    same_within_rounding(tmp_path / "one", tmp_path / "two")
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="it looks for its processes in /proc")
+def test_a_process_that_does_not_answer_is_named(tmp_path):
+    changes = {**STEADY, "steps": 100_000, "batch_size": 4, "eval_every": 20, "deadline": 0.05}
+    recipe = Recipe.of(recipe_of("text-classification/lstm", out=str(tmp_path / "run"), **changes))
+    (tmp_path / "recipe.toml").write_text(recipe.toml())
+    process = after_a_checkpoint(
+        tmp_path / "run", [*TORCHRUN, "-m", "glassformer", "train", str(tmp_path / "recipe.toml")]
+    )
+    stopped = workers_of(process)[1]
+    os.kill(stopped, signal.SIGSTOP)
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if line.startswith("error: "):
+            os.kill(stopped, signal.SIGKILL)  # torchrun would wait half a minute for it
+    process.communicate()
+    assert process.returncode == 1
+    (error,) = [line for line in lines if line.startswith("error: ")]
+    assert error.startswith(f"error: rank 1 (process {stopped} on ")
+    assert "did not answer for 0.05 minutes (deadline): look there, then go on with --resume" in error

@@ -128,6 +128,7 @@ SHOWN = [
 ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("name", "paper"), SHOWN)
 def test_what_is_painted_and_said_is_the_tensor(opened, name, paper):
     inspection = inspected(name)

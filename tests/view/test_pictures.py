@@ -81,6 +81,7 @@ def test_a_large_matrix_shrinks_its_cells():
     assert 40 < len(labels) < 200  # those that would lie on one another are left out
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("layer", "head"), [(1, 2), (None, None)])
 def test_a_png_has_the_same_colours(layer, head):
     image = pytest.importorskip("matplotlib.image")

@@ -17,13 +17,13 @@ zoo = import_module("glassformer.zoo")  # gf.zoo is the function
 ROOT = Path(__file__).parents[2]
 CARDS = {card["name"]: card for card in gf.zoo()}
 MOST = 40e6  # bytes of all of them
-INPUTS = {  # for each task something to do, and what the answer holds
-    "text-classification": ("a warm , funny and moving film .", "label"),
-    "token-classification": ("Paul Brown went to Berlin.", "entity"),
-    "question-answering": ({"question": "Who went to the park?", "context": "Anna went to the park."}, "answer"),
-    "fill-mask": ("The [MASK] is here.", "token_str"),
-    "translation": ("Emma bought a book at the market.", "translation_text"),
-    "text-generation": ("The", "generated_text"),
+KEYS = {  # what an answer holds
+    "text-classification": "label",
+    "token-classification": "entity",
+    "question-answering": "answer",
+    "fill-mask": "token_str",
+    "translation": "translation_text",
+    "text-generation": "generated_text",
 }
 
 
@@ -44,18 +44,22 @@ def copied(tmp_path, monkeypatch):
     return tmp_path / "lstm-sentiment"
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", CARDS)
 def test_a_model_does_its_task(name):
     task = CARDS[name]["task"]
     pipe = gf.pipeline(model=f"zoo:{name}")
     assert pipe.task.name == task
-    if task == "sentence-embedding":
-        assert gf.embed(["a text", "another"], f"zoo:{name}").shape[0] == 2
-        return
-    given, key = INPUTS[task]
-    found = pipe(given) if isinstance(given, str) else pipe(**given)
-    found = found if isinstance(found, list) else [found]
-    assert all(key in one for one in found)
+    for one in CARDS[name]["examples"]:
+        if task == "sentence-embedding":
+            assert gf.embed(list(one.values()), f"zoo:{name}").shape == (2, pipe.model.config.hidden_size)
+            continue
+        asked = task == "question-answering"
+        more = {"condition": one["condition"]} if "condition" in one else {}
+        found = pipe(question=one["inputs"], context=one["pair"]) if asked else pipe(one["inputs"], **more)
+        found = found if isinstance(found, list) else [found]
+        assert found
+        assert all(KEYS[task] in row for row in found)
     assert gf.load(f"zoo:{name}").num_parameters() == CARDS[name]["parameters"]
     assert gf.load(f"zoo:{name}").dtype == torch.float32
     assert len(gf.load_tokenizer(f"zoo:{name}")) <= pipe.model.config.vocab_size
@@ -71,8 +75,56 @@ def test_a_card_is_whole(name):
     worse, better = sorted([card["score"], card["baseline"]])
     assert (worse if card["metric"] == "perplexity" else better) == card["score"]
     assert card["task"] in TASKS
+    assert len(card["examples"]) >= 3
     assert (ROOT / card["recipe"]["file"]).is_file()
     assert card["command"] == f"make zoo ONLY={name}"
+
+
+def test_what_is_promised_of_them_is_on_their_cards():
+    """The scores are found again from the data by the tests below."""
+    sentiment = CARDS[zoo.default_for("text-classification").removeprefix("zoo:")]
+    assert sentiment["metric"] == "accuracy"
+    assert sentiment["score"] >= 0.77
+    assert any("IMDB" in where for where in sentiment["elsewhere"])
+    french = CARDS[zoo.default_for("translation", ("en", "fr")).removeprefix("zoo:")]
+    assert french["metric"] == "bleu"
+    assert french["score"] >= 35
+    poems = CARDS["gpt-poems-zh"]
+    assert poems["metric"] == "perplexity"
+    assert poems["score"] < poems["baseline"] / 10
+
+
+def test_a_score_in_the_micro_world_says_so():
+    assert " in the micro-world (baseline" in zoo.score_of(CARDS["en-de"])
+    assert "micro-world" not in zoo.score_of(CARDS["en-fr"])
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "own"),
+    [
+        ("ner", "lstm-sentiment", "text-classification"),
+        ("token-classification", "bert-mini-en-sentiment", "text-classification"),
+        ("text-classification", "bilstm-ner", "token-classification"),
+        ("question-answering", "bert-mini-en-ner", "token-classification"),
+    ],
+)
+def test_a_classifier_of_another_kind_is_refused_in_one_line(glassformer, task, name, own):
+    words = ["--question", "Who?", "--context", "Anna."] if task.startswith("question") else ["Anna lives in Rome."]
+    code, out, err = glassformer("predict", f"zoo:{name}", "--task", task, *words)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert f"zoo:{name} was trained for {own}, not for " in err
+
+
+@pytest.mark.parametrize("texts", [[""], ["   "], ["a warm , funny film .", "", "\n"]])
+def test_a_text_without_a_word_has_an_answer_alone_and_beside_others(texts):
+    pipe = gf.pipeline("sentiment-analysis", top_k=None)
+    together = pipe(texts)
+    for text, found in zip(texts, together, strict=True):
+        (alone,) = pipe([text])
+        assert {one["label"]: one["score"] for one in found} == pytest.approx(
+            {one["label"]: one["score"] for one in alone}, abs=1e-6
+        )
+        assert sum(one["score"] for one in found) == pytest.approx(1)
 
 
 def test_all_of_them_are_small():
@@ -97,6 +149,43 @@ def test_the_score_of_a_card_is_found_again(name, data, tmp_path, monkeypatch):
         assert found[metric] == pytest.approx(value, rel=0.01, abs=0.003), metric
 
 
+CONDITIONED = [name for name, card in CARDS.items() if "conditions" in card]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CONDITIONED)
+def test_the_worth_of_conditions_is_found_again(name, data, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "recipes" / "zoo")
+    splits, conditions = import_module("splits"), import_module("conditions")
+    card = CARDS[name]
+    tests = [file.replace("runs/zoo/data", str(tmp_path)) for file in card["data"]["test"].split(", ")]
+    splits.prepare(data, tmp_path, {Path(file).parent.name for file in tests})
+    found = conditions.worth(f"zoo:{name}", tests, base=card["base"])
+    assert found == pytest.approx(card["conditions"], rel=0.01)
+
+
+def test_a_condition_is_worth_something_and_changes_what_is_written(glassformer):
+    """A text is less surprising after its condition than after another or none, and than to the base."""
+    assert len(CONDITIONED) == 2
+    for name in CONDITIONED:
+        right, *others = CARDS[name]["conditions"].values()
+        assert right < min(others)
+        prompt, pipe = CARDS[name]["examples"][0]["inputs"], gf.pipeline(model=f"zoo:{name}")
+        drawn = {"do_sample": True, "max_new_tokens": 20}
+        written = [
+            [pipe(prompt, condition=condition, seed=seed, **drawn) for seed in range(4)]
+            for condition in pipe.task.conditions[:2]
+        ]
+        assert written[0] != written[1]
+        words = ("generate", f"zoo:{name}", prompt, "--max-new-tokens", "5")
+        code, out, _ = glassformer(*words, "--condition", pipe.task.conditions[0])
+        assert code == 0
+        assert out.startswith(prompt)
+        code, _, err = glassformer(*words, "--condition", "nobody")
+        assert code == 1
+        assert "the model knows no condition 'nobody'; it knows " in err
+
+
 @pytest.mark.parametrize("task", [*TASKS, *ALIASES])
 def test_a_pipeline_without_a_model_takes_the_tasks_own_or_says_what_can_be_given(task):
     able = [name for name, card in CARDS.items() if task_class(task).name in (card["task"], *card.get("also", ()))]
@@ -119,6 +208,17 @@ def test_the_preferred_model_is_the_default(copied):
     assert zoo.default_for("text-classification", ("en",)) == "zoo:a-better-one"
     with pytest.raises(ValueError, match="no built-in model for translation from en to fr: name a folder"):
         gf.pipeline("translation_en_to_fr")
+
+
+def test_a_built_in_name_without_its_zoo_is_told_the_whole_of_it(glassformer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    code, _, err = glassformer("predict", "lstm-sentiment", "a fine film .")
+    assert code == 1
+    assert "near it: zoo:lstm-sentiment" in err
+    code, _, err = glassformer("translate", "hello")
+    assert code == 1
+    assert err.startswith("hello is taken for a model's name; if it is a text, name the model before it\n")
 
 
 def test_names_that_are_not_there():

@@ -61,7 +61,7 @@ class ConvolvedLayer(Layer):
         mask: AttentionMask,
         *,
         cache: LayerKV | None = None,
-        source: tuple[Tensor, Tensor] | None = None,
+        source: Tensor | tuple[Tensor, Tensor] | None = None,
         source_mask: AttentionMask | None = None,
     ) -> Tensor:
         """As a layer's; it looks ahead, and so only an encoder has it."""

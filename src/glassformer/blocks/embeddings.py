@@ -85,7 +85,8 @@ class Sinusoidal(nn.Module):
         super().__init__()
         self.positions, self.width = positions, width
         self.register_buffer("table", torch.empty(positions, width), persistent=False)
-        self.reset_buffers()
+        if not self.table.is_meta:  # where torch would load half of its compiler for numbers that are not kept
+            self.reset_buffers()
 
     def reset_buffers(self, device: torch.device | None = None, dtype: torch.dtype | None = None) -> None:
         """Fill the table, which no checkpoint holds; computed in float64, as its far positions need."""

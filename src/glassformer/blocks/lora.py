@@ -1,10 +1,15 @@
-"""LoRA (Hu et al. 2021): a linear layer that stays as it is and learns a low-rank correction beside it."""
+"""LoRA (Hu et al. 2021): a linear layer that stays as it is and learns a low-rank correction beside it.
+
+V vocabulary, D model width, N tokens that were added.
+"""
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 
 class LoraLinear(nn.Linear):
@@ -33,6 +38,39 @@ class LoraLinear(nn.Linear):
         plain = nn.Linear.__new__(nn.Linear)
         _become(plain, self)
         return plain
+
+
+class NewTokens(nn.Module):
+    """A table (V, D) of which only N rows from `first` on are trained: those of tokens added to the vocabulary."""
+
+    def __init__(self, rows: nn.Parameter, first: int) -> None:
+        super().__init__()
+        self.rows, self.first = rows, first  # (N, D)
+
+    def forward(self, table: Tensor) -> Tensor:
+        return torch.cat([table[: self.first], self.rows, table[self.first + len(self.rows) :]])
+
+    @staticmethod
+    def placed_in(parts: Sequence[nn.Module], tokens: range) -> None:
+        """Have modules that share one weight, an embedding and the output tied to it, train these rows of it."""
+        rows = nn.Parameter(parts[0].get_parameter("weight").detach()[tokens.start : tokens.stop].clone())
+        for part in parts:
+            parametrize.register_parametrization(part, "weight", NewTokens(rows, tokens.start))
+
+    @staticmethod
+    @torch.no_grad()
+    def merged_in(model: nn.Module) -> None:
+        """Write the rows into their tables: plain modules again, tied as they were.
+
+        torch's remove_parametrizations changes the class, which a deepcopy shares: here it is left alone.
+        """
+        for part in list(model.modules()):
+            if parametrize.is_parametrized(part, "weight"):
+                table = part.get_parameter("parametrizations.weight.original")
+                table.copy_(part.get_submodule("parametrizations.weight")())
+                part.__class__ = type(part).__mro__[1]
+                del part.parametrizations
+                part.register_parameter("weight", table)
 
 
 def _become(new: nn.Linear, old: nn.Linear) -> None:

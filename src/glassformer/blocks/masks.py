@@ -98,8 +98,13 @@ def last_token(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
     """(B, D): what hidden states (B, T, D) are at each row's last real token."""
     if attention_mask is None:
         return hidden[:, -1]
-    last = send(last_kept(attention_mask.bool()), hidden.device)
-    return hidden.take_along_dim(last[:, None, None], dim=1)[:, 0]
+    return token_at(hidden, last_kept(attention_mask.bool()))
+
+
+def token_at(hidden: Tensor, places: Tensor) -> Tensor:
+    """(B, D): what hidden states (B, T, D) are at one place (B,) of each row."""
+    index = send(places, hidden.device)[:, None, None].expand(-1, 1, hidden.shape[2])
+    return hidden.gather(1, index)[:, 0]
 
 
 def has_gaps(keep: Tensor) -> bool:

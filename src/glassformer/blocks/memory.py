@@ -9,13 +9,15 @@ import torch
 LIMITS = {"": ("memory.max", "memory.current"), "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes")}
 
 
-def check_memory(needed: int, device: torch.device, what: str) -> None:
-    """Refuse what cannot fit, with both numbers."""
+SMALLER = "give fewer prompts at once, fewer beams or results, or less max_new_tokens"
+
+
+def check_memory(needed: int, device: torch.device, what: str, fix: str = SMALLER) -> None:
+    """Refuse what cannot fit, with both numbers and what would make it smaller."""
     free = free_bytes(device)
     if needed > free:
         raise ValueError(
-            f"{what} needs about {needed / 1e9:,.1f} GB and {device.type} has {free / 1e9:,.1f} GB free; "
-            "give fewer prompts at once, fewer beams or results, or less max_new_tokens"
+            f"{what} needs about {needed / 1e9:,.1f} GB and {device.type} has {free / 1e9:,.1f} GB free; {fix}"
         )
 
 

@@ -1,7 +1,11 @@
 """Points: named places in a model where a value can be read or replaced by a forward hook."""
 
+from collections.abc import Mapping
+
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
+
+IGNORED = "_ignored_hooks"  # an attribute of modules: the numbers that torch gave those hooks
 
 
 class Point(nn.Module):
@@ -36,10 +40,20 @@ class StepPoint(Point):
 
 
 def is_hooked(module: nn.Module) -> bool:
-    """Whether a hook of any kind is on this module."""
-    return bool(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    )
+    """Whether a hook of any kind is on this module, but for those that `ignore_hooks` was told of."""
+    if not any(_hooks(module)):
+        return False
+    ignored = module.__dict__.get(IGNORED, ())
+    return any(number not in ignored for hooks in _hooks(module) for number in hooks)
+
+
+def ignore_hooks(module: nn.Module) -> None:
+    """From now on the hooks that are on this module count as none: they see to its weights, and read no value."""
+    module.__dict__[IGNORED] = {number for hooks in _hooks(module) for number in hooks}
+
+
+def _hooks(module: nn.Module) -> tuple[Mapping[int, object], ...]:
+    return module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
 
 
 def any_global_hook() -> bool:

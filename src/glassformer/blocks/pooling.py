@@ -21,7 +21,7 @@ class MaxPooling(nn.Module):
     """The largest over time of features that are never below zero, so that the zeros at padding never win."""
 
     def forward(self, features: Tensor) -> Tensor:
-        return features.amax(1)  # (B, D)
+        return largest(features)  # (B, D)
 
 
 class MeanPooling(nn.Module):
@@ -29,7 +29,7 @@ class MeanPooling(nn.Module):
 
     def forward(self, features: Tensor, keep: Tensor | None = None) -> Tensor:
         if keep is None:
-            return features.mean(1)  # (B, D)
+            return features.sum(1) / max(1, features.shape[1])  # (B, D)
         return features.masked_fill(~keep[..., None], 0.0).sum(1) / keep.sum(1, keepdim=True).clamp(min=1)
 
 
@@ -46,3 +46,13 @@ class AttentionPooling(nn.Module):
         scores = self.weigh(torch.tanh(self.dense(states))).squeeze(-1)  # (B, T)
         pattern = self.pattern(masked_softmax(scores, keep))
         return (pattern[:, None] @ states).squeeze(1)  # type: ignore[no-any-return]  # (B, D)
+
+
+def largest(features: Tensor, keep: Tensor | None = None) -> Tensor:
+    """(B, D): the largest over the real tokens of (B, T, D); zero for a text that has none."""
+    if not features.shape[1]:
+        return features.sum(1)
+    if keep is None:
+        return features.amax(1)
+    found = features.masked_fill(~keep[..., None], -torch.inf).amax(1)
+    return found.masked_fill(~keep.any(1, keepdim=True), 0.0)

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from .dropout import locked_dropout
 from .masks import kept_first
 from .point import StepPoint, any_hooked
-from .pooling import AttentionPooling
+from .pooling import AttentionPooling, largest
 from .state import is_identity
 
 Kind = Literal["rnn", "gru", "lstm"]
@@ -276,18 +276,18 @@ class RecurrentPooling(nn.Module):
         self.attention = AttentionPooling(recurrent.output_width) if kind == "attention" else None
 
     def forward(self, outputs: Tensor, state: RecurrentState, keep: Tensor | None = None) -> Tensor:
-        """Outputs (B, T, W·N), zero at padding, and the state after them -> (B, W·N)."""
+        """Outputs (B, T, W·N), zero at padding, and the state after them -> (B, W·N), zero for a text without any."""
         match self.kind:
             case "last":  # each direction's state after its last real token
                 return state.hidden[-self.directions :].transpose(0, 1).flatten(1)
             case "mean":
-                lengths = outputs.shape[1] if keep is None else keep.sum(1, keepdim=True).clamp(min=1)
+                lengths = max(1, outputs.shape[1]) if keep is None else keep.sum(1, keepdim=True).clamp(min=1)
                 return outputs.sum(1) / lengths
             case "attention":
                 assert self.attention is not None
                 return self.attention(outputs, keep)  # type: ignore[no-any-return]
             case "max":
-                return (outputs if keep is None else outputs.masked_fill(~keep[..., None], -torch.inf)).amax(1)
+                return largest(outputs, keep)
 
 
 def _check(kind: str, nonlinearity: str, **sizes: int) -> None:

@@ -81,16 +81,21 @@ class Layer(nn.Module):
         mask: AttentionMask,
         *,
         cache: LayerKV | None = None,
-        source: tuple[Tensor, Tensor] | None = None,
+        source: Tensor | tuple[Tensor, Tensor] | None = None,
         source_mask: AttentionMask | None = None,
     ) -> Tensor:
-        """(…, T, D) -> (…, T, D); `source` and `source_mask`, for a decoder: the encoder's keys, values and padding."""
+        """(…, T, D) -> (…, T, D).
+
+        For a decoder `source` is the encoder's last hidden states (…, S, D), or the keys and values that its
+        cross-attention makes of them, and `source_mask` their padding.
+        """
         x = self.residual(self.attention_norm, lambda y: self.attention(y, mask, cache=cache), x)
         if source is not None:
             across, norm = self.cross_attention, self.cross_attention_norm
             assert across is not None, "a layer without cross-attention reads no source"
             assert norm is not None
-            x = self.residual(norm, lambda y: across(y, source_mask, source=source), x)
+            pair = source if isinstance(source, tuple) else across.keys_and_values(source)
+            x = self.residual(norm, lambda y: across(y, source_mask, source=pair), x)
         return self.residual(self.feed_forward_norm, self.feed_forward, x)
 
     @property
@@ -127,11 +132,10 @@ class Stack(nn.ModuleList):
         source_mask: AttentionMask | None = None,
     ) -> Tensor:
         """(…, T, D) -> (…, T, D), zero where `keep` (…, T) is not; a decoder's layers also read a source (…, S, D)."""
-        sources = [None] * len(self) if source is None else self.keys_and_values(source)
-        for layer, pair in zip(self, sources, strict=True):
+        for layer in self:
             if self.training and self.layerdrop and torch.rand(()) < self.layerdrop:
                 continue
-            x = layer(x, mask, source=pair, source_mask=source_mask)
+            x = layer(x, mask, source=source, source_mask=source_mask)
         return x if keep is None else x.masked_fill(~keep[..., None], 0.0)
 
     @property

@@ -27,6 +27,8 @@ def chosen(
     the task is taken, which stderr is told.
     """
     if first is not None and (NAME.fullmatch(first) or not first.strip() or Path(first).is_dir()):
+        if first.isalpha() and not Path(first).exists():
+            echo_line(f"{first} is taken for a model's name; if it is a text, name the model before it", err=True)
         return first, list(texts)
     name = default_for(task, languages)
     echo_line(f"{name}, the built-in model: {card_of(name)['about']}", err=True)

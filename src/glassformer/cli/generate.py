@@ -14,6 +14,7 @@ from .chat import converse
 from .choice import OptionalName, chosen_for_one
 from .lines import lines_of
 from .output import Device, Dtype, Json, Quant, echo, print_json, print_table
+from .settings import generation_option
 
 if TYPE_CHECKING:
     from torch import nn
@@ -49,32 +50,48 @@ NEEDS = {  # which strategies an option is for
 }
 
 
+def panel_of(name: str) -> str:
+    """Where help shows an option: with the strategy that it is first of all for."""
+    return f"With --strategy {NEEDS[name][0]}"
+
+
+def strategy_option(name: str) -> Any:
+    """The option of a setting of generation, with what the strategy takes where it is not given."""
+    preset = STRATEGIES[NEEDS[name][0]].get(name)
+    return generation_option(name, rich_help_panel=panel_of(name), show_default=preset is not None and str(preset))
+
+
 def generate(
     name: OptionalName = None,
     prompt: Annotated[str | None, typer.Argument(help="The prompt; without it, each line of --file or stdin.")] = None,
-    strategy: Annotated[Strategy, typer.Option(help="How the next token is taken.")] = Strategy.greedy,
+    strategy: Annotated[
+        Strategy, typer.Option(metavar="NAME", help=f"How the next token is taken: {', '.join(Strategy)}.")
+    ] = Strategy.greedy,
     n: Annotated[int, typer.Option("--n", help="How many texts for each prompt.")] = 1,
-    max_new_tokens: Annotated[int | None, typer.Option(help="At most so many new tokens; 50, or what fits.")] = None,
-    max_time: Annotated[float | None, typer.Option(help="At most so many seconds a prompt.")] = None,
+    max_new_tokens: Annotated[int | None, generation_option("max_new_tokens")] = None,
+    max_time: Annotated[float | None, generation_option("max_time")] = None,
     stop: Annotated[list[str] | None, typer.Option(help="End a text at this string; may be given again.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="Above 1: bolder; below 1: safer.")] = None,
-    top_k: Annotated[int | None, typer.Option(help="Choose from the k likeliest tokens.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Draw from the likeliest tokens that make up this share.")] = None,
-    penalty_alpha: Annotated[float | None, typer.Option(help="Contrastive: how much to shun repetition; 0.6.")] = None,
-    num_beams: Annotated[int | None, typer.Option(help="Beams, for the strategies with beams; 4.")] = None,
-    length_penalty: Annotated[float | None, typer.Option(help="Beams: above 0 favours longer texts.")] = None,
-    num_beam_groups: Annotated[int | None, typer.Option(help="Diverse: groups that avoid each other; 2.")] = None,
-    diversity_penalty: Annotated[float | None, typer.Option(help="Diverse: how much they do; 1.")] = None,
-    must: Annotated[list[str] | None, typer.Option(help="Constrained: words to write; may be given again.")] = None,
-    draft: Annotated[str | None, typer.Option(help="Speculative: a smaller model that guesses ahead.")] = None,
-    prompt_lookup_num_tokens: Annotated[
-        int | None, typer.Option(help="Speculative without a draft: tokens guessed from the text itself; 10.")
+    temperature: Annotated[float | None, strategy_option("temperature")] = None,
+    top_k: Annotated[int | None, strategy_option("top_k")] = None,
+    top_p: Annotated[float | None, strategy_option("top_p")] = None,
+    penalty_alpha: Annotated[float | None, strategy_option("penalty_alpha")] = None,
+    num_beams: Annotated[int | None, strategy_option("num_beams")] = None,
+    length_penalty: Annotated[float | None, strategy_option("length_penalty")] = None,
+    num_beam_groups: Annotated[int | None, strategy_option("num_beam_groups")] = None,
+    diversity_penalty: Annotated[float | None, strategy_option("diversity_penalty")] = None,
+    must: Annotated[
+        list[str] | None,
+        typer.Option(help="A word that must be written; may be given again.", rich_help_panel=panel_of("must")),
     ] = None,
-    repetition_penalty: Annotated[float | None, typer.Option(help="Above 1: less of what was said.")] = None,
-    no_repeat_ngram_size: Annotated[int | None, typer.Option(help="Never the same n tokens twice.")] = None,
-    truncation: Annotated[bool, typer.Option("--truncation", help="Cut a prompt that is too long.")] = False,
+    draft: Annotated[
+        str | None, typer.Option(help="A smaller model that guesses ahead.", rich_help_panel=panel_of("draft"))
+    ] = None,
+    prompt_lookup_num_tokens: Annotated[int | None, strategy_option("prompt_lookup_num_tokens")] = None,
+    repetition_penalty: Annotated[float | None, generation_option("repetition_penalty")] = None,
+    no_repeat_ngram_size: Annotated[int | None, generation_option("no_repeat_ngram_size")] = None,
+    truncation: Annotated[bool, generation_option("truncation", "--truncation")] = False,
     logprobs: Annotated[int | None, typer.Option(help="Tell each token's log-probability and k alternatives.")] = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed draws the same text.")] = None,
+    seed: Annotated[int | None, generation_option("seed")] = None,
     condition: Annotated[str | None, typer.Option(help="A kind of text that the model was trained to tell.")] = None,
     chat: Annotated[bool, typer.Option("--chat", help="A conversation: a line a turn; /reset begins anew.")] = False,
     system: Annotated[str | None, typer.Option(help="Chat: what the system says first.")] = None,

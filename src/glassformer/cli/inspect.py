@@ -40,7 +40,7 @@ def inspect(
     found, chosen = _inspection(name, text, pair, target, device), {"part": part, "layer": layer, "head": head}
     saved = None if path is None else found.save(path, **chosen)  # type: ignore[arg-type]
     if terminal:
-        _print(found, chosen)
+        print_inspection(found, **chosen)
     if json:
         parts = [{"name": board.name, "shape": list(board.values.shape)} for board in found.boards]
         print_json({"file": saved and str(saved), "bytes": saved and saved.stat().st_size, "parts": parts})
@@ -57,7 +57,8 @@ def _inspection(name: str, text: str, pair: str | None, target: str | None, devi
     return gf.inspect(model, tokenizer, read, pair, target=written, name=title)
 
 
-def _print(found: "Inspection", chosen: dict[str, Any]) -> None:
+def print_inspection(found: "Inspection", **chosen: Any) -> None:
+    """What `part`, `layer` and `head` choose, in the colours that this terminal has."""
     from rich.console import Console
     from rich.style import Style
     from rich.text import Text

@@ -10,13 +10,18 @@ from glassformer.train.signals import Terminated
 
 from . import (
     compare,
+    data,
+    demo,
     doctor,
     evaluate,
+    export,
     generate,
     heads,
     inspect,
     models,
+    pack,
     predict,
+    serve,
     show,
     studio,
     tokenizer,
@@ -25,6 +30,7 @@ from . import (
     verify,
 )
 from .output import echo, echo_line
+from .task_help import TrainCommand
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -34,7 +40,9 @@ app = typer.Typer(
 )
 app.add_typer(tokenizer.app, name="tokenizer", help="Train a vocabulary; turn text into ids and back.")
 app.add_typer(compare.app, name="compare", help="Run several ways to do one job, side by side.")
-app.command("train")(train.train)
+app.add_typer(data.app, name="data", help="Make a corpus ready to train on.")
+app.command("demo")(demo.demo)
+app.command("train", cls=TrainCommand)(train.train)
 app.command("eval")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("generate")(generate.generate)
@@ -43,7 +51,11 @@ app.command("show")(show.show)
 app.command("verify")(verify.verify)
 app.command("heads")(heads.heads)
 app.command("inspect")(inspect.inspect)
+app.command("export")(export.export)
+app.command("pack")(pack.pack)
+app.command("unpack")(pack.unpack)
 app.command("studio")(studio.studio)
+app.command("serve")(serve.serve)
 app.command("models")(models.models)
 app.command("doctor")(doctor.doctor)
 

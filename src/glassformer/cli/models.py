@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.zoo import PREFIX, Card, card_of, folder_of, is_built_in, zoo
+from glassformer.zoo import PREFIX, Card, card_of, folder_of, is_built_in, score_of, zoo
 
 from .output import Json, echo, print_json, print_table, size
 
@@ -64,7 +64,7 @@ def _built_in(card: Card) -> dict[str, Any]:
         "task": card["task"],
         "languages": card["languages"],
         "bytes": card["bytes"],
-        "score": f"{card['metric']} {card['score']:.4g} (baseline {card['baseline']:.4g})",
+        "score": score_of(card),
         "data": card["data"]["text"],
         "licence": card["data"]["licence"],
         "where": "built-in",
@@ -79,7 +79,9 @@ def _show_card(card: Card, *, json: bool) -> None:
         return
     rows: list[tuple[str, object]] = []
     for name, value in card.items():
-        if isinstance(value, dict):
+        if name == "examples":
+            rows += [("example", " | ".join(one.values())) for one in card["examples"]]
+        elif isinstance(value, dict):
             rows += [(f"{name}: {key}", one) for key, one in value.items()]
         else:
             rows.append((name, ", ".join(value) if isinstance(value, list) else value))

@@ -18,6 +18,7 @@ Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16 or float16; b
 Quant = Annotated[str | None, typer.Option(metavar="int8", help="8-bit weights: faster on a CPU, a little less exact.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the task.")]
 TaskName = Annotated[str | None, typer.Option(help="The task; by default what the model's head is for.")]
+Force = Annotated[bool, typer.Option("--force", help="Write over what this command wrote there before.")]
 MARK = b"made by glassformer"  # near the beginning of every page and picture
 Name = Annotated[str, typer.Argument(metavar="MODEL", help="A folder, zoo:NAME, or a name on the hub.")]
 

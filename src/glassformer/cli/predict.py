@@ -3,18 +3,21 @@
 import csv
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from enum import StrEnum
 from itertools import islice
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from glassformer.data.row_files import guarded
 from glassformer.view.labels import escaped, text_width
 
 from .choice import OptionalName, chosen
 from .output import Columns, Device, Dtype, Quant, TaskName, as_json, echo_line, print_json
+from .predict_files import FilesToPredict, predict_batch
 
 ANSWERS = ("label", "tags", "answers", "target")  # what is to be predicted is no input
 CHUNK = 1000  # inputs at a time: any file fits, and results come as they are made
@@ -24,15 +27,16 @@ BESIDE = (
 )
 SHOWN = 60  # columns of a text beside its result, for the tasks whose results do not hold it
 MANY = 10  # texts, of which one label for all is worth a remark
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet runs
 
 
-class Format(StrEnum):
+class OutputFormat(StrEnum):
     """How results are written."""
 
     text = "text"
     csv = "csv"
     jsonl = "jsonl"
+    tsv = "tsv"
+    parquet = "parquet"
 
 
 def predict(
@@ -43,9 +47,23 @@ def predict(
     file: Annotated[
         list[str] | None, typer.Option(help="Tables (csv, tsv, jsonl, …), or texts with an input on each line.")
     ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="Many tables: files, globs, s3://…; predicted into --out, a file for each."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for what --data is predicted to; a run that was broken off goes on.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=0, help="Of --data: processes, or actors of Ray; 0 is this process.")
+    ] = None,
+    ray: Annotated[bool, typer.Option("--ray", help="Of --data: on a Ray cluster, or on one begun here.")] = False,
     columns: Columns = None,
     task: TaskName = None,
-    form: Annotated[Format, typer.Option("--format", help="How to write results.")] = Format.text,
+    form: Annotated[
+        OutputFormat | None,
+        typer.Option("--format", help="How to write results: by default text, of --data as its files are."),
+    ] = None,
     guard: Annotated[bool, typer.Option(help="csv: put ' before a text that a spreadsheet would run, as =1+1.")] = True,
     settings: Annotated[
         list[str] | None,
@@ -56,7 +74,7 @@ def predict(
     device: Device = None,
     dtype: Dtype = None,
     quant: Quant = None,
-    json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl; of --data, counts.")] = False,
 ) -> None:
     """Say what a model makes of texts: a class, entities, an answer, a filled mask, a translation.
 
@@ -65,19 +83,41 @@ def predict(
 
     A question: glassformer predict runs/qa --question "Who reads?" --context "The king reads." (or --file FILE,
     SQuAD's json or a table with the columns question and context)
+
+    Many files: glassformer predict runs/reviews --data 'reviews/*.parquet' --out predicted --jobs 4 (or --ray)
     """
     from glassformer.jobs.predict import inputs_of, pipeline, reader_options, task_of
+    from glassformer.jobs.predictor import PredictorSpec, as_people_read, as_written
     from glassformer.jobs.recipe import parsed, parsed_columns
     from glassformer.jobs.tasks import task_class
 
     wanted = task_class(task or ("text-classification" if question is context is None else "question-answering"))
     name, texts = chosen(name, texts or [], wanted.name)
-    pipe = pipeline(task or task_of(name), name, device=device, dtype=dtype, quant=quant)
     options: dict[str, Any] = dict(parsed(one) for one in settings or [])
-    if pipe.task.name == "token-classification":
-        options.setdefault("aggregation_strategy", "first")  # words, as people read them
+    if _is_batch(data, out, jobs, ray=ray, others={"texts": texts, "--file": file, "--question": question}):
+        assert data is not None
+        assert out is not None
+        spec = PredictorSpec(name, task or task_of(name), device, dtype, quant, options)
+        asked = FilesToPredict(
+            data=data,
+            out=out,
+            columns=parsed_columns(columns),
+            form=form and form.value,
+            guard=guard,
+            jobs=jobs,
+            ray=ray,
+            json=json,
+        )
+        predict_batch(asked, spec)
+        return
+    if form in (OutputFormat.tsv, OutputFormat.parquet):
+        raise ValueError(f"--format {form} is for files: give --data and --out, or write csv or jsonl")
+    pipe = pipeline(task or task_of(name), name, device=device, dtype=dtype, quant=quant)
+    options = as_people_read(pipe.task.name, options)
     typed = (question or options.pop("question", None), context or options.pop("context", None))
-    write = _Writer(Format.jsonl if json else form, beside=pipe.task.name in BESIDE, guard=guard)
+    write = _Writer(
+        OutputFormat.jsonl if json else form or OutputFormat.text, beside=pipe.task.name in BESIDE, guard=guard
+    )
     inputs = _typed(pipe, name, texts, *typed)
     reading = reader_options(pipe, options)
     if inputs is None:
@@ -85,9 +125,25 @@ def predict(
         inputs = inputs_of(pipe, file or ["-"], named, lambda text: echo_line(text, err=True), **reading)
     while some := list(islice(inputs, CHUNK)):
         for given, found in zip(some, pipe(some, **options), strict=True):
-            write(given, _as_written(given, found))
+            write(given, as_written(given, found))
     if (only := write.only_label()) is not None and len(getattr(pipe.task, "labels", ())) > 1:
         echo_line(f"mind: all {write.count} texts were given the label {only!r}", err=True)
+
+
+def _is_batch(
+    data: list[str] | None, out: Path | None, jobs: int | None, *, ray: bool, others: Mapping[str, object]
+) -> bool:
+    """Whether files are to be predicted into a folder; half of what that needs is refused."""
+    if not data:
+        given = {"--out": out is not None, "--jobs": jobs is not None, "--ray": ray}
+        if wrong := [name for name, is_given in given.items() if is_given]:
+            raise ValueError(f"{wrong[0]} is for files that are predicted into a folder: give --data as well")
+        return False
+    if out is None or not str(out).strip():
+        raise ValueError("--data is predicted into a folder: give --out as well, or --file to see results here")
+    if wrong := [name for name, value in others.items() if value]:
+        raise ValueError(f"give {wrong[0]} or --data, not both")
+    return True
 
 
 def _typed(pipe: Any, name: str, texts: list[str], question: str | None, context: str | None) -> Iterator[Any] | None:
@@ -112,7 +168,7 @@ def _typed(pipe: Any, name: str, texts: list[str], question: str | None, context
 class _Writer:
     """One result after the other, in one format; a result that does not hold its text has it beside it for people."""
 
-    def __init__(self, form: Format, *, beside: bool, guard: bool) -> None:
+    def __init__(self, form: OutputFormat, *, beside: bool, guard: bool) -> None:
         self.form, self.beside, self.guard = form, beside, guard
         self.table: Any = None
         self.count = 0
@@ -123,9 +179,9 @@ class _Writer:
         self.count += 1
         if isinstance(found, dict) and "label" in found:
             self.labels[found["label"]] += 1
-        if self.form is Format.jsonl:
+        if self.form is OutputFormat.jsonl:
             print_json({"input": given, "output": found})
-        elif self.form is Format.csv:
+        elif self.form is OutputFormat.csv:
             self._row(given, found)
         else:
             echo_line(f"{_shown(found)}  | {_short(given)}" if self.beside else _shown(found))
@@ -143,32 +199,13 @@ class _Writer:
         """A cell as it is safe where it goes: a spreadsheet must not run it, nor a terminal."""
         if not isinstance(cell, str):
             return cell
-        if self.guard and cell.startswith(FORMULA) and not _is_number(cell):
-            cell = f"'{cell}"
+        cell = guarded(cell) if self.guard else cell
         return escaped(cell) if sys.stdout.isatty() else cell
 
     def only_label(self) -> str | None:
         """The label of all of many texts; None where there are several, or where texts are few."""
         (only, times), *_ = self.labels.most_common(1) or [("", 0)]
         return only if self.count == times >= MANY else None
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _as_written(given: Any, found: Any) -> Any:
-    """Entities in the words of their text: a tokenizer may have folded capitals and parted words and marks."""
-    if not (isinstance(given, str) and isinstance(found, list)):
-        return found
-    cut = [isinstance(one, dict) and {"word", "start", "end"} <= one.keys() for one in found]
-    return [
-        {**one, "word": given[one["start"] : one["end"]]} if has else one for one, has in zip(found, cut, strict=True)
-    ]
 
 
 def _shown(found: Any) -> str:

@@ -23,7 +23,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 def train(
     files: Annotated[list[Path], typer.Argument(help="Text files, UTF-8.", show_default=False)],
     out: Annotated[str, typer.Option(metavar="DIR", help="The folder to write.", show_default=False)],
-    kind: Annotated[str, typer.Option(help="wordpiece, bpe, unigram, word or character.")] = "wordpiece",
+    kind: Annotated[str, typer.Option(help="wordpiece, bpe, unigram, word, wordpunct or character.")] = "wordpiece",
     vocab_size: Annotated[int, typer.Option(help="The most tokens there may be.")] = 30000,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Fold capitals; wordpiece: accents too.")] = False,
     special: Annotated[

@@ -1,9 +1,10 @@
 """Cells on a Ray cluster: each is a task that carries out its folder, which all machines must see."""
 
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from glassformer.jobs.ray_pool import RayCluster
 
 from .cell import LOG
 from .worker import carry_out
@@ -15,18 +16,9 @@ class RayExecutor:
     """As many cells at once as the cluster has place for; without a cluster, one is started on this machine."""
 
     def __init__(self, *, gpus: float = 0.0) -> None:
-        try:
-            ray: Any = import_module("ray")
-        except ImportError:
-            raise ValueError("ray is not installed: pip install 'glassformer[ray]'") from None
-        self.ray = ray
-        self.owns = not ray.is_initialized()
-        if self.owns:
-            ray.init(log_to_driver=False, include_dashboard=False)
-        resources = ray.cluster_resources()
-        gpus = gpus or (1.0 if resources.get("GPU") else 0.0)
-        self.capacity = max(1, int(resources["GPU"] / gpus) if gpus else int(resources.get("CPU", 1)))
-        self.task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(carry_out_on_node)
+        self.cluster = RayCluster(gpus=gpus)
+        self.ray, self.capacity = self.cluster.ray, self.cluster.capacity
+        self.task = self.ray.remote(num_cpus=1, num_gpus=self.cluster.gpus, max_retries=RETRIES)(carry_out_on_node)
         self.running: dict[Any, Path] = {}
 
     def submit(self, folder: Path) -> None:
@@ -45,8 +37,7 @@ class RayExecutor:
     def close(self) -> None:
         for reference in self.running:
             self.ray.cancel(reference, force=True)
-        if self.owns:
-            self.ray.shutdown()
+        self.cluster.close()
 
 
 def carry_out_on_node(folder: str) -> None:

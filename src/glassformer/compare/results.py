@@ -89,13 +89,17 @@ class Results:
         """A number that was measured."""
         return summarised(one.facts[name] for one in self.of(contestant) if name in one.facts)
 
+    @property
+    def chosen_on_dev(self) -> bool:
+        """Whether all were scored on a test too, so that the best one is chosen on dev."""
+        return all({"dev", "test"} <= one.scores.keys() for one in self.done)
+
     def best(self, among: Iterable[str] | None = None) -> str | None:
         """Who has the best mean: on dev where there is a test, so that the test stays unseen. Those who have lost a
         seed do not count, unless all have."""
         names = list(among or self.contestants)
         names = [name for name in names if not self.lost(name)] or names
-        tested = all({"dev", "test"} <= one.scores.keys() for one in self.done)
-        found = {name: self._mean_of(name, "dev" if tested else None) for name in names}
+        found = {name: self._mean_of(name, "dev" if self.chosen_on_dev else None) for name in names}
         known = {name: mean for name, mean in found.items() if mean is not None}
         return (min if self.lower_is_better else max)(known, key=lambda name: known[name]) if known else None
 

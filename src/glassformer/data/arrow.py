@@ -26,11 +26,19 @@ def read_parquet(source: DataSource) -> tuple[list[str], Iterator[Cells]]:
     features = json.loads(written).get("info", {}).get("features") or {}
 
     def rows() -> Iterator[Cells]:
-        with file:
-            for batch in file.iter_batches():
-                yield from batch.to_pylist()
+        try:
+            with file:
+                for batch in file.iter_batches():
+                    yield from batch.to_pylist()
+        except (errors, OSError) as error:  # its end was there, and what stands before it is not
+            raise ValueError(f"{source.name} cannot be read to its end ({one_line(error)}): is it whole?") from None
 
     return list(file.schema_arrow.names), with_class_names(rows(), features)
+
+
+def parquet_schema(path: Path) -> Any:
+    """The kinds of a parquet file's columns, as arrow has them."""
+    return extra("pyarrow.parquet", str(path)).read_schema(path)
 
 
 def read_hub(source: DataSource) -> tuple[list[str], Iterator[Cells]]:

@@ -18,6 +18,7 @@ from glassformer.data.report import ReadReport
 from glassformer.data.rows import Format
 from glassformer.data.shards import DocumentFrame, Shards, home_of, identity_of, tokenise_to_shards
 from glassformer.data.source import resolve
+from glassformer.data.tokenising import usable_cores
 from glassformer.files import read_json, write_json
 from glassformer.text.tokenizer import Tokenizer
 
@@ -91,13 +92,15 @@ class Corpus:
         return home_of(shards_folder(), tokenizer, identity=self.identity(), **frame._asdict())
 
     def to_shards(self, tokenizer: Tokenizer, frame: DocumentFrame, on_progress: OnProgress | None = None) -> Shards:
-        """Tokenise it, or what is left of it after a stop; what was done before is only opened."""
+        """Tokenise it, or what is left of it after a stop, with all cores if it is large; what was done before is only
+        opened."""
         report = ReadReport()
         shards = tokenise_to_shards(
             self.documents(on_progress, report),
             tokenizer,
             shards_folder(),
             identity=self.identity(),
+            jobs=usable_cores() if self.size >= LARGE else 1,
             **frame._asdict(),
         )
         if report.rows:

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from glassformer.data.examples import Document
 from glassformer.data.labels import as_class
 from glassformer.data.report import Place, Read, ReadReport
-from glassformer.data.roles import Columns, are_numbers, check_roles, find, missing, named_column, names_given
+from glassformer.data.roles import LABELS, Columns, are_numbers, check_roles, find, missing, named_column, names_given
 from glassformer.data.rows import EXTENSIONS, DataTable, Format, TableOptions, open_table
 from glassformer.data.source import LONGEST_TEXT, DataSource, Line, Sources, checked_lines, resolve
 
@@ -82,7 +82,12 @@ def row_documents(
     label_in = named_column(table, named, "label")
     if text_in is None:
         raise missing(table, "text")
-    report.take(source.name, f"text: column {text_in!r}" + (f"; label: column {label_in!r}" if label_in else ""))
+    told = f"text: column {text_in!r}"
+    if label_in is not None:
+        told += f"; label: column {label_in!r}"
+    elif (spare := find(table, LABELS, but=(text_in,))) is not None:
+        told += f"; column {spare!r} is not read (to learn it as a condition: --columns label={spare})"
+    report.take(source.name, told)
     for place, cells in table.rows:
         yield place, running_text(cells.get(text_in)), as_class(cells.get(label_in)) if label_in else None
 

@@ -38,6 +38,7 @@ EXTENSIONS: dict[str, Format] = {
     "parquet": "parquet",
     "pq": "parquet",
 }
+BLANK = "a blank line"  # the one reason to skip what is no row at all
 DEEPEST = 100  # levels of JSON; data has few, and repr and comparison of more can end the process
 ARRAYS = ("data", "rows", "examples")  # what an object calls the array of its rows
 
@@ -73,24 +74,35 @@ def open_table(
     source: DataSource, report: ReadReport, reading: TableOptions, lines: Iterator[Line] | None = None
 ) -> DataTable:
     """The table in a file, or in lines already taken from it; an error where no row of it can be used."""
-    report.rows.setdefault(source.name, 0)
-    if source.hub:
-        table = table_of(source, report, *read_hub(source))
-    elif lines is None and (reading.file_format or EXTENSIONS.get(source.extension)) == "parquet":
-        table = table_of(source, report, *read_parquet(source))
-    else:
-        table = table_of_lines(source, report, reading, source.lines(report) if lines is None else lines)
+    table = table_of_source(source, report, reading, lines)
     report.require(len(table.sample), source.name)
     return replace(table, rows=checked_rows(table.rows))
+
+
+def table_of_source(
+    source: DataSource, report: ReadReport, reading: TableOptions, lines: Iterator[Line] | None = None
+) -> DataTable:
+    """The same of a table that may have no rows, or rows that are too long."""
+    report.rows.setdefault(source.name, 0)
+    if source.hub:
+        return table_of(source, report, *read_hub(source))
+    if lines is None and (reading.file_format or EXTENSIONS.get(source.extension)) == "parquet":
+        return table_of(source, report, *read_parquet(source))
+    return table_of_lines(source, report, reading, source.lines(report) if lines is None else lines)
 
 
 def checked_rows(rows: Iterator[Row]) -> Iterator[Row]:
     """Rows in which each cell can be a text; an error at one that is too long for that."""
     for place, cells in rows:
-        for name, cell in cells.items():
-            if (size := len(cell) if isinstance(cell, str) else row_size(cell)) > LONGEST_TEXT:
-                check_length(size, f"{place}, column {name!r}")
+        check_cells(place, cells)
         yield place, cells
+
+
+def check_cells(place: Place, cells: Cells) -> None:
+    """Refuse a cell that is too long to be a text."""
+    for name, cell in cells.items():
+        if (size := len(cell) if isinstance(cell, str) else row_size(cell)) > LONGEST_TEXT:
+            check_length(size, f"{place}, column {name!r}")
 
 
 def table_of_lines(source: DataSource, report: ReadReport, reading: TableOptions, lines: Iterator[Line]) -> DataTable:
@@ -223,7 +235,7 @@ def fitting(records: Iterator[Record], names: Sequence[str], opened: Opened, *, 
         if len(fields) == len(names):
             yield place, dict(zip(names, fields, strict=True))
         elif not any(fields):
-            report.skip("a blank line", place)
+            report.skip(BLANK, place)
         elif longer and len(fields) > len(names):
             report.note("more fields than most lines: the last ones left out", place)
             yield place, dict(zip(names, fields, strict=False))
@@ -247,7 +259,7 @@ def read_jsonl(opened: Opened) -> DataTable:
             if isinstance(cells, dict):
                 yield place, cells
             else:
-                report.skip("not a JSON object" if text.strip() else "a blank line", place)
+                report.skip("not a JSON object" if text.strip() else BLANK, place)
 
     sample, every = peeked(rows())
     columns = list(dict.fromkeys(chain.from_iterable(cells for _, cells in sample)))

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.data.examples import Document
+from glassformer.data.tokenising import tokenised_batches
 from glassformer.files import read_json, write_atomically, write_json
 from glassformer.text.tokenizer import Tokenizer
 
@@ -121,6 +122,7 @@ def tokenise_to_shards(
     bos_token_id: int | None = None,
     end_token_id: int | None = None,
     shard_tokens: int = SHARD_TOKENS,
+    jobs: int = 1,
     progress: Progress | None = None,
 ) -> Shards:
     """The ids of all documents, without special tokens but for `bos_token_id` before and `end_token_id` after each;
@@ -128,7 +130,7 @@ def tokenise_to_shards(
 
     `identity` is whatever tells this stream from others: `identity_of(files)`, and how they are read. With it, finished
     shards are opened and the stream is not touched. Without it, the stream is read, and compared with what they were
-    made from. One process at a time may write to a folder.
+    made from. One process at a time may write to a folder; it may have `jobs` others tokenise, which changes nothing.
     """
     if shard_tokens < 1:
         raise ValueError(f"shard_tokens={shard_tokens}: a shard holds at least 1 token, and is best in millions")
@@ -140,7 +142,7 @@ def tokenise_to_shards(
     for broken_off in home.glob(".*.partial"):
         broken_off.unlink()
     dtype = np.uint16 if max(tokenizer.get_vocab().values(), default=0) < 1 << 16 else np.uint32
-    stream = DocumentStream(documents, tokenizer, progress or (lambda _bytes, _tokens: None))
+    stream = DocumentStream(documents, tokenizer, progress or (lambda _bytes, _tokens: None), jobs=jobs)
     shards: list[Shard] = []
     while (shard := finished(home, len(shards))) is not None:
         stream.skip(shard, home)
@@ -208,9 +210,11 @@ def digest(content: bytes) -> str:
 class DocumentStream:
     """Documents that are passed over, or tokenised in batches; each is taken from the source once."""
 
-    def __init__(self, documents: Iterable[Document], tokenizer: Tokenizer, progress: Progress) -> None:
+    def __init__(
+        self, documents: Iterable[Document], tokenizer: Tokenizer, progress: Progress, *, jobs: int = 1
+    ) -> None:
         self._texts = (document.text for document in documents)
-        self._tokenizer = tokenizer
+        self._tokenizer, self._jobs = tokenizer, jobs
         self._progress = progress
         self._bytes = self._tokens = 0
 
@@ -225,8 +229,7 @@ class DocumentStream:
 
     def rows(self) -> Iterator[tuple[bytes, NDArray[np.int64]]]:
         """Each document that is left, in UTF-8, and its ids."""
-        for batch in batches(self._texts):
-            ids = self._tokenizer.backend.rows(batch, split=False, target=False)
+        for batch, ids in tokenised_batches(self._tokenizer.backend, batches(self._texts), self._jobs):
             texts = [text.encode() for text in batch]
             yield from zip(texts, ids, strict=True)
             self._advance(sum(map(len, texts)), sum(map(len, ids)))

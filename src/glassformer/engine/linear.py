@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glassformer.blocks.activations import tanh_gelu
+from glassformer.blocks.alignment import ConcatScore
 from glassformer.blocks.decoder import Norms
 
 from . import kernels, native
@@ -118,12 +119,12 @@ def is_linear(module: nn.Module) -> "TypeGuard[nn.Linear | Int8Linear]":
 
 
 def quantised(model: M) -> M:
-    """The model with every linear layer in 8 bits, in place; embeddings and norms stay as they are."""
+    """The model with its linear layers in 8 bits, in place; embeddings, norms and concat scores stay as they are."""
     made: dict[nn.Linear, Int8Linear] = {}
     of_tensors: dict[tuple[Tensor, Tensor | None], Int8Linear] = {}
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
-            if type(child) is nn.Linear:
+            if type(child) is nn.Linear and not isinstance(parent, ConcatScore):  # it reads past the layer
                 if child not in made:
                     tensors = (child.weight, child.bias)
                     first = of_tensors.get(tensors)

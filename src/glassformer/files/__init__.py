@@ -2,7 +2,7 @@
 
 from .reading import JsonFile, has_file, parse_json, read_json, read_text, read_toml
 from .schema import conform, shown
-from .writing import write_atomically, write_bytes, write_json, write_text
+from .writing import replacing, write_atomically, write_bytes, write_json, write_text
 
 __all__ = [
     "JsonFile",
@@ -12,6 +12,7 @@ __all__ = [
     "read_json",
     "read_text",
     "read_toml",
+    "replacing",
     "shown",
     "write_atomically",
     "write_bytes",

@@ -3,9 +3,12 @@
 import json
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+PARTIAL = ".partial"  # what a file that is being written ends in
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -23,9 +26,16 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Write beside the file, then take its place in one step: never half a file, and mapped readers keep theirs."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.partial")
+    with replacing(path) as partial:
+        write(partial)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path to write to, which takes the place of the file at the end; after an error nothing of it stays."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}{PARTIAL}")
     try:
-        write(temporary)
+        yield temporary
         with temporary.open("rb") as file:
             os.fsync(file.fileno())  # on the disk before it counts: a power cut leaves the old or the new
         os.replace(temporary, path)

@@ -17,6 +17,7 @@ from .job import Job, SearchResult
 from .likelihood import likelihood
 from .needs import check_needs
 from .options import GenerationOptions
+from .pieces import TextPieces
 from .prompts import prompt_of, request_of
 from .result import Generated
 from .search import Token, collect, tokens
@@ -34,7 +35,7 @@ def generate(
 ) -> Any:
     """Go on from prompts, or answer sources, with Hugging Face's parameter names.
 
-    With a tokenizer: a text gives a text, texts give texts (lists of them with num_return_sequences). Without one:
+    With a tokenizer: a text gives a text, texts (or ids) give texts (lists of them with num_return_sequences). Without:
     ids (B, P) give ids (B·R, P + N), laid out as transformers' generate does. Sampling is on if do_sample says so or
     if any sampling setting is given. With return_dict_in_generate both give a Generated, scores and all.
     """
@@ -61,22 +62,18 @@ def stream(model: nn.Module, tokenizer: Any, prompt: str, **settings: Unpack[Gen
     if job.settings.num_beams > 1 or job.settings.num_return_sequences > 1:
         raise ValueError("a stream is one text: leave num_beams and num_return_sequences at 1, or use generate")
     steps = _steps(prepared(writer, 1), job)
-    ids: list[int] = []
-    sent, going = "", True
+    pieces, going = TextPieces(partial(tokenizer.decode, skip_special_tokens=True)), True
     while going:
         with torch.inference_mode():  # left at every piece, so that the caller's own work is not in it
             step = next(steps, None)
         if step is None:
             break
-        ids.append(int(step[0]))
+        pieces.push(int(step[0]))
         going = bool(step[1])
-        text = tokenizer.decode(ids, skip_special_tokens=True)
-        if not text.endswith("\ufffd") and len(text) > len(sent):  # else in the middle of a character
-            yield text[len(sent) :]
-            sent = text
-    text = tokenizer.decode(ids, skip_special_tokens=True) if ids else ""
-    if len(text) > len(sent):
-        yield text[len(sent) :]
+        if piece := pieces.take():
+            yield piece
+    if piece := pieces.finish(stopped=False)[0]:
+        yield piece
 
 
 def _job(

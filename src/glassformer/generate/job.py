@@ -21,6 +21,7 @@ from .stop import Stop
 from .token_masks import hide
 
 PATIENCE = 8  # tokens
+NOT_NUMBERS = "the model's scores are not numbers (NaN); its weights or its precision are at fault"
 
 
 @dataclass(frozen=True)
@@ -135,4 +136,4 @@ def filters_of(prompt: Prompt, settings: GenerationSettings) -> pick.Filters:
 def check(logits: Tensor) -> None:
     """Stop where a model has broken down, instead of writing nonsense."""
     if bool(logits.isnan().any()):
-        raise ValueError("the model's scores are not numbers (NaN); its weights or its precision are at fault")
+        raise ValueError(NOT_NUMBERS)

@@ -35,15 +35,25 @@ def request_of(model: GenerativeModel[Any], given: dict[str, Any]) -> Generation
 
 
 def prompt_of(
-    model: Model, tokenizer: Any | None, prompts: Any, mask: Tensor | None, request: GenerationSettings
+    model: Model,
+    tokenizer: Any | None,
+    prompts: Any,
+    mask: Tensor | None,
+    request: GenerationSettings,
+    *,
+    row_length: int | None = None,
 ) -> tuple[Prompt, GenerationSettings]:
-    """The prompt on the model's device, and the request with a length that fits."""
-    limit, size = model.config.max_positions, model.config.target_vocab_size
+    """The prompt on the model's device, and the request with a length that fits; ids (B, P) are taken as they are.
+
+    What fits are the model's positions, or the `row_length` of a batch that has less room.
+    """
+    limit, size = row_length or model.config.max_positions, model.config.target_vocab_size
+    holder = "the model" if limit == model.config.max_positions else "a row"
     device = next(model.parameters()).device
     seq2seq = model.config.is_encoder_decoder
     if request.stops and tokenizer is None:
         raise ValueError("stop_strings need a tokenizer to read what is written; give one, or use stop_token_ids")
-    if tokenizer is not None:
+    if tokenizer is not None and not isinstance(prompts, Tensor):
         prompts, mask = _encoded(tokenizer, prompts, request, source_limit=limit if seq2seq else None, seq2seq=seq2seq)
     elif not isinstance(prompts, Tensor) or prompts.dim() != 2:
         raise ValueError("without a tokenizer, give a tensor of ids (texts, tokens)")
@@ -52,7 +62,7 @@ def prompt_of(
         if mask is not None:
             prompts, mask = left_padded(prompts, mask)
         prompts, mask = _cut(prompts, mask, _prompt_capacity(request, limit), request, last=True)
-        return Prompt(prompts, mask), _within(request, prompts.shape[1], limit)
+        return Prompt(prompts, mask), _within(request, prompts.shape[1], limit, holder)
     first = request.decoder_start_token_id if request.decoder_start_token_id is not None else request.bos_token_id
     if first is None:
         raise ValueError("the model's config has no decoder_start_token_id; give one")
@@ -60,7 +70,7 @@ def prompt_of(
         raise ValueError(f"decoder_start_token_id={first} is not in the vocabulary of {size}; change it")
     prompts, mask = _cut(prompts, mask, limit, request, last=False)
     start = torch.full((len(prompts), 1), first, device=device)
-    return Prompt(prompts, mask, start), _within(request, 1, limit)
+    return Prompt(prompts, mask, start), _within(request, 1, limit, holder)
 
 
 def left_padded(ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -113,21 +123,21 @@ def _cut(
     return ids[:, part], None if mask is None else mask[:, part]
 
 
-def _within(request: GenerationSettings, prompt: int, limit: int | None) -> GenerationSettings:
-    """Where no length was asked for, as much as fits into the model's positions, at most 50 tokens."""
+def _within(request: GenerationSettings, prompt: int, limit: int | None, holder: str) -> GenerationSettings:
+    """Where no length was asked for, as much as fits into the positions that the holder has, at most 50 tokens."""
     if limit is None:
         return request
     space = limit - prompt + request.unread
     if space < 1:
         raise ValueError(
-            f"the prompt has {prompt} tokens and the model {limit} positions; shorten the prompt, "
+            f"the prompt has {prompt} tokens and {holder} {limit} positions; shorten the prompt, "
             "or give truncation=True to keep its end"
         )
     if request.max_new_tokens is None and request.max_length is None:
         return request.with_max_new(min(DEFAULT_NEW, space))
     if request.max_new(prompt) > space:
         raise ValueError(
-            f"{request.max_new(prompt)} new tokens after a prompt of {prompt} do not fit into the model's {limit} "
+            f"{request.max_new(prompt)} new tokens after a prompt of {prompt} do not fit into {holder}'s {limit} "
             f"positions; ask for max_new_tokens={space} at most, or give truncation=True"
         )
     return request

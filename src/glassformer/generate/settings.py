@@ -37,54 +37,103 @@ class GenerationSettings:
     """One request. None means off, or as the model says."""
 
     max_new_tokens: Some | None = None
-    max_length: Some | None = None  # prompt included
+    """New tokens at most; by default 50, or what fits behind the prompt."""
+    max_length: Some | None = None
+    """Tokens at most, the prompt included; max_new_tokens goes before it."""
     min_new_tokens: Whole | None = None
+    """New tokens before the text may end."""
     min_length: Whole | None = None
-    max_time: Positive | None = None  # seconds
-    truncation: bool = False  # a prompt that is too long: cut, or an error
-    add_special_tokens: bool = True  # BOS before a prompt, where the tokenizer puts one; what a source has around it
-    do_sample: bool | None = None  # None: if any of the sampling settings is given
+    """Tokens before the text may end, the prompt included."""
+    max_time: Positive | None = None
+    """Seconds at most; what is written by then is given."""
+    truncation: bool = False
+    """Cut a prompt that is too long at its beginning, a source at its end; else it is an error."""
+    add_special_tokens: bool = True
+    """Put BOS before a prompt where the tokenizer does so, and around a source what it has there."""
+    do_sample: bool | None = None
+    """Draw each token by its probability; by default where a sampling setting (temperature, top_k …) is given."""
     num_beams: Beams = 1
+    """Beginnings that beam search keeps; 4 is usual for translation. 1 for no beams."""
     num_return_sequences: Some = 1
+    """Texts for each prompt; more than one needs as many beams, or do_sample."""
     length_penalty: float = 1.0
+    """Power of the length that a beam's score is divided by: above 0 favours longer texts."""
     early_stopping: bool | Literal["never"] = False
+    """End beam search when num_beams texts are found; 'never' waits until none could be better."""
     num_beam_groups: Beams = 1
+    """Groups of beams that avoid each other's words (diverse beam search)."""
     diversity_penalty: float = 0.0
+    """What a group pays for a word that a group before it took at the same step."""
     force_words_ids: Sequence[Ids | Sequence[Ids]] | None = None
+    """Phrases that must be written, as ids; a list of phrases means one of them. Needs beams."""
     constraints: Sequence[PhrasalConstraint | DisjunctiveConstraint] | None = None
+    """The same as objects: PhrasalConstraint, DisjunctiveConstraint."""
     penalty_alpha: float | None = None
+    """Weight of the penalty on what the text already means (contrastive search); 0.6, with top_k=4."""
     assistant_model: nn.Module | None = None
+    """A smaller model with the same vocabulary that guesses ahead (speculative decoding)."""
     num_assistant_tokens: Some = 5
+    """Tokens the assistant guesses at a time."""
     prompt_lookup_num_tokens: Some | None = None
+    """Tokens guessed at a time from the text itself, without an assistant; 10 for copied text."""
     max_matching_ngram_size: Some = 2
+    """Longest run of last tokens that is looked up for such a guess."""
     temperature: float | None = None
+    """What scores are divided by: below 1 safer, above 1 bolder."""
     top_k: Whole | None = None
+    """Choose among the k likeliest tokens."""
     top_p: float | None = None
+    """Draw from the fewest likeliest tokens that make up this probability (nucleus); 0.9 to 0.95."""
     min_p: float | None = None
+    """Draw from tokens at least this share as likely as the likeliest; 0.05 to 0.1."""
     typical_p: float | None = None
+    """Draw from the tokens nearest to the expected surprise, up to this probability."""
     epsilon_cutoff: float | None = None
+    """Draw from tokens of at least this probability, as 0.0003."""
     eta_cutoff: float | None = None
+    """The same with a threshold that falls where the distribution is flat."""
     repetition_penalty: float | None = None
+    """Above 1: tokens of the text so far, prompt included, score less; 1.2 is much."""
     presence_penalty: float | None = None
+    """Taken from the score of each token written so far, once."""
     frequency_penalty: float | None = None
+    """Taken from the score of each token for each time it was written."""
     no_repeat_ngram_size: Whole | None = None
+    """No run of so many tokens is written twice; 3 is usual."""
     encoder_no_repeat_ngram_size: Whole | None = None
+    """No run of so many tokens is copied from the source."""
     encoder_repetition_penalty: float | None = None
+    """Above 1: tokens of the source score more, so that it is kept to."""
     bad_words_ids: Sequence[Ids] | None = None
+    """Sequences of ids that are never written."""
     sequence_bias: Mapping[tuple[TokenId, ...], float] | Sequence[tuple[Ids, float]] | None = None
+    """What is added to the score of a sequence's last id, after the ids before it."""
     suppress_tokens: Ids | None = None
+    """Ids that are never written."""
     begin_suppress_tokens: Ids | None = None
+    """Ids that are not written first."""
     forced_bos_token_id: TokenId | None = None
+    """Id that is written first: of a multilingual model, the language."""
     forced_eos_token_id: TokenId | Ids | None = None
+    """Id that is written last where the length limit is reached."""
     eos_token_id: TokenId | Ids | None = None
-    stop_token_ids: Ids | None = None  # these end a text as well
+    """Ids that end a text; by default the model's."""
+    stop_token_ids: Ids | None = None
+    """Ids that end a text as well."""
     stop_strings: str | Sequence[str] | None = None
+    """Strings that end a text, found across token borders."""
     pad_token_id: TokenId | None = None
+    """Id that fills up shorter texts of a batch; by default the model's."""
     bos_token_id: TokenId | None = None
+    """Id that begins a text without a prompt; by default the model's."""
     decoder_start_token_id: TokenId | None = None
+    """Id that an encoder-decoder's decoder reads first; by default the model's."""
     seed: Seed | None = None
+    """Seed of what is drawn: the same seed gives the same texts."""
     return_dict_in_generate: bool = False
-    top_logprobs: Whole = 0  # how many alternatives to each token to tell
+    """Give a Generated, with scores and log-probabilities, in the place of texts or ids."""
+    top_logprobs: Whole = 0
+    """Likeliest alternatives to tell for each token, with return_dict_in_generate."""
 
     @classmethod
     def of(cls, given: Mapping[str, Any], *defaults: Mapping[str, Any]) -> Self:

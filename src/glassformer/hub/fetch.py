@@ -15,7 +15,7 @@ from urllib.request import getproxies, proxy_bypass
 from glassformer.files import has_file, read_json
 from glassformer.text.chat import TEMPLATE_FILE
 from glassformer.text.sentencepiece_folder import SENTENCEPIECE_FILES
-from glassformer.zoo import folder_of, is_built_in
+from glassformer.zoo import PREFIX, folder_of, is_built_in, zoo
 
 from .folder import CONFIG, GENERATION, INDEX, WEIGHT_FILES
 
@@ -123,7 +123,7 @@ def _local(name: str | Path) -> Path | None:
 
 
 def near_folders(path: Path) -> str:
-    """What a mistyped folder may have meant, as the end of an error: names like it where it would have to be."""
+    """What a mistyped folder may have meant, as the end of an error: names like it where it would be, or built in."""
     while path != path.parent and not os.path.isdir(path.parent):
         path = path.parent  # the part that is wrong
     try:
@@ -131,6 +131,8 @@ def near_folders(path: Path) -> str:
     except OSError:
         there = []
     near = [str(path.with_name(one)) for one in get_close_matches(path.name, there)] if path.name else []
+    if path.parent == Path():
+        near += [PREFIX + card["name"] for card in zoo() if card["name"] == path.name.lower()]
     return f"; near it: {', '.join(near)}" if near else ""
 
 
@@ -184,7 +186,10 @@ class _Hub:
     def fetch(self, file: str) -> Path | None:
         """One file, downloaded into the cache; None where the repository does not have it."""
         if offline():
-            raise ValueError(f"{self.name} is neither a folder nor whole in the cache, and HF_HUB_OFFLINE is set")
+            raise ValueError(
+                f"{self.name} is neither a folder nor whole in the cache, and HF_HUB_OFFLINE is set"
+                f"{near_folders(Path(self.name))}"
+            )
         self.reach()
         import huggingface_hub
         from huggingface_hub import errors

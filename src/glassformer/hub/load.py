@@ -131,21 +131,28 @@ def save(model: nn.Module, folder: str | Path, *, tokenizer: Tokenizer | None = 
     generation = generation_config(as_model(model))
     written = [CONFIG, SAFETENSORS, *([GENERATION] if generation else []), *(files_of(tokenizer) if tokenizer else [])]
     folder = _room_for_a_model(folder, written)
-    raw = {
-        **config.to_hf(),
-        "model_type": config.model_type,
-        "architectures": [architecture.heads[head].hf_class],
-        "dtype": short(next(model.parameters()).dtype),
-    }
-    if head in ("question-answering", "pretraining"):  # two outputs of their own, whatever labels there were
-        raw |= {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
-    write_json(folder / CONFIG, dict(sorted(raw.items())))
+    write_json(folder / CONFIG, hf_config(model))
     write_atomically(folder / SAFETENSORS, lambda partial: save_file(tensors, partial, metadata={"format": "pt"}))
     if generation:
         write_json(folder / GENERATION, generation)
     if tokenizer is not None:
         tokenizer.save(folder, segments=tokenizer.settings.segments and config.has_segments)
     return folder
+
+
+def hf_config(model: nn.Module) -> dict[str, Any]:
+    """The config.json of a model, as `transformers` reads it."""
+    made = as_model(model)
+    config, head = made.config, made.head_name
+    raw = {
+        **config.to_hf(),
+        "model_type": config.model_type,
+        "architectures": [architecture_for(config.model_type).heads[head].hf_class],
+        "dtype": short(next(model.parameters()).dtype),
+    }
+    if head in ("question-answering", "pretraining"):  # two outputs of their own, whatever labels there were
+        raw |= {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
+    return dict(sorted(raw.items()))
 
 
 def _room_for_a_model(folder: str | Path, names: Sequence[str]) -> Path:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Required, TypedDict
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from glassformer.files import has_file, read_json, shown
 
-from .adapters import ADAPTER, ADAPTER_CONFIG, PREFIX, UP, corrected, read_adapter_config, scale_of, split_names
+from .adapters import ADAPTER, ADAPTER_CONFIG, PREFIX, TABLE, UP, corrected, read_adapter_config, split_names, with_rows
 from .folder import INDEX, WEIGHT_FILES
 from .weights import some
 
@@ -69,17 +69,18 @@ class AdaptedWeights(WeightFiles):
     def __init__(self, folder: Path, base: WeightFiles) -> None:
         config, adapter = read_adapter_config(folder), _SafetensorsFile(folder / ADAPTER)
         self._where, self.shapes, self._merged = dict(base._where), dict(base.shapes), dict[str, Tensor]()
-        downs, whole = split_names(adapter.shapes, folder)
+        downs, rows, whole = split_names(adapter.shapes, folder)
         for layer, name in downs.items():
-            targets = [one for one in base.shapes if f".{one}".endswith(f".{layer}.weight")]  # with a body's prefix
-            up = f"{PREFIX}{layer}{UP}"
-            if len(targets) != 1 or up not in adapter.shapes:
-                raise ValueError(f"{folder / ADAPTER} corrects {layer}, which its base or the other half of it lacks")
-            try:
-                halves = adapter.mapped(name), adapter.mapped(up)
-                self._merged[targets[0]] = corrected(base.mapped(targets[0]), *halves, scale_of(config))
-            except RuntimeError:
-                raise ValueError(f"{folder / ADAPTER}: the correction of {layer} is of another shape than it") from None
+            with _corrected(base, layer, folder) as target:
+                halves = adapter.mapped(name), adapter.mapped(f"{PREFIX}{layer}{UP}")
+                self._merged[target] = corrected(base.mapped(target), *halves, config)
+        for layer, name in rows.items():
+            if len(rows) > 1 and not _targets(base, layer):
+                continue  # the output that is tied to a table: PEFT writes its rows twice
+            with _corrected(base, layer, folder) as target:
+                grown = f"{PREFIX}{layer}{TABLE}"
+                table = adapter.mapped(grown) if grown in adapter.shapes else base.mapped(target)
+                self._merged[target] = with_rows(table, adapter.mapped(name), layer, config)
         for name in whole:
             self._merged[name.removeprefix(PREFIX)] = adapter.mapped(name).float()
         self.shapes |= {name: tuple(tensor.shape) for name, tensor in self._merged.items()}
@@ -89,6 +90,25 @@ class AdaptedWeights(WeightFiles):
         return super().mapped(name).float() if found is None else found
 
     passing = mapped
+
+
+def _targets(base: WeightFiles, layer: str) -> list[str]:
+    return [name for name in base.shapes if f".{name}".endswith(f".{layer}.weight")]  # with a body's prefix
+
+
+@contextmanager
+def _corrected(base: WeightFiles, layer: str, folder: Path) -> Iterator[str]:
+    """The name of the base's tensor that a correction of a layer is for, and what is wrong with it in one line."""
+    targets = _targets(base, layer)
+    lacking = f"{folder / ADAPTER} corrects {layer}, which its base or the other half of it lacks"
+    if len(targets) != 1:
+        raise ValueError(lacking)
+    try:
+        yield targets[0]
+    except SafetensorError:
+        raise ValueError(lacking) from None
+    except (RuntimeError, IndexError):
+        raise ValueError(f"{folder / ADAPTER}: the correction of {layer} is of another shape than it") from None
 
 
 def is_adapter(folder: Path) -> bool:

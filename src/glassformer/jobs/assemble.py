@@ -11,7 +11,7 @@ from glassformer.hub.fetch import config_folder
 from glassformer.models.contract import as_model
 from glassformer.tasks.task import AnyTask
 from glassformer.train.freeze import freeze
-from glassformer.train.lora import add_lora
+from glassformer.train.lora import add_lora, train_new_tokens
 from glassformer.train.plan import Plan
 from glassformer.train.processes import Processes
 from glassformer.train.transforms import compiled, recomputing
@@ -44,14 +44,15 @@ def assemble(recipe: Recipe, device: torch.device, processes: Processes | None =
     spec = cls.spec_of_data(examples_with_labels(cls, splits), **_options(recipe, cls))
     if recipe.model:
         spec = in_order_of(recipe.model, spec)
-    vocabulary = tokenizer_for(
+    known = tokenizer_for(
         recipe.tokenizer or recipe.model or cls.vocabulary,
         lambda: texts_of(cls, splits.train),
         vocab_size=recipe.vocab_size,
         lowercase=recipe.lowercase,
         folder=Path(recipe.out),
         processes=processes,
-    ).adapted(special_tokens=spec.special_tokens)
+    )
+    vocabulary = known.adapted(special_tokens=spec.special_tokens)
     torch.manual_seed(int(recipe.plan.get("seed", 0)))
     model = model_for(cls, spec, vocabulary, name=recipe.model, arch=recipe.arch, config=recipe.config)
     spec = cls.fit_spec(spec, vocabulary, as_model(model))
@@ -63,7 +64,8 @@ def assemble(recipe: Recipe, device: torch.device, processes: Processes | None =
     tokenise(splits, task, processes or Processes())
     standard = defaults(cls.name, model, pretrained=recipe.model is not None, device=str(device))
     plan = plan_of(standard, recipe.plan)
-    return Assembly(splits, task, _transformed(model, task, plan, recipe).to(device), plan)
+    model = _transformed(model, task, plan, recipe, new_tokens=range(len(known), len(vocabulary)))
+    return Assembly(splits, task, model.to(device), plan)
 
 
 def _options(recipe: Recipe, cls: type[AnyTask]) -> dict[str, Any]:
@@ -73,7 +75,7 @@ def _options(recipe: Recipe, cls: type[AnyTask]) -> dict[str, Any]:
     return {**head, **kept, **taken(cls, recipe.options)}
 
 
-def _transformed(model: nn.Module, task: AnyTask, plan: Plan, recipe: Recipe) -> nn.Module:
+def _transformed(model: nn.Module, task: AnyTask, plan: Plan, recipe: Recipe, *, new_tokens: range) -> nn.Module:
     """The model as it is trained: parts frozen, adapters added, layers compiled, as the recipe asks."""
     pooler = dict(model.named_children()).get("pooler")
     if task.head is None and pooler is not None:
@@ -82,6 +84,8 @@ def _transformed(model: nn.Module, task: AnyTask, plan: Plan, recipe: Recipe) ->
         freeze(model, recipe.freeze)
     if recipe.lora:
         add_lora(model, recipe.lora_targets, rank=recipe.lora)
+    if new_tokens:
+        train_new_tokens(model, new_tokens)
     if plan.checkpointing:
         recomputing(model)
     if plan.compile:

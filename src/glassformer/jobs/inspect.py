@@ -51,7 +51,7 @@ def inspect(
     Without a tokenizer, texts are lists of ids. An encoder-decoder writes `target`, or else what it wants to itself.
     The result shows itself in a notebook; `.save("page.html")`, `.svg` or `.png` writes it.
     """
-    with _resting(model):
+    with resting(model):
         read = reading(model, tokenizer, text, pair, target=target)
         seen = _recorded(model, read.inputs)
     title = name or type(model).__name__
@@ -65,7 +65,7 @@ def boards(seen: Mapping[str, Tensor], tokens: dict[str, AxisTokens]) -> list[Bo
 
 
 @contextmanager
-def _resting(model: nn.Module) -> Iterator[None]:
+def resting(model: nn.Module) -> Iterator[None]:
     """Without dropout; afterwards every part that was learning still is."""
     learning = [part for part in model.modules() if part.training]
     model.eval()

@@ -46,6 +46,7 @@ UNANSWERED: dict[str, Any] = {"label": None, "tags": None, "answers": (), "targe
 LANGUAGES = ("src_lang", "tgt_lang")
 CHUNK = 32  # inputs of an iterator at a time
 LABELLED = ("text-classification", "token-classification")
+CLASSIFIERS = (*LABELLED, "question-answering")  # heads that are linear layers, of whatever width
 WORTH_PREPARING = 8  # inputs: to look whether the weights have changed costs as much as to read one or two
 TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "conll")
 
@@ -87,6 +88,14 @@ class Pipeline:
             return self._results(inputs, asked)
         (found,) = self._results([inputs], asked)
         return [found] if isinstance(inputs, str) and self.task.wraps_one(found, options) else found
+
+    def at(self, task: str) -> "Pipeline":
+        """The same model, its weights shared, at another task that its head is for."""
+        cls = task_class(task)
+        kept = (
+            {} if self.folder is None else {**taken(cls, _made(self.folder, cls)), **cls.read_extras(self.folder, task)}
+        )
+        return Pipeline(self.model, cls.for_model(self.tokenizer, as_model(self.model), **kept), folder=self.folder)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -191,6 +200,7 @@ def pipeline(
     if model is None:
         model = default_for(cls.name, named_languages(task))
     check_model(model, cls)
+    check_trained_for(model, cls)
     found = load(model, head=_head(cls, model), device=_device(device), dtype=dtype, quant=quant)
     report: Any = getattr(found, "load_report", None)
     if report is not None and report.new:
@@ -292,6 +302,13 @@ def _head(cls: type[AnyTask], model: str | Path) -> str | None:
     if cls.built_in:
         return head_of(model)
     return reading_head(architecture_for(read_config(config_folder(model)).get("model_type")), cls.head)
+
+
+def check_trained_for(model: str | Path, cls: type[AnyTask]) -> None:
+    """Refuse a classifier of another kind: its last layer may fit a task that it has never learnt."""
+    own = head_of(model)
+    if own in CLASSIFIERS and cls.head in CLASSIFIERS and own != cls.head:
+        raise ValueError(f"{model} was trained for {own}, not for {cls.name}: take another model, or train it first")
 
 
 def head_of(model: str | Path) -> str | None:

@@ -53,25 +53,42 @@ class Recipe:
     """What to train, on what, and where to put it. Settings of the loop and of the task stand beside it."""
 
     task: str
+    """What is learnt, by Hugging Face's name where it has one."""
     out: str
-    data: tuple[str, ...] = ()  # files, globs, "-" or "microworld"
-    dev: tuple[str, ...] = ()  # without any, a part of the data
+    """The run folder: the model, its scores, curves, recipe and checkpoints."""
+    data: tuple[str, ...] = ()
+    """Training files, globs, - for stdin, hub:NAME, or microworld for made-up examples."""
+    dev: tuple[str, ...] = ()
+    """Files that choose the best weights; without any, a tenth of the data is held out."""
     test: tuple[str, ...] = ()
+    """Files that are scored once, at the end."""
     columns: Mapping[str, str] = field(default_factory=dict)
-    limit: Size | None = None  # at most so many training examples
-    model: str | None = None  # a folder or hub name to start from
-    arch: str | None = None  # or a kind of model to start afresh
-    config: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # settings of the model: sizes of a fresh one, dropout of any
-    tokenizer: str | None = None  # a folder or name, or the kind of vocabulary to learn
+    """Which column is what, as text=review; by default found by the columns' names."""
+    limit: Size | None = None
+    """Training examples at most, drawn so that no label is left out: for a quick try."""
+    model: str | None = None
+    """A folder, zoo:NAME or hub name to fine-tune. Give model or arch."""
+    arch: str | None = None
+    """A kind of model to train from nothing: rnn, gru, lstm, seq2seq, transformer, bert, gpt2, …"""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the model, one by one as config.NAME: sizes of a fresh one, dropout of any."""
+    tokenizer: str | None = None
+    """A folder, a hub name, or a vocabulary to learn: wordpiece, bpe, unigram, word (between blanks),
+    wordpunct (words and punctuation) or character."""
     vocab_size: Size | None = None
+    """Tokens of a vocabulary that is learnt, at most; by default 8000, of words 30000."""
     lowercase: bool = False
+    """Whether a vocabulary that is learnt folds capitals (wordpiece: accents too)."""
     freeze: str | None = None
-    lora: Count | None = None  # rank of the adapters
+    """Parts not to train, as 'embeddings,layers.0-5'; '!head' trains the head alone."""
+    lora: Count | None = None
+    """Rank of LoRA adapters that are trained in the place of the layers, as 8: less memory."""
     lora_targets: str = QUERIES_AND_VALUES
+    """Linear layers that get an adapter, in the patterns of freeze."""
     device: str = "auto"
+    """Where to train: auto (a GPU if there is one), cpu, cuda, cuda:1 or mps."""
     tensorboard: bool = False
+    """Also write curves for TensorBoard."""
     options: Mapping[str, Any] = field(default_factory=dict)  # of the task
     plan: Mapping[str, Any] = field(default_factory=dict)  # of the loop
     origin: Origin = field(default=UNKNOWN, compare=False)
@@ -233,6 +250,8 @@ def _key(name: str) -> str:
 
 
 def _written(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{_key(name)} = {_written(one)}' for name, one in value.items())} }}"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return f"[{', '.join(map(_written, value))}]"
     return escaped_json(json.dumps(value, ensure_ascii=False)) if isinstance(value, str | bool) else repr(value)

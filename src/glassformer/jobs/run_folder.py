@@ -29,6 +29,7 @@ POOLING = (pooling.MODULES, pooling.LENGTH, pooling.PLACE)
 OWN = (RECIPE, CARD, CURVES, RESULT, METRICS, EXAMPLES, BOARD, checkpoint.FOLDER)
 WRITTEN = (*OWN, CONFIG, GENERATION, SAFETENSORS, *FILES, *POOLING, generator.FOLDER)
 RECIPE_HEADER = "# The recipe of a run, as glassformer wrote it down: to change something, change a copy.\n"
+LENGTH = ("epochs", "steps")
 CARD_HEADER = "---\nlibrary_name: glassformer\n"
 
 
@@ -119,7 +120,7 @@ def _prepare(folder: Path, recipe: Recipe, *, resume: bool) -> None:
     if holds_model and not text:
         raise ValueError(f"{folder} holds a model that would be written over: choose another --out")
     same = _is_said_by(text, recipe)
-    if resume and text and not same:
+    if resume and text and not (same or _differs_in_length(text, recipe)):
         raise ValueError(f"{path} is another recipe than this one; resume with: {resume_command(folder)}")
     for name in () if (resume and same) or text.startswith(RECIPE_HEADER) else WRITTEN:
         if (folder / name).exists() and not (same and name == RECIPE):  # which may lie where its run is to be
@@ -135,6 +136,15 @@ def _is_said_by(text: str, recipe: Recipe) -> bool:
         return bool(text) and tomllib.loads(text) == tomllib.loads(recipe.toml())
     except tomllib.TOMLDecodeError:
         return False
+
+
+def _differs_in_length(text: str, recipe: Recipe) -> bool:
+    """Whether this recipe differs from a file's in how long it trains alone, which may be changed on resuming."""
+    try:
+        then, now = tomllib.loads(text), tomllib.loads(recipe.toml())
+    except tomllib.TOMLDecodeError:
+        return False
+    return {**then, **dict.fromkeys(LENGTH)} == {**now, **dict.fromkeys(LENGTH)}
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:

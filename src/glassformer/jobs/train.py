@@ -11,7 +11,6 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from glassformer.blocks.lora import LoraLinear
 from glassformer.data.fingerprint import fingerprint
 from glassformer.files import write_json, write_text
 from glassformer.hub.load import load, save, usable
@@ -25,9 +24,9 @@ from glassformer.tasks.task import AnyTask, evaluate, remark
 from glassformer.train import checkpoint
 from glassformer.train.freeze import trained
 from glassformer.train.loop import Fit, Outcome
-from glassformer.train.lora import merge
+from glassformer.train.lora import is_adapted, merge
 from glassformer.train.plan import Plan
-from glassformer.train.processes import Processes, joined, local_device
+from glassformer.train.processes import Processes, is_restarted, joined, local_device
 from glassformer.train.signals import terminable
 from glassformer.view.notebook import facts_line, facts_table
 
@@ -105,10 +104,12 @@ def look(recipe: Recipe, *, log: Log = print) -> dict[str, Any]:
 
 
 def run(recipe: Recipe, *, resume: bool = False, log: Log = print) -> Run:
-    """Carry out a recipe."""
+    """Carry out a recipe; one that torchrun has started again goes on from its last checkpoint."""
+    resume = resume or is_restarted()
+    deadline = float(recipe.plan.get("deadline", Plan.deadline))
     device = torch.device(local_device(str(usable(recipe.device))))
     folder = Path(recipe.out)
-    with terminable(), joined(device) as processes:
+    with terminable(), joined(device, minutes=deadline) as processes:
         if not processes.is_main:
             log = _nothing
         _check(recipe, log)
@@ -189,8 +190,7 @@ def _resumed_at(folder: Path) -> str:
 
 def _plain(model: nn.Module) -> nn.Module:
     """The model as its architecture has it, adapters merged into the weights."""
-    adapted = any(isinstance(module, LoraLinear) for module in model.modules())
-    return merge(deepcopy(model)) if adapted else model
+    return merge(deepcopy(model)) if is_adapted(model) else model
 
 
 def _log_found(log: Log, splits: Splits, found: Preflight, model: nn.Module) -> None:

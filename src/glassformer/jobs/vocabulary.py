@@ -12,7 +12,7 @@ from glassformer.train.processes import Processes
 
 from .progress import shown
 
-SIZES = {"wordpiece": 8000, "bpe": 8000, "unigram": 8000, "word": 30000, "character": 8000}
+SIZES = {"wordpiece": 8000, "bpe": 8000, "unigram": 8000, "word": 30000, "wordpunct": 30000, "character": 8000}
 
 
 def tokenizer_for(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from glassformer.blocks.activations import activation
 from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.embeddings import Embeddings
-from glassformer.blocks.masks import as_keep, first_kept, positions, send
+from glassformer.blocks.masks import as_keep, first_kept, positions, send, token_at
 from glassformer.blocks.transformer import FeedForward, Layer, Stack, embed_and_run
 from glassformer.files.schema import Depth, NotNegative, Probability, Size, TokenId
 
@@ -138,9 +138,7 @@ class Encoder(PreTrainedModel):
         if attention_mask is None:
             first = hidden[:, 0]
         else:  # with left padding the first token is not at 0
-            first = hidden.take_along_dim(send(first_kept(attention_mask.bool()), hidden.device)[:, None, None], dim=1)[
-                :, 0
-            ]
+            first = token_at(hidden, first_kept(attention_mask.bool()))
         return first if self.pooler is None else self.pooler(first)
 
     def default_positions(self, input_ids: Tensor, keep: Tensor | None) -> Tensor:

@@ -71,7 +71,7 @@ class EncoderDecoder(PreTrainedModel, ABC):
                 "decoder_input_ids is missing: give the target shifted right, beginning with "
                 "decoder_start_token_id; to write without a target, use start and step, or generate"
             )
-        start = input_ids.new_full((len(input_ids), 1), self.config.to_hf()["decoder_start_token_id"])
+        start = input_ids.new_full((input_ids.shape[0], 1), self.config.to_hf()["decoder_start_token_id"])
         keep = None if attention_mask is None else send(attention_mask.bool(), input_ids.device)
         if keep is None:
             return torch.cat([start, input_ids[:, :-1]], 1), None

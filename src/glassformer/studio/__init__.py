@@ -1,3 +1,10 @@
 """The browser page that looks inside models, and the routes that feed it."""
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")  # this machine alone
+from pathlib import Path
+
+from glassformer.zoo import PREFIX
+
+
+def model_name(source: str) -> str:
+    """What a model is called in the studio: its folder's name, or the last part of a name on the hub."""
+    return Path(source.removeprefix(PREFIX)).absolute().name

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from glassformer.blocks.alignment import Alignment
 from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.recurrent import Recurrent
 from glassformer.hub.describe import describe, totals
@@ -20,9 +21,10 @@ from glassformer.models.contract import as_model
 from glassformer.tasks.text_classification import TextClassification
 from glassformer.tasks.zero_shot_classification import ZeroShotClassification
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.zoo import PREFIX
+from glassformer.zoo import card_of, is_built_in
 
-from .example_inputs import example_inputs
+from . import model_name
+from .example_inputs import built_in_inputs, example_inputs
 from .limits import SECONDS, Deadline
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ class ModelStore:
         self._open: dict[str, Loaded] = {}
         self._lock = Lock()
         for source in sources:
-            name = Path(source.removeprefix(PREFIX)).absolute().name
+            name = model_name(source)
             if name in self._sources:
                 raise ValueError(f"{source} and {self._sources[name]} are both called {name!r}; rename one of them")
             self._sources[name] = source
@@ -117,6 +119,7 @@ def _entry(name: str, source: str) -> dict[str, Any]:
     mask = "<mask>" if model.config.model_type == "roberta" else "[MASK]"
     attentions = [part for part in model.modules() if isinstance(part, MultiHeadAttention)]
     recurrent = any(isinstance(part, Recurrent) for part in model.modules())
+    aligned = any(isinstance(part, Alignment) for part in model.modules())
     return {
         "name": name,
         "model_type": model.config.model_type,
@@ -126,12 +129,17 @@ def _entry(name: str, source: str) -> dict[str, Any]:
         "layers": len(attentions),
         "heads": attentions[0].heads if attentions else 0,
         "vocab_size": model.config.vocab_size,
+        "attends": bool(attentions) or aligned,
         "recurrent": recurrent,
         "writes": model.config.is_encoder_decoder,
         "pairs": not (model.is_causal or recurrent),
         "tokenizer": has_tokenizer(source),
-        "examples": example_inputs(_task(source), mask) if has_tokenizer(source) else [],
+        "examples": _examples(source, mask) if has_tokenizer(source) else [],
     }
+
+
+def _examples(source: str, mask: str) -> list[dict[str, str]]:
+    return built_in_inputs(card_of(source)) if is_built_in(source) else example_inputs(_task(source), mask)
 
 
 def _task(source: str) -> str | None:

@@ -19,12 +19,12 @@ from glassformer.inspect.edits import Edits
 from glassformer.inspect.record import record
 from glassformer.jobs.defaults import TEXT_TO_TEXT
 from glassformer.models.contract import as_model, can_generate
+from glassformer.web.safe import SafeJSONResponse, dump, one_line
 
 from .answers import TraceAnswers, divergence
 from .app_state import Busy, Studio
 from .limits import Late
 from .results import PredictionRequest, given
-from .safe import SafeJSONResponse, dump, one_line
 from .sizes import held_bytes
 from .traces import Trace, outputs_of
 from .writing import request

@@ -1,4 +1,7 @@
-"""Texts that the page offers to look at, for each task; no demo model was trained on them."""
+"""Texts that the page offers to look at: a built-in model's own, and for other models some for each task."""
+
+from glassformer.tasks.text_generation import control_token
+from glassformer.zoo import Card
 
 EXAMPLE_INPUTS: dict[str, list[dict[str, str]]] = {
     "text-classification": [
@@ -42,3 +45,12 @@ def example_inputs(task: str | None, mask: str = "[MASK]") -> list[dict[str, str
     """The texts for a task, with the model's own mask; none for a task that has none."""
     rows = EXAMPLE_INPUTS.get(task or "", [])
     return [{name: text.replace("[MASK]", mask) for name, text in row.items()} for row in rows]
+
+
+def built_in_inputs(card: Card) -> list[dict[str, str]]:
+    """The texts of a card; a condition stands before its text, as the model reads it."""
+    rows = [dict(row) for row in card.get("examples", [])]
+    for row in rows:
+        if "condition" in row:
+            row["inputs"] = control_token(row.pop("condition")) + row["inputs"]
+    return rows

@@ -19,9 +19,9 @@ from glassformer.inspect.recompute import (
     recompute_attention,
 )
 from glassformer.inspect.record import modules_of
+from glassformer.web.safe import SafeJSONResponse
 
 from .app_state import Studio
-from .safe import SafeJSONResponse
 from .traces import Trace
 
 WORK = 2e9  # weights × tokens, and

@@ -16,11 +16,11 @@ from torch import Tensor
 from glassformer.blocks.transformer import Layer
 from glassformer.inspect.lens import Layers, decoder_layers, head_layers, logit_layers, prefix_lens
 from glassformer.models.contract import can_generate
+from glassformer.web.safe import SafeJSONResponse
 
 from .answers import TraceAnswers
 from .app_state import Studio
 from .limits import Deadline
-from .safe import SafeJSONResponse
 from .traces import Trace
 
 PYTHON = {  # the same in Python, for a model and its inputs

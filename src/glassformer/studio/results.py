@@ -5,10 +5,12 @@ from contextlib import nullcontext
 from itertools import chain
 from typing import Any
 
+import torch
 from fastapi import APIRouter
 from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
+from torch.nn.functional import cosine_similarity
 
 from glassformer.files import conform
 from glassformer.files.schema import hints_of
@@ -25,10 +27,10 @@ from glassformer.tasks.text_classification import TextClassification
 from glassformer.tasks.text_generation import TextGeneration
 from glassformer.tasks.token_classification import TokenClassification
 from glassformer.tasks.translation import Translation
+from glassformer.web.safe import dump, one_line
 
 from .app_state import Busy, Loaded, Studio
 from .limits import Deadline, check_length
-from .safe import dump, one_line
 from .writing import Line, request, written, written_ids
 
 ANSWERS, FILLS = 5, 8  # how many are given where nobody says it
@@ -179,7 +181,7 @@ def given(pipe: Pipeline, question: PredictionRequest) -> tuple[Any, dict[str, A
         case QuestionAnswering():
             return {"question": text, "context": _pair(pipe, pair, "a context")}, {"top_k": ANSWERS, **question.options}
         case FeatureExtraction():
-            return text, {"pooled": True}
+            return text if pair is None else [text, pair], {"pooled": True}
         case SentenceSimilarity():
             return (text, _pair(pipe, pair, "a second text")), {}
         case FillMask():
@@ -242,7 +244,12 @@ def _fills(pipe: Pipeline, question: PredictionRequest) -> Line:
 
 
 def _vector(pipe: Pipeline, question: PredictionRequest) -> Line:
-    return {"kind": "vector", "values": _called(pipe, question)}
+    """The vector of a text, or how near those of two texts are."""
+    found = _called(pipe, question)
+    if question.pair is None:
+        return {"kind": "vector", "values": found}
+    first, second = torch.tensor(found)
+    return {"kind": "likeness", "cosine": float(cosine_similarity(first, second, dim=0))}
 
 
 def _likeness(pipe: Pipeline, question: PredictionRequest) -> Line:

@@ -10,10 +10,10 @@ from fastapi import APIRouter, Query
 from glassformer.files import read_json
 from glassformer.jobs.recipe import RECIPE, read_recipe
 from glassformer.train.checkpoint import BETWEEN, found
+from glassformer.web.safe import SafeJSONResponse
 
 from .app_state import Missing, Studio
 from .metrics import MetricsReader, followed
-from .safe import SafeJSONResponse
 
 METRICS, RESULT = "metrics.jsonl", "run.json"
 QUIET = 60.0  # seconds without a line, or as long as five lines usually take: then nobody is training any more
@@ -128,11 +128,6 @@ def changed(folder: Path) -> float:
 
 def _when(path: Path) -> float:
     return path.stat().st_mtime if path.is_file() else 0.0
-
-
-def last_step(folder: Path) -> int:
-    """How far a run is."""
-    return int(metrics_of(folder).last.get("step", 0))
 
 
 def metrics_of(folder: Path) -> MetricsReader:

@@ -6,9 +6,9 @@ from fastapi import APIRouter
 
 from glassformer.inspect.norms import EDGE, ResidualNorms, needed, norms_of, residual_norms
 from glassformer.inspect.saturation import Saturation, rules_of, saturation
+from glassformer.web.safe import SafeJSONResponse
 
 from .app_state import Studio
-from .safe import SafeJSONResponse
 from .traces import Trace
 
 

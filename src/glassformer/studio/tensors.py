@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glassformer.view.colours import ColourScale
+from glassformer.web.safe import SafeJSONResponse
 
 from .app_state import Missing, Studio
-from .safe import SafeJSONResponse
 from .traces import Trace
 
 DTYPES = {"f32": "<f4", "f16": "<f2"}
@@ -95,8 +95,9 @@ def found(trace: Trace, name: str) -> Tensor:
     if name in trace.seen:
         return trace.seen[name]
     edited: dict[str, Tensor] = trace.kept.get("edited", {})  # as it was edited last
+    between: dict[str, Tensor] = trace.kept.get("flow_values", {})  # residuals and the like, which no module gives
     of, _, output = name.partition(".")
-    outputs = {"outputs": trace.outputs, "edited": edited}.get(of, {})
+    outputs = {"outputs": trace.outputs, "edited": edited, "flow": between}.get(of, {})
     if output in outputs:
         return outputs[output]
     weights = dict(trace.loaded.model.named_parameters(remove_duplicate=False))

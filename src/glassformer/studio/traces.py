@@ -21,10 +21,10 @@ from glassformer.jobs.reading import TokenizedInputs, reading, reads_prompts
 from glassformer.models.contract import as_generative, as_model
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.view.board import Board
+from glassformer.web.safe import SafeJSONResponse
 
 from .app_state import Gone, Loaded, Missing, Studio
 from .limits import SECONDS, Deadline, check_length, within
-from .safe import SafeJSONResponse
 from .sizes import check_trace, held_bytes
 
 T = TypeVar("T")

@@ -85,6 +85,14 @@ class MaskedTextTask(RunningTextTask[MaskedTexts]):
         whole_words: bool = False,
         static_masks: Count = 0,
     ) -> None:
+        """
+        Args:
+            max_length: Tokens of an example at most. By default what the model reads, up to 128.
+            packing: Join all documents and cut them into full blocks; else each line is an example, cut to max_length.
+            mask_rate: Share of the tokens that are to be guessed. By default the paper's: 0.15, ModernBERT 0.3.
+            whole_words: Choose all tokens of a word or none: harder guesses.
+            static_masks: Choices of masks an epoch draws from, as 10 (BERT's); 0 for new ones in every epoch.
+        """
         self.tokenizer, self.max_length, self.packing = tokenizer, max_length, packing
         self.masking = Masking.of(tokenizer, rate=mask_rate, **self.shares)
         self.starts = word_starts(tokenizer)  # (V,)
@@ -196,9 +204,15 @@ class FillMask(MaskedTextTask):
         batch_size: Size | None = None,
         on_progress: OnProgress | None = None,
     ) -> list[Any]:
-        """For each text its likeliest words, as dicts of score, token, token_str and sequence.
+        """
+        Args:
+            inputs: A text with one mask or more, written as the tokenizer's mask token.
+            top_k: Words to give for each mask, the likeliest first.
+            targets: Words to choose from; by default the whole vocabulary.
+            batch_size: Taken and without effect: each text is read by itself.
 
-        A text with several masks has a list of such lists, one for each mask by itself. `targets`: only among these.
+        Returns:
+            A list of dicts of score, token, token_str and sequence; of several masks a list of such lists.
         """
         Budget.of(batch_size, 1)  # refuses what is no size; each text is read by itself
         texts = [as_text(one) for one in inputs]

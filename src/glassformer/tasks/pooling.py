@@ -10,7 +10,7 @@ from typing import Any, Literal, Required, TypedDict, get_args
 import torch.nn.functional as F
 from torch import Tensor
 
-from glassformer.blocks.masks import first_kept, send
+from glassformer.blocks.masks import first_kept, send, token_at
 from glassformer.files import read_json, write_json
 from glassformer.files.schema import Size
 
@@ -73,7 +73,7 @@ class PoolingOptions:
         """
         hidden, keep = hidden.float(), send(attention_mask.bool(), hidden.device)
         if self.pooling == "cls":
-            vectors = hidden.take_along_dim(first_kept(keep)[:, None, None], dim=1)[:, 0]
+            vectors = token_at(hidden, first_kept(keep))
         elif self.pooling == "max":
             vectors = hidden.masked_fill(~keep[..., None], float("-inf")).amax(1)
         else:

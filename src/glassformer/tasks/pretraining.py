@@ -52,6 +52,10 @@ class BertPretraining(FillMask):
         static_masks: Count = 0,
         copies: Size = 1,
     ) -> None:
+        """
+        Args:
+            copies: Times that pairs are made from the documents, each time others; 10 for a small text.
+        """
         super().__init__(
             tokenizer, max_length=max_length, mask_rate=mask_rate, whole_words=whole_words, static_masks=static_masks
         )
@@ -67,7 +71,10 @@ class BertPretraining(FillMask):
         file_format: Format | None = None,
         **_: object,
     ) -> Read[Document]:
-        """Where no unit is asked for, a document is an article or a file, and a block if there was only one of them."""
+        """
+        Args:
+            unit: What is a document; by default an article or file or, if there is only one, a block.
+        """
         read = read_documents(sources, columns, unit=unit or "article", file_format=file_format)
         if unit is not None or len(read.examples) > 1 or "-" in sources:
             return read

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from glassformer.data.batches import Budget, Indices
 from glassformer.data.examples import SquadExample
+from glassformer.data.input_rows import QuestionColumns
 from glassformer.data.report import Read
 from glassformer.data.squad import read_asked
 from glassformer.files.schema import Count, Size
@@ -58,6 +59,7 @@ class QuestionAnswering(Task[SquadExample, AskedTexts]):
     head = "question-answering"
     metric = "f1"
     longest = 384
+    input_columns = QuestionColumns()
 
     def __init__(
         self,
@@ -69,7 +71,14 @@ class QuestionAnswering(Task[SquadExample, AskedTexts]):
         max_answer_length: Size = 30,
         null_threshold: float = 0.0,
     ) -> None:
-        """Lengths in tokens. A question is cut at max_question_length, or at half of a row; never a context."""
+        """
+        Args:
+            max_length: Tokens of a window: question, context, special. By default what the model reads, up to 384.
+            doc_stride: Tokens that two windows of a long context share, so that no answer is cut in both.
+            max_question_length: Tokens of a question at most; a longer one is cut, a context never.
+            max_answer_length: Tokens of an answer at most.
+            null_threshold: How much higher no answer must score than the best one to be chosen.
+        """
         for name, value in (("max_question_length", max_question_length), ("max_answer_length", max_answer_length)):
             if value < 1:
                 raise ValueError(f"{name}={value}: give 1 token or more")
@@ -93,6 +102,10 @@ class QuestionAnswering(Task[SquadExample, AskedTexts]):
         require_target: bool = True,
         **_: object,
     ) -> Read[SquadExample]:
+        """
+        Args:
+            columns: Of a table: which column is the question, the context and the answers.
+        """
         return read_asked(sources, columns, require_target=require_target)
 
     @classmethod
@@ -197,11 +210,21 @@ class QuestionAnswering(Task[SquadExample, AskedTexts]):
         batch_tokens: Size = 4096,
         on_progress: OnProgress | None = None,
     ) -> list[Any]:
-        """A dict of score, start, end and answer for each question, the likeliest; a list of top_k if more than 1.
+        """The score is the probability of both ends among the tokens of all windows.
 
-        The score is the probability of both ends among the tokens of all windows. With handle_impossible_answer, no
-        answer is one of the answers, with an empty text. max_answer_len, max_question_len and max_seq_len are Hugging
-        Face's names of max_answer_length, max_question_length and max_length; all are the task's where not given.
+        Args:
+            inputs: A question and its context: by name, or a dict with both.
+            top_k: Answers to give, the likeliest first.
+            max_answer_length: Tokens of an answer at most; by default as the model was trained.
+            handle_impossible_answer: Let no answer be one of the answers, with an empty text.
+            null_threshold: How much higher no answer must score to be chosen; by default as the model was trained.
+            max_answer_len: Hugging Face's name of max_answer_length.
+            max_question_len: Tokens of a question at most; by default as the model was trained.
+            max_seq_len: Tokens of a window; by default as the model was trained.
+            doc_stride: Tokens that two windows of a context share; by default as the model was trained.
+
+        Returns:
+            A dict of score, start, end (characters of the context) and answer; a list of top_k if more than 1.
         """
         if top_k < 1:
             raise ValueError(f"top_k={top_k}: give 1 or more")

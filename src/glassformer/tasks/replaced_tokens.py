@@ -71,6 +71,11 @@ class ReplacedTokens(MaskedTextTask):
         generator_size: Probability = 0.25,
         detection_weight: NotNegative = 50.0,
     ) -> None:
+        """
+        Args:
+            generator_size: Share of the model's width and heads that the generator has; the paper's 0.25 to 0.5.
+            detection_weight: Weight of the model's loss beside the generator's.
+        """
         super().__init__(
             tokenizer, max_length=max_length, packing=packing, mask_rate=mask_rate, whole_words=whole_words
         )
@@ -137,9 +142,14 @@ class ReplacedTokens(MaskedTextTask):
         batch_size: Size | None = None,
         on_progress: OnProgress | None = None,
     ) -> list[Any]:
-        """For each text its tokens, as dicts of entity ("replaced"), score (how likely it is), index, word, start, end.
+        """A text longer than the model reads is cut.
 
-        `threshold`: only those with such a score or a higher one. A text longer than the model reads is cut.
+        Args:
+            inputs: A text.
+            threshold: Give only tokens that were replaced with at least this probability.
+
+        Returns:
+            A list of dicts of entity ("replaced"), score (how likely it is), index, word, start and end.
         """
         texts, limit = [as_text(one) for one in inputs], longest_input(model, self.tokenizer)
         cut: dict[str, Any] = {} if limit is None else {"truncation": True, "max_length": limit}

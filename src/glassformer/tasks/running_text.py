@@ -32,6 +32,12 @@ class RunningTextTask(Task[Document, I]):
         shards: bool | None = None,
         **_: object,
     ) -> Read[Document]:
+        """
+        Args:
+            columns: Of a table: which column is the text and, for text-generation, the label (its kind of text).
+            unit: What is a document: a file, an article (WikiText's headings), a block between blank lines, a line.
+            shards: Stream the text through files on disk, for more than memory; by default from 256 MB on.
+        """
         del shards  # see `corpus`: what is read here is held in memory
         return read_documents(sources, columns, unit=unit, file_format=file_format)
 

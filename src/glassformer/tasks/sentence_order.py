@@ -32,6 +32,10 @@ class SentenceOrder(BertPretraining):
         ngrams: Size = 3,
         copies: Size = 1,
     ) -> None:
+        """
+        Args:
+            ngrams: Longest run of words that one mask hides; n words with a chance in proportion to 1/n.
+        """
         super().__init__(tokenizer, max_length=max_length, mask_rate=mask_rate, whole_words=True, copies=copies)
         self.ngrams = ngrams
 

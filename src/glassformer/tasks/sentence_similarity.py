@@ -16,6 +16,7 @@ from torch import Tensor
 
 from glassformer.data.batches import Budget, Indices
 from glassformer.data.examples import Labelled
+from glassformer.data.input_rows import InputColumns, PairColumns, TextColumn
 from glassformer.data.report import Read
 from glassformer.data.rows import Format
 from glassformer.data.table import read_labelled
@@ -61,6 +62,7 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
 
     name = "sentence-similarity"
     head = None
+    input_columns: ClassVar[InputColumns] = PairColumns(required=True)
 
     def __init__(
         self,
@@ -73,6 +75,14 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
         normalize: bool = True,
         max_length: Size | None = None,
     ) -> None:
+        """
+        Args:
+            loss: cosine: pairs with scores; contrastive: pairs that belong together, against the others of the batch.
+            score_range: The least and the highest score that a pair can have. By default those of the data.
+            scale: What cosines are multiplied by in the contrastive loss (1 / temperature).
+            pooling: How the vectors of tokens become one of the text.
+            normalize: Whether vectors have the length 1.
+        """
         low, high = score_range
         if loss not in get_args(Loss):
             raise ValueError(f"loss must be one of {', '.join(get_args(Loss))}, not {loss!r}")
@@ -94,7 +104,11 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
         require_target: bool = True,
         **_: object,
     ) -> Read[Labelled]:
-        """Pairs with scores; for contrastive learning pairs that belong together, whose scores are not read."""
+        """Pairs with scores; for contrastive learning pairs that belong together, whose scores are not read.
+
+        Args:
+            columns: Which column is the text, the pair and the label (its score).
+        """
         if loss == "cosine":
             return read_labelled(
                 sources,
@@ -205,7 +219,6 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
 
         return ScoreSheet(update, correlation=correlation, retrieval=retrieval)
 
-    @torch.inference_mode()
     def embed(
         self,
         model: Model,
@@ -217,11 +230,17 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
     ) -> Tensor:
         """The vector of each text, (N, D), on the CPU."""
         items = self.encode([Labelled(text) for text in texts])
+        return self.embed_items(model, items, Budget.of(batch_size, batch_tokens), on_progress)
+
+    @torch.inference_mode()
+    def embed_items(
+        self, model: Model, items: EmbeddedPairs, budget: Budget, on_progress: OnProgress | None = None
+    ) -> Tensor:
+        """The same of texts that are encoded."""
 
         def vectors(indices: Indices) -> Tensor:
             return self.vectors(model, self.batch(items, indices).to(device_of(model))).cpu()
 
-        budget = Budget.of(batch_size, batch_tokens)
         found = predict_in_batches(items.lengths, budget, vectors, on_progress)
         return torch.stack(found) if found else torch.empty(0, 0)
 
@@ -234,7 +253,13 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
         batch_tokens: Size = 4096,
         on_progress: OnProgress | None = None,
     ) -> list[Any]:
-        """The cosine of each pair; a list of them for a dict with source_sentence and sentences."""
+        """
+        Args:
+            inputs: A pair of texts, or a dict of source_sentence and sentences.
+
+        Returns:
+            The cosine; of a dict, a list of them.
+        """
         comparisons = [as_comparison(one) for one in inputs]
         texts = list(dict.fromkeys(text for source, others in comparisons for text in (source, *others)))
         vectors = self.embed(model, texts, batch_size=batch_size, batch_tokens=batch_tokens, on_progress=on_progress)
@@ -247,9 +272,10 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
 
 
 class FeatureExtraction(SentenceSimilarity):
-    """The same model, asked for its vectors."""
+    """The vectors of a text's tokens: the model of sentence similarity, asked for what it makes of each."""
 
     name = "feature-extraction"
+    input_columns = TextColumn()
     pools: ClassVar[bool] = False  # whether a text is one vector, unless a call says otherwise
 
     @torch.inference_mode()
@@ -264,9 +290,14 @@ class FeatureExtraction(SentenceSimilarity):
         batch_tokens: Size = 4096,
         on_progress: OnProgress | None = None,
     ) -> list[Any]:
-        """The D numbers of each text; not `pooled`, of its tokens, (1, T, D), as transformers' pipeline gives them.
+        """
+        Args:
+            inputs: A text.
+            pooled: One vector a text; else one a token. By default only sentence-embedding pools.
+            return_tensors: Give a tensor in the place of lists.
 
-        With return_tensors each is a tensor.
+        Returns:
+            Numbers: (D,) of the text or, not pooled, (1, T, D) of its tokens.
         """
         texts = [one.text if isinstance(one, Labelled) else one for one in inputs]
         if self.pools if pooled is None else pooled:

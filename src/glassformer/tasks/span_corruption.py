@@ -67,6 +67,12 @@ class SpanCorruption(RunningTextTask[TextBlocks]):
         mean_noise_span_length: Positive = 3.0,
         special_ids: SpecialIds | None = None,
     ) -> None:
+        """
+        Args:
+            block_size: Tokens of a block. By default what the model reads, up to 512.
+            noise_density: Share of the tokens that are taken out.
+            mean_noise_span_length: Tokens of a stretch that is taken out, on average.
+        """
         self.tokenizer, self.max_length = tokenizer, block_size
         self.noise: dict[str, float] = {"rate": noise_density, "mean_span": mean_noise_span_length}
         self.sentinels = sentinel_ids(tokenizer)
@@ -144,8 +150,14 @@ class SpanCorruption(RunningTextTask[TextBlocks]):
         on_progress: OnProgress | None = None,
         **settings: Any,
     ) -> list[Any]:
-        """For each text with sentinels a dict with generated_text, in which what the model writes has their places (a
-        list of num_return_sequences); settings are generate's."""
+        """Settings are generate's.
+
+        Args:
+            inputs: A text with sentinels, <extra_id_0> and so on, where something is to be written.
+
+        Returns:
+            A dict of generated_text, the text with its gaps filled; a list where num_return_sequences is more than 1.
+        """
         texts = [as_text(one) for one in inputs]
         rows = [self.tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
         if wrong := [text for text, row in zip(texts, rows, strict=True) if not {*row} & {*self.sentinels}]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from glassformer.data.examples import Parallel
+from glassformer.data.input_rows import TextColumn
 from glassformer.data.parallel import SUMMARIES, read_parallel
 from glassformer.data.report import Read
 from glassformer.data.rows import Format
@@ -25,6 +26,7 @@ class Summarization(Translation):
 
     name = "summarization"
     result = "summary"
+    input_columns = TextColumn("source", SUMMARIES.sources)
     length_option = "max_source_length"
 
     def __init__(
@@ -39,7 +41,13 @@ class Summarization(Translation):
         generate: Mapping[str, Any] | None = None,
         special_ids: SpecialIds | None = None,
     ) -> None:
-        """Lengths in tokens: longer texts and summaries are cut; by default, as long as the model can read."""
+        """
+        Args:
+            max_source_length: Tokens of a text at most. By default what the model reads, up to 1024.
+            max_target_length: Tokens of a summary at most. By default what the model can write.
+            prefix: What is put before every text, as T5 is told what to do: "summarize: ".
+            rouge: Measure ROUGE at every evaluation, and keep the best by it; else only at the end.
+        """
         super().__init__(
             tokenizer,
             max_length=max_source_length,
@@ -62,6 +70,10 @@ class Summarization(Translation):
         require_target: bool = True,
         **_: object,
     ) -> Read[Parallel]:
+        """
+        Args:
+            columns: Which column is the source (the text) and which the target (its summary).
+        """
         return read_parallel(
             sources, columns, names=SUMMARIES, require_target=require_target, file_format=file_format, header=header
         )

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from glassformer.data.batches import Budget, Indices, in_order
 from glassformer.data.examples import Example
+from glassformer.data.input_rows import InputColumns, TextColumn
 from glassformer.data.report import Read
 from glassformer.data.splits import split_by_hash
 from glassformer.files import conform, shown
@@ -42,13 +43,20 @@ class Task(ABC, Generic[E, I]):
     labels_of_all: ClassVar[bool] = False  # whether labels that only dev or test data has are learnt too
     carry_state: bool = False  # whether a batch goes on where the one before it ended, with the state after that
     built_in: ClassVar[bool] = False  # whether examples are made up where no data is given
+    input_columns: ClassVar[InputColumns] = TextColumn()  # of a table, what is read to predict
 
     tokenizer: Tokenizer
     max_length: int | None  # tokens of an example at most
 
     @abstractmethod
     def __init__(self, tokenizer: Tokenizer, **options: Any) -> None:
-        """Every task names its own options."""
+        """Every task names its own options. What a setting means stands in the docstring of the constructor, of `read`
+        or of `predict`, of the class or of the nearest base that tells it: help and reference are made from there.
+
+        Args:
+            max_length: Tokens of an example at most; a longer one is cut. By default what the model reads, up to 1024.
+            label_smoothing: Share of the target spread over all classes or tokens; 0.1 makes a model less sure.
+        """
 
     def compile(self) -> None:
         """Compile what is costly in the loss beside the model's layers; most tasks have nothing of the kind."""
@@ -58,7 +66,12 @@ class Task(ABC, Generic[E, I]):
     @classmethod
     @abstractmethod
     def read(cls, sources: Sequence[str], *, columns: Mapping[str, str] | None = None, **options: Any) -> Read[E]:
-        """The examples in some files. Of the options (the recipe's) it takes what concerns reading."""
+        """The examples in some files. Of the options (the recipe's) it takes what concerns reading.
+
+        Args:
+            file_format: How files are written, where their names do not tell; first-word: a label, then the text.
+            header: Whether the first line of a csv or tsv names the columns; by default found out.
+        """
 
     @classmethod
     def texts(cls, examples: Iterable[E]) -> Iterator[str]:
@@ -105,11 +118,16 @@ class Task(ABC, Generic[E, I]):
 
     @classmethod
     def fit_spec(cls, spec: Spec, tokenizer: Tokenizer, model: Model) -> Spec:
-        """The spec with what only a model knows: how long a text may be, and whether it has a use for segments."""
-        limits = [spec.max_length]
-        if spec.max_length is None:
-            limits = [longest_input(model, tokenizer), cls.longest]
-        longest = min((number for number in limits if number is not None), default=None)
+        """The spec with what only a model knows: how long a text may be, and whether it has a use for segments.
+
+        A length that was asked for and that the model has no positions for is refused.
+        """
+        longest, limit = spec.max_length, model.config.max_positions
+        if longest is None:
+            known = (longest_input(model, tokenizer), cls.longest)
+            longest = min((number for number in known if number is not None), default=None)
+        elif limit is not None and longest > limit:
+            raise ValueError(f"{cls.length_option} is {longest}; this model reads {limit} tokens at most")
         return replace(spec, max_length=longest, segments=model.config.has_segments)
 
     @classmethod
@@ -225,7 +243,13 @@ class Task(ABC, Generic[E, I]):
 
     @abstractmethod
     def predict(self, model: Model, inputs: Sequence[object], *_: Any, **options: Any) -> list[Any]:
-        """What the model says, in the shape of Hugging Face's pipelines; each input as if alone."""
+        """What the model says, in the shape of Hugging Face's pipelines; each input as if alone.
+
+        Args:
+            inputs: A text.
+            batch_size: Inputs read at once; the results are the same.
+            batch_tokens: Tokens read at once, where no batch_size is given.
+        """
 
 
 AnyTask = Task[Any, Any]  # whatever its examples are

@@ -14,9 +14,11 @@ from torch import Tensor
 
 from glassformer.data.batches import Indices
 from glassformer.data.examples import Labelled, Parallel
+from glassformer.data.input_rows import TextColumn
 from glassformer.data.parallel import read_parallel
 from glassformer.data.ragged import Ragged
 from glassformer.data.report import Read
+from glassformer.data.roles import SOURCES, TEXTS
 from glassformer.files.schema import Size
 from glassformer.models.contract import Model
 from glassformer.text.tokenizer import Tokenizer
@@ -106,10 +108,16 @@ class Teaching(Task[Parallel, Any]):
     built_in = True
     head = "text2text-generation"
     metric = "exact_match"
+    input_columns = TextColumn("source", (*SOURCES, *TEXTS))
 
     def __init__(
         self, tokenizer: Tokenizer, *, head: str = "text2text-generation", form: AnyTask | None = None
     ) -> None:
+        """
+        Args:
+            head: text2text-generation, text-generation or, of parity and adding, text-classification. By default what
+                suits the arch.
+        """
         known = HEADS if self.lesson in CLASSES else HEADS[:2]
         if head not in known:
             raise ValueError(f"{self.lesson} is learnt with the head {' or '.join(known)}, not {head!r}")
@@ -125,7 +133,11 @@ class Teaching(Task[Parallel, Any]):
         length: Size | None = None,
         **_: object,
     ) -> Read[Parallel]:
-        """`length` is of examples that are made up (see `examples`); files have their own."""
+        """
+        Args:
+            columns: Which column is the source and which the target.
+            length: Digits of made-up examples: in training at most, in dev and test exactly. Files have their own.
+        """
         del length
         return read_parallel(sources, columns=columns)
 
@@ -181,7 +193,14 @@ class Teaching(Task[Parallel, Any]):
         self.form.check_predict(options)
 
     def predict(self, model: Model, inputs: Sequence[object], **options: Any) -> list[Any]:
-        """A dict with the answer for each text of digits, whether or not the equals sign stands after them."""
+        """Options are those of the task that the lesson is put as.
+
+        Args:
+            inputs: Digits, as 31*452*7, with or without the equals sign after them.
+
+        Returns:
+            A dict of answer.
+        """
         sources = [as_source(one).removesuffix(ASKED) + ASKED for one in inputs]
         key = "label" if self.head == "text-classification" else "translation_text"
         return [{"answer": found[key]} for found in self.form.predict(model, sources, **options)]

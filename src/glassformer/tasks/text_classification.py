@@ -3,10 +3,11 @@
 B batch, C classes.
 """
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from glassformer.data.batches import Budget, Indices
 from glassformer.data.examples import Labelled
+from glassformer.data.input_rows import InputColumns, PairColumns
 from glassformer.data.labels import Kind, class_names, classes_of, with_names
 from glassformer.data.report import Read
 from glassformer.data.rows import Format
@@ -33,6 +35,7 @@ from .r_drop import r_drop_loss
 from .spec import Spec
 from .task import Task
 
+LOG = logging.getLogger("glassformer")
 Applied = Literal["sigmoid", "softmax", "none"]  # a function of logits
 KINDS: dict[ProblemType, Kind] = {
     "single_label_classification": "classes",
@@ -53,6 +56,7 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
 
     name = "text-classification"
     head = "text-classification"
+    input_columns: ClassVar[InputColumns] = PairColumns()
 
     def __init__(
         self,
@@ -64,7 +68,11 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         label_smoothing: Probability = 0.0,
         r_drop: NotNegative = 0.0,
     ) -> None:
-        """`r_drop` weighs how far two passes with different dropout may disagree (alpha); 0 for one pass."""
+        """
+        Args:
+            problem_type: One class a text, any number of classes, or a score (regression).
+            r_drop: Weight (alpha) of how far two passes with different dropout differ; 1 is usual, for twice the time.
+        """
         if problem_type not in KINDS:
             raise ValueError(f"problem_type must be one of {', '.join(KINDS)}, not {problem_type!r}")
         if r_drop and problem_type != "single_label_classification":
@@ -86,6 +94,11 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         require_target: bool = True,
         **_: object,
     ) -> Read[Labelled]:
+        """
+        Args:
+            columns: Which column is the text, its pair (if it has one) and the label; several labels as a+b.
+            labels: Names of classes: negative,positive for 0 and 1; 1=bad,2=good; or a file with a name a line.
+        """
         if labels is not None and problem_type == "regression":
             raise ValueError("labels: names are for classes, and regression has a score; leave them out")
         read = read_labelled(
@@ -256,16 +269,27 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         padding: bool | str = True,
         on_progress: OnProgress | None = None,
     ) -> list[Any]:
-        """A dict of label and score for each text, the likeliest first; a list of them where top_k is not 1.
+        """
+        Args:
+            inputs: A text, a pair of texts, or a dict with text and text_pair.
+            top_k: Labels to give, the likeliest first; none for all.
+            return_all_scores: An old name: all labels, in the model's order.
+            function_to_apply: What makes scores of logits; by default what the model was trained with.
+            max_length: Tokens that a text is cut to; by default what the model reads.
+            truncation: Whether a text that is too long is cut; else it is refused.
+            padding: Taken and without effect: padding is never seen.
 
-        return_all_scores, an old name: all labels, in the model's order. `function_to_apply` makes scores of logits, by
-        default as the model was trained. A text is cut to `max_length` tokens, or to what the model reads; without
-        `truncation` one that is longer is refused. `padding` is taken and changes nothing: it is never seen.
+        Returns:
+            A dict of label and score; a list of them where top_k is not 1.
         """
         del padding
         items = self.cut_to(max_length).encode([as_labelled(one) for one in inputs])
         if items.num_truncated and not truncation:
             raise ValueError(f"{items.num_truncated} tokens of the texts do not fit: give truncation=True to cut them")
+        if items.num_truncated and max_length is None:  # who gives a length knows
+            LOG.warning(
+                "%s tokens of the texts were cut: the model reads %s a text", items.num_truncated, self.max_length
+            )
 
         def predict(indices: Indices) -> Iterator[Any]:
             batch = self.batch(items, indices).to(device_of(model))

@@ -67,7 +67,7 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
     is a row of its own, cut to `block_size`. A document stands between two end tokens, so its first word and its end
     are learnt as well; a row has the first one every other time in training, since prompts will come without it. Where
     the tokenizer puts BOS before a text, as Llama's does, BOS stands before a document and a prompt instead. A
-    document's label, its condition, is written before it, as a special token of its own.
+    document's label, its condition, is written before it, as a special token of its own; it is read, never guessed.
     """
 
     name = "text-generation"
@@ -89,12 +89,17 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
         carry_state: bool = False,
         chunk: Size | None = None,
     ) -> None:
-        """`stride`: windows overlap, so that each token has at least block_size - stride tokens before it.
+        """With `carry_state` the stream is read at as many places at once as a batch has rows; a trained model is
+        scored on one stream.
 
-        `random_windows`: training blocks come from anywhere in the stream. `carry_state`, for recurrent models: the
-        stream is read at as many places at once as a batch has rows, and each block goes on from the state after the
-        block before it (truncated backpropagation through time); a trained model is scored on one stream. `chunk`:
-        scores are made for so many places at a time, and twice, to save memory.
+        Args:
+            conditions: Kinds of text to learn, in this order; by default the labels of the data.
+            block_size: Tokens of a block, what the model sees at once. By default what it reads, 256 without a limit.
+            packing: Join all documents and cut them into full blocks; else each document is a row, cut to block_size.
+            stride: Tokens a window moves on: each token has block_size - stride before it. By default block_size.
+            random_windows: Take training blocks from anywhere in the text, in the place of the same cuts each epoch.
+            carry_state: RNNs: go on from the state after the block before (truncated backpropagation through time).
+            chunk: Places whose scores are made at a time, and twice: less memory with a large vocabulary.
         """
         self.tokenizer, self.conditions = tokenizer, tuple(conditions)
         self.max_length, self.packing, self.stride = block_size, packing, stride
@@ -102,6 +107,7 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
         if carry_state and (stride or random_windows or not packing):
             raise ValueError("carry_state reads a stream in order: leave packing on, and stride and random_windows out")
         self.summed = summed_cross_entropy
+        self._controls = np.array([self._ids(control_token(label))[0] for label in conditions], np.int64)
 
     def compile(self) -> None:
         self.summed = torch.compile(summed_cross_entropy)
@@ -205,7 +211,12 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
             scored = np.ones(ids[:, 1:].shape, bool)
         else:
             ids, scored = items.windows.take(indices)
-        return language_batch(ids, scored, scored.sum(1) * items.bytes_per_token)
+        text_bytes = scored.sum(1) * items.bytes_per_token  # a condition is a token of the stream, if not a target
+        return language_batch(ids, scored & self._guessed(ids[:, 1:]), text_bytes)
+
+    def _guessed(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+        """Which tokens are targets: all but conditions, which are asked for."""
+        return ~np.isin(ids, self._controls)
 
     def _padded(self, items: Texts, indices: Indices, seed: int | None) -> Batch:
         """What is padding is told by lengths, so that an end token learns even where it is the padding too."""
@@ -216,7 +227,7 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
         places = np.minimum(np.arange(table.shape[1]) + first[:, None], table.shape[1] - 1)
         ids = np.take_along_axis(table, places, 1)
         real = np.arange(table.shape[1] - 1) < (items.lengths[indices] - first)[:, None]
-        batch = language_batch(ids, real, items.text_bytes[indices])
+        batch = language_batch(ids, real & self._guessed(ids[:, 1:]), items.text_bytes[indices])
         if not real.all():
             batch.inputs["attention_mask"] = torch.from_numpy(real.astype(np.int64))
         return batch
@@ -278,11 +289,18 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
         on_progress: OnProgress | None = None,
         **settings: Any,
     ) -> list[Any]:
-        """For each prompt a list of dicts with generated_text; `settings` are those of generate.
+        """`settings` are those of generate. Several texts of a prompt (num_return_sequences) are drawn, unless beams or
+        other settings are asked for.
 
-        Several texts of a prompt (num_return_sequences) are drawn, unless beams or other settings are asked for. The
-        `prefix` is read before each prompt and not given back. A prompt may be a conversation, a list of messages, to
-        which generated_text adds the answer.
+        Args:
+            inputs: A prompt, or a conversation: a list of dicts of role and content.
+            condition: The kind of text to write, of those that the model has learnt.
+            prefix: What is read before each prompt and not given back.
+            return_full_text: Give the prompt before what is written.
+            batch_size: Prompts answered at once; the results are the same.
+
+        Returns:
+            A list of dicts of generated_text; of a conversation, its messages with the answer behind them.
         """
         prefix = prefix if condition is None else self.condition_prefix(condition) + prefix
         chats = [Conversation.of(one) for one in inputs]

@@ -17,6 +17,7 @@ from torch import Tensor
 from glassformer.data.batches import Budget, Indices
 from glassformer.data.conll import read_tagged
 from glassformer.data.examples import Tagged
+from glassformer.data.input_rows import WordsColumn
 from glassformer.data.report import Read
 from glassformer.files import shown
 from glassformer.files.schema import Count, Probability, Size
@@ -57,6 +58,7 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
 
     name = "token-classification"
     head = "token-classification"
+    input_columns = WordsColumn()
 
     def __init__(
         self,
@@ -67,6 +69,11 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         context: Count = 0,
         label_smoothing: Probability = 0.0,
     ) -> None:
+        """
+        Args:
+            max_length: Tokens of a window; a longer sentence has several. By default what the model reads, up to 1024.
+            context: Sentences before and after that are read around each, as far as they fit; 0 for none.
+        """
         if context < 0:
             raise ValueError(f"context={context}: give 0 or more sentences")
         self.tokenizer, self.labels = tokenizer, list(labels)
@@ -85,6 +92,12 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         require_target: bool = True,
         **_: object,
     ) -> Read[Tagged]:
+        """
+        Args:
+            columns: Of a table: which column is the list of words, and which the list of tags.
+            column: Of a CoNLL file: the column of tags, from 0; -1 is the last.
+            word_column: Of a CoNLL file: the column of words, from 0.
+        """
         return read_tagged(sources, column, word_column=word_column, columns=columns, require_target=require_target)
 
     @classmethod
@@ -221,11 +234,20 @@ class TokenClassification(Task[Tagged, TaggedTexts]):
         batch_tokens: Size = 4096,
         on_progress: OnProgress | None = None,
     ) -> list[Any]:
-        """For a text its entities with their characters; for a list of words (or Tagged) a dict for every word.
+        """A text of any length is read whole, in windows. Sub-words that are never targets in training have tags all
+        the same; the strategies first, average and max keep them from breaking up a word.
 
-        A text of any length is read whole, in windows that share `stride` tokens, by default a quarter. Sub-words that
-        are never targets in training have tags all the same; "first", "average" and "max" keep them from breaking up a
-        word. Old names: grouped_entities is "simple", and with ignore_subwords "first".
+        Args:
+            inputs: A text, or a list of words (or Tagged).
+            aggregation_strategy: How tokens are joined to entities: not at all, neighbours of a type, or whole words.
+            ignore_labels: Tags that are not given.
+            grouped_entities: An old name: true is the strategy simple.
+            ignore_subwords: An old name: with grouped_entities, the strategy first.
+            stride: Tokens that windows of a long text share; by default a quarter of one.
+
+        Returns:
+            A list of dicts of entity, score, index, word, start and end; joined: entity_group, and no index. Of words,
+            a dict for each.
         """
         if grouped_entities is not None or ignore_subwords is not None:
             aggregation_strategy = ("first" if ignore_subwords else "simple") if grouped_entities else "none"

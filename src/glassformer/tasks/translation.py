@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -18,9 +18,11 @@ from torch import Tensor
 
 from glassformer.data.batches import Budget, Indices
 from glassformer.data.examples import Parallel
+from glassformer.data.input_rows import InputColumns, TextColumn
 from glassformer.data.parallel import read_parallel
 from glassformer.data.ragged import Ragged
 from glassformer.data.report import Read
+from glassformer.data.roles import SOURCES, TEXTS
 from glassformer.data.rows import Format
 from glassformer.files.schema import NotNegative, Probability, Size
 from glassformer.generate.api import generate
@@ -65,6 +67,7 @@ class Translation(Task[Parallel, Translated]):
     head = "text2text-generation"
     vocabulary = "unigram"
     result = "translation"  # what a result is called: translation_text
+    input_columns: ClassVar[InputColumns] = TextColumn("source", (*SOURCES, *TEXTS))
 
     def __init__(
         self,
@@ -84,13 +87,20 @@ class Translation(Task[Parallel, Translated]):
         generate: Mapping[str, Any] | None = None,
         special_ids: SpecialIds | None = None,
     ) -> None:
-        """`src_lang` and `tgt_lang` are codes of languages that a multilingual tokenizer marks (NLLB, M2M-100, mBART).
-        `prefix` is put before every source, as T5 is told what to do: "translate English to German: ".
-        `r_drop` weighs how far two passes with different dropout may disagree (alpha); 0 for one pass.
-        `bpe_dropout` is the share of merges left out where a training text is cut into tokens, anew each epoch.
-        `bleu_lowercase` and `bleu_tokenize` say how sacreBLEU compares; no text is changed.
+        """`special_ids` are those of the model; without them, those that a new model is built with.
 
-        `special_ids` are those of the model; without them, those that a new model is built with.
+        Args:
+            max_length: Tokens of a source and of a target at most. By default what the model reads, up to 1024.
+            src_lang: Code of the sources' language, for a multilingual tokenizer (NLLB, M2M-100, mBART).
+            tgt_lang: Code of the targets' language, for a multilingual tokenizer.
+            prefix: What is put before every source, as T5 is told what to do: "translate English to German: ".
+            r_drop: Weight (alpha) of how far two passes with different dropout differ; 5 is usual, for twice the time.
+            bpe_dropout: Share of BPE merges left out in training, anew each epoch; 0.1 helps with little data.
+            bleu: Measure BLEU at every evaluation, and keep the best by it; else only at the end.
+            exact_match: Measure the share of texts that are right from end to end, and keep the best by it.
+            bleu_lowercase: Compare lowercased in BLEU and chrF; bleu_cased and chrf_cased stand beside them.
+            bleu_tokenize: sacreBLEU's tokenizer, as 13a or zh; by default by the references' language.
+            generate: Settings of generation that texts are scored with, as generate.num_beams=4; the folder keeps them.
         """
         self.max_length, self.max_target_length = max_length, max_length
         self.prefix, self.label_smoothing = prefix, label_smoothing
@@ -113,6 +123,10 @@ class Translation(Task[Parallel, Translated]):
         require_target: bool = True,
         **_: object,
     ) -> Read[Parallel]:
+        """
+        Args:
+            columns: Which column is the source and which the target.
+        """
         return read_parallel(sources, columns, require_target=require_target, file_format=file_format, header=header)
 
     @classmethod
@@ -365,11 +379,18 @@ class Translation(Task[Parallel, Translated]):
         on_progress: OnProgress | None = None,
         **settings: Any,
     ) -> list[Any]:
-        """For each text a dict with translation_text, or a list of num_return_sequences; settings are generate's.
+        """Settings are generate's; `on_progress` hears after each batch how many texts are done, and of how many.
 
-        With return_tensors the ids (translation_token_ids) are in the place of the text.
-        A batch has batch_size texts of like length, or else batch_tokens tokens; `on_progress` hears after each how
-        many texts are done, and of how many.
+        Args:
+            inputs: A text.
+            src_lang: Code of the text's language, where the tokenizer marks several.
+            tgt_lang: Code of the language to write.
+            return_tensors: Give ids (NAME_token_ids) in the place of texts.
+            clean_up_tokenization_spaces: Take out blanks before punctuation; by default as the tokenizer says.
+
+        Returns:
+            A dict of translation_text (summarization: summary_text, text2text-generation: generated_text); a list of
+            num_return_sequences where more than one is asked for.
         """
         if "progress" in settings:
             warnings.warn("progress is called on_progress now", DeprecationWarning, stacklevel=2)

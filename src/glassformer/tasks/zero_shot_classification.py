@@ -12,6 +12,7 @@ from torch import Tensor
 
 from glassformer.data.batches import Budget, Indices
 from glassformer.data.examples import Labelled
+from glassformer.data.input_rows import TextColumn
 from glassformer.files.schema import Size
 from glassformer.models.contract import Model
 from glassformer.text.tokenizer import Tokenizer
@@ -33,6 +34,7 @@ class ZeroShotClassification(TextClassification):
     """
 
     name = "zero-shot-classification"
+    input_columns = TextColumn()
 
     @classmethod
     def spec_of_data(cls, examples: Sequence[Labelled], **options: Any) -> Spec:
@@ -65,10 +67,16 @@ class ZeroShotClassification(TextClassification):
         batch_tokens: Size = 4096,
         on_progress: OnProgress | None = None,
     ) -> list[Any]:
-        """For each text a dict with the sequence, the labels and their scores, the likeliest first.
+        """
+        Args:
+            inputs: A text.
+            candidate_labels: The labels to choose from: a list, or one text with commas.
+            hypothesis_template: What is asked of each label, which stands in the place of {}.
+            multi_label: Score each label by itself, against its contradiction; else they share 1.
+            multi_class: An old name of multi_label.
 
-        The scores are shares of one right label; with `multi_label` (which was once called multi_class), or of one
-        label, the chance of each against its contradiction. Labels are a list or stand between commas.
+        Returns:
+            A dict of sequence, labels and scores, the likeliest first.
         """
         labels = as_labels(candidate_labels)
         hypotheses = [hypothesis(hypothesis_template, label) for label in labels]

@@ -36,8 +36,9 @@ class RustBackend:
         normalizer, splitter = state_of(self.rust.normalizer), state_of(self.rust.pre_tokenizer)
         glue = glue_of(self.rust, normalizer, splitter)
         chinese = glue == "" and bool(normalizer["handle_chinese_chars"])
+        cuts = not splitter.get("add_prefix_space")
         sound = glue is not None and WordCache.is_sound(self.rust)
-        self._cache = WordCache(self.rust, glue or "", chinese) if sound else None
+        self._cache = WordCache(self.rust, glue or "", chinese, cuts=cuts) if sound else None
         self._templates: dict[tuple[bool, bool], Template] = {}
 
     def rows(self, texts: Sequence[Text], *, split: bool, target: bool) -> list[Ids]:  # noqa: ARG002

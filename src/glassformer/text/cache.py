@@ -9,6 +9,9 @@ is sound only where a chunk's ids do not depend on its neighbours:
   what follows the space is not whitespace itself. (Whitespace before the space does not matter: a run of
   whitespace always leaves its last space to the word.)
 - an added token that holds or eats whitespace reaches across: a text with one in it goes to Rust whole.
+
+A chunk that is new, "film,", is often made of words that are not: one of printable ASCII that holds no added token is
+cut once more, as the splitter cuts it, and only new parts go to Rust.
 """
 
 import re
@@ -24,7 +27,13 @@ from glassformer.text.assemble import Ids
 from glassformer.text.wordpiece import CharTable, is_ideograph
 
 LONGEST_CHUNK = 40  # characters; a longer chunk is hardly ever seen twice
-CACHE_SIZE = 1 << 17  # chunks, some 20 MB; a full cache starts afresh
+DEPENDENT = re.compile(r" (?:\s|\Z)")  # byte-level BPE: a space that the chunk after it does not take, being none
+CACHE_SIZE = 1 << 18  # chunks, some 40 MB; a full cache starts afresh
+
+PARTS = {  # of printable ASCII, by the glue: BERT's splitter, and GPT-2's pattern
+    "": re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9]"),
+    " ": re.compile(r"'(?:s|t|re|ve|m|ll|d)| ?[A-Za-z]+| ?[0-9]+| ?[^ A-Za-z0-9]+"),
+}
 
 Text = str | Sequence[str]
 
@@ -45,6 +54,17 @@ def glue_of(rust: tokenizers.Tokenizer, normalizer: dict[str, Any], splitter: di
     return " " if model == "BPE" and gpt2 and not rust.model.dropout else None
 
 
+def _remember(fresh: dict[str, bytes], cache: dict[str, bytes]) -> None:
+    """What is short enough; a cache that would be too large starts afresh."""
+    if len(cache) + len(fresh) > CACHE_SIZE:
+        cache.clear()
+    cache.update((text, ids) for text, ids in fresh.items() if len(text) <= LONGEST_CHUNK)
+
+
+def _any_of(words: Sequence[str], flags: int = 0) -> re.Pattern[str] | None:
+    return re.compile("|".join(map(re.escape, words)), flags) if words else None
+
+
 def spaced(char: str) -> str:
     """An ideograph between two spaces; everything else as it is."""
     return f" {char} " if is_ideograph(char) else char
@@ -53,14 +73,17 @@ def spaced(char: str) -> str:
 class WordCache:
     """The ids of chunks seen so far, as bytes, so that a text's ids are one join."""
 
-    def __init__(self, rust: tokenizers.Tokenizer, glue: str, chinese: bool) -> None:
+    def __init__(self, rust: tokenizers.Tokenizer, glue: str, chinese: bool, *, cuts: bool) -> None:
+        """`cuts`: whether chunks may be cut once more, as no space is put before what has none."""
         self.rust = rust
-        self.glue = glue
+        self.glue, self.cuts = glue, cuts
         self._tails: dict[str, bytes] = {}  # chunks after a space
         self._heads = {} if glue else self._tails  # the first chunk of a text, which has no space before it
+        self._parts: dict[str, bytes] = {}  # of chunks that are cut once more
         self._spaced = CharTable(spaced) if chinese else None
-        reaching = [token.content for token in rust.get_added_tokens_decoder().values() if self._reaches(token)]
-        self._unsafe = re.compile("|".join(map(re.escape, reaching))) if reaching else None
+        added = rust.get_added_tokens_decoder().values()
+        self._unsafe = _any_of([token.content for token in added if self._reaches(token)])
+        self._added = _any_of([token.content for token in added], re.IGNORECASE)  # a normaliser may fold capitals
 
     @staticmethod
     def is_sound(rust: tokenizers.Tokenizer) -> bool:
@@ -93,17 +116,17 @@ class WordCache:
         """The ids of each text from its chunks; what the cache does not know is learnt first."""
         heads, tails = self._heads, self._tails
         rows: list[Ids] = []
-        late: list[int] = []
+        late: dict[int, list[str]] = {}  # the chunks of texts of which some are new
         for index, text in enumerate(texts):
-            head, *rest = self._cut(text)
+            chunks = self._cut(text)
             try:
-                ids = heads[head] + b"".join(map(tails.__getitem__, rest))
+                ids = heads[chunks[0]] + b"".join(map(tails.__getitem__, chunks[1:]))
             except KeyError:
-                late.append(index)
+                late[index] = chunks
                 ids = b""
             rows.append(np.frombuffer(ids, np.int64))
         if late:
-            learnt = self._learn([texts[index] for index in late])
+            learnt = self._learn([texts[index] for index in late], list(late.values()))
             for index, row in zip(late, learnt, strict=True):
                 rows[index] = row
         return rows
@@ -114,10 +137,9 @@ class WordCache:
             text = text.translate(self._spaced)
         return text.split(" ")
 
-    def _learn(self, texts: Sequence[str]) -> list[Ids]:
+    def _learn(self, texts: Sequence[str], cut: Sequence[list[str]]) -> list[Ids]:
         """The ids of texts with new chunks; texts whose chunks are not independent go to Rust whole."""
-        cut = [self._cut(text) for text in texts]
-        sound = [all(map(self._is_chunk, chunks[1:])) for chunks in cut]
+        sound = [not self.glue or DEPENDENT.search(text) is None for text in texts]
         good = [chunks for chunks, ok in zip(cut, sound, strict=True) if ok]
         heads = self._ids_of({chunks[0] for chunks in good}, self._heads, "")
         tails = self._ids_of(set(chain.from_iterable(chunks[1:] for chunks in good)), self._tails, self.glue)
@@ -129,17 +151,24 @@ class WordCache:
             for chunks, ok in zip(cut, sound, strict=True)
         ]
 
-    def _is_chunk(self, chunk: str) -> bool:
-        """Whether a chunk after a space may stand alone."""
-        return not self.glue or (chunk != "" and not chunk[0].isspace())
-
     def _ids_of(self, chunks: set[str], cache: dict[str, bytes], glue: str) -> dict[str, bytes]:
         """The ids of chunks, from the cache or from Rust; what is short enough is remembered."""
         known = {chunk: ids for chunk in chunks if (ids := cache.get(chunk)) is not None}
-        new = sorted(chunks - known.keys())
-        batch = self.rust.encode_batch_fast([glue + chunk for chunk in new], add_special_tokens=False)
-        fresh = {chunk: array("q", one.ids).tobytes() for chunk, one in zip(new, batch, strict=True)}
-        if len(cache) + len(fresh) > CACHE_SIZE:
-            cache.clear()
-        cache.update((chunk, ids) for chunk, ids in fresh.items() if len(chunk) <= LONGEST_CHUNK)
+        cut = {chunk: self._cut_once_more(chunk, glue) for chunk in chunks - known.keys()}
+        parts = {part: self._parts.get(part) for some in cut.values() for part in some}
+        new = sorted(part for part, ids in parts.items() if ids is None)
+        batch = self.rust.encode_batch_fast(new, add_special_tokens=False)
+        learnt = {part: array("q", one.ids).tobytes() for part, one in zip(new, batch, strict=True)}
+        parts |= learnt
+        fresh = {chunk: b"".join(map(parts.__getitem__, some)) for chunk, some in cut.items()}  # type: ignore[arg-type]
+        _remember(learnt, self._parts)
+        _remember(fresh, cache)
         return known | fresh
+
+    def _cut_once_more(self, chunk: str, glue: str) -> list[str]:
+        """The parts of a chunk and its glue whose ids are independent of each other; often it is one."""
+        whole = glue + chunk
+        plain = self.cuts and glue == self.glue and chunk.isascii() and chunk.isprintable()
+        if not plain or (self._added is not None and self._added.search(whole)):
+            return [whole]
+        return PARTS[glue].findall(whole) or [whole]

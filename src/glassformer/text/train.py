@@ -27,7 +27,7 @@ from glassformer.text.wordpiece import is_ideograph, is_punctuation
 
 LOG = logging.getLogger("glassformer")
 
-Kind = Literal["wordpiece", "bpe", "unigram", "word", "character"]
+Kind = Literal["wordpiece", "bpe", "unigram", "word", "wordpunct", "character"]
 Progress = Callable[[str, int, int], None]  # what is being done, bytes read so far, bytes in all
 Lines = Callable[[str], Iterator[str]]  # the lines of the text, told what they are read for
 Named = Mapping[str, str]  # special tokens by role
@@ -38,8 +38,10 @@ SPECIAL: dict[Kind, dict[str, str]] = {
     "bpe": {**GPT2, "pad_token": "<pad>"},  # padding with the end token would teach a model never to stop
     "unigram": SEQUENCE,
     "word": SEQUENCE,
+    "wordpunct": SEQUENCE,
     "character": SEQUENCE,
 }
+WORD_OR_SIGN = r"\w+(?:['’-]\w+)*|\.{2,}|-{2,}|[^\w\s]"  # don't, state-of-the-art, …; other punctuation by itself
 LONGEST_LINE = 1 << 16  # characters; a longer line is broken at whitespace
 LAST_SPACE = re.compile(r"\s(?=\S*\Z)")
 MOST_BYTES = 1 << 30  # beyond this, every k-th line stands for all
@@ -155,11 +157,14 @@ def untrained(kind: Kind, named: Mapping[str, str], lowercase: bool) -> tokenize
         rust.pre_tokenizer = pre_tokenizers.Sequence(
             [pre_tokenizers.Split(blank, "removed"), pre_tokenizers.Split(line_end, "isolated")]
         )
+    elif kind == "wordpunct":
+        rust = tokenizers.Tokenizer(models.WordLevel(unk_token=named["unk_token"]))
+        rust.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex(WORD_OR_SIGN), "removed", invert=True)
     else:
         rust = tokenizers.Tokenizer(models.WordLevel(unk_token=named["unk_token"]))
         rust.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex(r"[\s\S]"), "isolated")
         rust.decoder = decoders.Fuse()
-    if lower and kind in ("bpe", "word", "character"):
+    if lower and kind in ("bpe", "word", "wordpunct", "character"):
         rust.normalizer = lower
     return rust
 
@@ -184,7 +189,7 @@ def learn_characters(rust: tokenizers.Tokenizer, lines: Lines, vocab_size: int, 
 
 
 def learn_words(rust: tokenizers.Tokenizer, lines: Lines, vocab_size: int, named: Named) -> None:
-    """Every word between blanks is a token, and so is the end of a line; the most frequent come first."""
+    """Every word that the pre-tokenizer finds is a token; the most frequent come first."""
     rust.train_from_iterator(lines("reading"), trainers.WordLevelTrainer(vocab_size=vocab_size, show_progress=False))
     learnt = rust.get_vocab()
     tokens = dict.fromkeys(
@@ -275,6 +280,7 @@ LEARN: dict[Kind, Callable[[tokenizers.Tokenizer, Lines, int, Named], None]] = {
     "bpe": learn_bpe,
     "unigram": learn_unigram,
     "word": learn_words,
+    "wordpunct": learn_words,
     "character": learn_characters,
 }
 

@@ -25,11 +25,11 @@ class Ema:
     def update(self, model: nn.Module) -> None:
         """Take in the weights after a step."""
         learning = _learning(model)
-        ours, theirs = list(self.weights.values()), [_wide(learning[name]) for name in self.weights]
         if self.updates:
-            torch._foreach_lerp_(ours, theirs, 1 - self.decay)
+            theirs = [_wide(learning[name]) for name in self.weights]
+            torch._foreach_lerp_(list(self.weights.values()), theirs, 1 - self.decay)
         else:
-            torch._foreach_copy_(ours, theirs)
+            _copy(learning, self.weights)
         self.updates += 1
 
     @contextmanager

@@ -1,6 +1,7 @@
 """Checkpoints: everything a run needs to go on exactly where it was, written whole or not at all."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,21 +10,25 @@ from typing import Any, Literal, get_args
 import torch
 
 from glassformer.files import write_atomically
+from glassformer.files.writing import PARTIAL
 
 FOLDER = "checkpoints"
+FILE, SHARDS = ".pt", ".shards"  # a checkpoint is one file, or a folder that every process has written a part of
 Kind = Literal["step", "timed", "stopped"]  # what a file's name begins with
 DUE: Kind = "step"  # after a step that the plan names
 TIMED: Kind = "timed"  # between two of those, because the last one is long ago
 BETWEEN: Kind = "stopped"  # between two of those, because the run was asked to stop
 
 
-def path_of(folder: Path, step: int, kind: Kind = DUE) -> Path:
-    return folder / FOLDER / f"{kind}-{step:08d}.pt"
+def path_of(folder: Path, step: int, kind: Kind = DUE, ending: str = FILE) -> Path:
+    return folder / FOLDER / f"{kind}-{step:08d}{ending}"
 
 
 def found(folder: Path, kind: Kind = DUE) -> list[Path]:
     """The checkpoints of a run that were due, oldest first: the same whether or not it was stopped on its way."""
-    return sorted((folder / FOLDER).glob(f"{kind}-*.pt"))
+    return sorted(
+        (path for ending in (FILE, SHARDS) for path in (folder / FOLDER).glob(f"{kind}-*{ending}")), key=step_of
+    )
 
 
 def step_of(path: Path) -> int:
@@ -40,10 +45,26 @@ def save(folder: Path, step: int, state: dict[str, Any], *, kind: Kind = DUE, ke
     """Write the state after a step; of those that were due the last `keep` stay, of the others none but this one."""
     if kind == DUE or not path_of(folder, step).exists():
         _save(path_of(folder, step, kind), state)
+    remove_older(folder, path_of(folder, step, kind), keep=keep)
+
+
+def remove_older(folder: Path, newest: Path, *, keep: int) -> None:
+    """Of the checkpoints that were due leave the last `keep`, of the others none but the newest."""
     between = [path for kind in (TIMED, BETWEEN) for path in found(folder, kind)]
     for old in [*found(folder)[:-keep], *between]:
-        if old != path_of(folder, step, kind):
-            old.unlink()
+        if old != newest:
+            remove(old)
+
+
+def remove(path: Path) -> None:
+    """A folder first loses its name, so that one that is half removed is never taken for a checkpoint."""
+    if path.is_dir():
+        doomed = path.with_name(f".{path.name.lstrip('.')}.old{PARTIAL}")
+        shutil.rmtree(doomed, ignore_errors=True)
+        path.rename(doomed)
+        shutil.rmtree(doomed)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _save(path: Path, state: dict[str, Any]) -> None:
@@ -62,6 +83,11 @@ def _write(path: Path, state: dict[str, Any]) -> None:
 
 
 def load(path: Path) -> dict[str, Any]:
+    """The state after a step, with whole tensors on the CPU."""
+    if path.is_dir():
+        from .sharded_checkpoint import read  # torch.distributed.checkpoint takes a while to import
+
+        return read(path)
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds for a file that is none
@@ -85,8 +111,8 @@ def writing(folder: Path) -> Iterator[None]:
 
 def sweep(folder: Path) -> None:
     """Remove files that a run was killed in the middle of writing."""
-    for partial in (*folder.glob(".*.partial"), *(folder / FOLDER).glob(".*.partial")):
-        partial.unlink()
+    for partial in (*folder.glob(f".*{PARTIAL}"), *(folder / FOLDER).glob(f".*{PARTIAL}")):
+        shutil.rmtree(partial) if partial.is_dir() else partial.unlink()
 
 
 class MetricsFile:

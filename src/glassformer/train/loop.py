@@ -4,12 +4,12 @@ import json
 import math
 import signal
 import time
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ from glassformer.tasks.task import AnyTask, evaluate
 
 from . import checkpoint
 from .averaging import Ema, average_states
+from .layout import lay_out
 from .optimiser import build_optimiser
 from .plan import Plan
 from .processes import Processes
@@ -110,6 +111,7 @@ class Fit:
         self.metric, self.lower = name.removeprefix("-"), name.startswith("-")
         self.schedule = Schedule(self.train.lengths, plan.budget, seed=plan.seed, ordered=self.task.carry_state)
         self.total = plan.steps or self.schedule.steps(plan.epochs or 1)
+        self.layout = lay_out(self.model, self.task, plan, self.processes)
         self.optimiser = build_optimiser(
             self.model,
             lr=plan.lr,
@@ -121,7 +123,7 @@ class Fit:
             layer_decay=plan.layer_decay,
         )
         self.rate = Rate(plan.schedule, total=self.total, warmup=plan.warmup, final=plan.final_lr, lower=self.lower)
-        self.stepper = OptimizerStep(self.model, self.task, plan, self.optimiser, self.processes)
+        self.stepper = OptimizerStep(self.layout, plan, self.optimiser, self.processes)
         self.ema = Ema(self.model, plan.ema) if plan.ema else None
         self.progress, self.metrics = Progress(), dict[str, float]()
         self.window: Tensor | float = 0.0  # the loss since the last line of metrics, still on the device
@@ -151,6 +153,7 @@ class Fit:
                 self._checkpoint(checkpoint.BETWEEN)
         if not stopped:
             self._finish()
+        self.layout.settle(wait=True)
         return Outcome(self.progress, self.total, self.metrics, stopped)
 
     def _is_over(self) -> bool:
@@ -181,6 +184,7 @@ class Fit:
         at.waited += feed.waited - waited
         at.seconds += time.perf_counter() - began
         stop = signal.SIGTERM if terminated else signal.SIGINT if interrupted else 0
+        self.layout.settle(wait=False)
         self._after(update, norm, long_ago=bool(long_ago and not stop))
         self.listener.stepped(at)
         return stop
@@ -222,8 +226,8 @@ class Fit:
     def _evaluate(self, epoch: int) -> None:
         """Score the dev split with the weights that would be saved, and save them if none were better."""
         at = self.progress
-        with self._weights_to_keep():
-            self.metrics = self._score()
+        with self._weights_to_keep() as model:
+            self.metrics = self._score(model)
             self._write(MetricsLine(at.step, epoch, {f"dev_{name}": value for name, value in self.metrics.items()}))
             value = self.metrics[self.metric]
             self.rate.observe(value)
@@ -231,7 +235,7 @@ class Fit:
             if self._is_better(value):
                 at.best, at.best_step, at.stale = value, at.step, 0
                 if self.plan.keep == "best":
-                    self._save()
+                    self._save(model)
 
     def _is_better(self, value: float) -> bool:
         best = self.progress.best
@@ -240,28 +244,32 @@ class Fit:
     def _check_metric(self) -> None:
         """Find out before the first step, by a few examples, whether the metric to judge by is one of the task's."""
         sheet, some = self.task.metrics(), in_order(self.dev.lengths, self.plan.budget)[0]  # type: ignore[union-attr]
-        with torch.inference_mode():
-            sheet.update(as_model(self.model.eval()), self.task.batch(self.dev, some).to(device_of(self.model)))
+        with self.layout.whole() as model, torch.inference_mode():
+            sheet.update(as_model(model.eval()), self.task.batch(self.dev, some).to(device_of(model)))
         if self.metric not in (known := sheet.compute()):
             raise ValueError(f"there is no metric {self.metric!r} to judge by; this task has: {', '.join(known)}")
 
-    def _score(self) -> dict[str, float]:
+    def _score(self, model: nn.Module) -> dict[str, float]:
         share, on_progress = (self.processes.rank, self.processes.world_size), self.listener.scoring
         sheets = self.processes.all_gather(
             evaluate(
-                as_model(self.model), self.task, self.dev, budget=self.plan.budget, share=share, on_progress=on_progress
+                as_model(model), self.task, self.dev, budget=self.plan.budget, share=share, on_progress=on_progress
             )
         )
         for other in sheets[1:]:
             sheets[0].merge(other)
         return sheets[0].compute()  # type: ignore[no-any-return]
 
-    def _weights_to_keep(self) -> Any:
-        return nullcontext() if self.ema is None else self.ema.swapped(self.model)
+    @contextmanager
+    def _weights_to_keep(self, *, everywhere: bool = True) -> Iterator[nn.Module]:
+        """The model as it is scored and saved: whole, and with averaged weights if that is asked for."""
+        averaged = nullcontext() if self.ema is None else self.ema.swapped(self.model)
+        with averaged, self.layout.whole(everywhere=everywhere) as model:
+            yield model
 
-    def _save(self) -> None:
+    def _save(self, model: nn.Module) -> None:
         if self.processes.is_main:
-            self.save(self.model)
+            self.save(model)
 
     def _check_finite(self) -> None:
         """Stop at the first loss or gradient that is no number; one step late, so that a GPU need not be waited for."""
@@ -284,8 +292,6 @@ class Fit:
         at = self.progress
         losses = self.processes.all_gather(float(self.window))  # each process has a window of its own
         carried = self.stepper.gather_carried()
-        if self.lines is None:
-            return
         state = {
             "progress": asdict(at),
             "losses": losses,
@@ -296,10 +302,10 @@ class Fit:
             "scaler": self.stepper.scaler.state_dict(),
             "ema": None if self.ema is None else self.ema.state(),
             "metrics": self.metrics,
-            "metrics_size": self.lines.size,
+            "metrics_size": 0 if self.lines is None else self.lines.size,
             "data": self.data_fingerprints,
         }
-        checkpoint.save(self.folder, at.step, state, kind=kind, keep=self.plan.average)
+        self.layout.save(self.folder, at.step, state, kind=kind, keep=self.plan.average)
         self.saved_at = time.monotonic()
 
     @cached_property
@@ -312,19 +318,22 @@ class Fit:
         path = checkpoint.newest(self.folder)
         if path is None:
             return 0
-        state = checkpoint.load(path)
+        state = self.layout.load(path, self.optimiser)
         if not isinstance(state["data"], dict):
             raise ValueError(f"{path} is of an earlier version, which kept too little to resume; choose another --out")
         for name, known in self.data_fingerprints.items():
             if state["data"][name] != known:
                 raise ValueError(f"the {name} data is not that of {path}; bring it back, or choose another --out")
-        _put_into(self.model, state["model"], path)
+        self._put_in(state["model"], path)
         self.optimiser.load_state_dict(state["optimiser"])
         self.rate.restore(state["rate"])
         self.stepper.scaler.load_state_dict(state["scaler"])
         if self.ema is not None:
             self.ema.restore(state["ema"])
         self.progress, self.metrics = Progress(**state["progress"]), state["metrics"]
+        if self.progress.step > self.total:
+            done = f"{self.progress.step} steps of this run are done, and it is to have {self.total}"
+            raise ValueError(f"{done}: give more epochs or steps, or choose another --out")
         self.stepper.carry(state.get("carried", ()))
         self.window = sum(state["losses"][self.processes.rank :: self.processes.world_size])
         return int(state["metrics_size"])
@@ -335,28 +344,31 @@ class Fit:
         if self.plan.average > 1:
             self._average()
         elif self.plan.keep == "last" or self.progress.best is None:
-            with self._weights_to_keep():
-                self._save()
+            with self._weights_to_keep(everywhere=False) as model:
+                self._save(model)
 
     def _average(self) -> None:
         """The mean of the last checkpoints' weights, kept unless a single one was better."""
+        self.layout.settle(wait=True)
         self.processes.all_gather(None)  # all files are there
         paths = checkpoint.found(self.folder)
-        self.model.load_state_dict(average_states(checkpoint.load(path)["model"] for path in paths))
+        self._put_in(average_states(self.layout.load(path, self.optimiser)["model"] for path in paths), paths[-1])
         at = self.progress
-        if self.dev is not None:
-            self.metrics = self._score()
-            self._write(MetricsLine(at.step, -1, {f"averaged_{name}": value for name, value in self.metrics.items()}))
-            if self.plan.keep == "best" and not self._is_better(self.metrics[self.metric]):
-                return
-            at.best, at.best_step = self.metrics[self.metric], at.step
-        at.averaged = len(paths)
-        self._save()
+        with self.layout.whole() as model:
+            if self.dev is not None:
+                self.metrics = self._score(model)
+                averaged = {f"averaged_{name}": value for name, value in self.metrics.items()}
+                self._write(MetricsLine(at.step, -1, averaged))
+                if self.plan.keep == "best" and not self._is_better(self.metrics[self.metric]):
+                    return
+                at.best, at.best_step = self.metrics[self.metric], at.step
+            at.averaged = len(paths)
+            self._save(model)
 
-
-def _put_into(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError as error:
-        first = str(error).splitlines()[1].strip()
-        raise ValueError(f"{path} is of another model ({first}); choose another --out") from None
+    def _put_in(self, weights: Mapping[str, Tensor], path: Path) -> None:
+        """Take in the weights of a checkpoint."""
+        try:
+            self.model.load_state_dict(weights)
+        except RuntimeError as error:
+            first = str(error).splitlines()[1].strip()
+            raise ValueError(f"{path} is of another model ({first}); choose another --out") from None

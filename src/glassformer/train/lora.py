@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from glassformer.blocks.alignment import ConcatScore
-from glassformer.blocks.lora import LoraLinear
+from glassformer.blocks.lora import LoraLinear, NewTokens
 
 from .freeze import Trained, matching, trained
 
 QUERIES_AND_VALUES = "*attention.query,*attention.value"
 HEADS = ("head", "pooler")  # what may be new, and so is trained whole
+TOKENS = "embeddings.token"  # how the names of token tables end
 
 
 def add_lora(
@@ -49,12 +50,32 @@ def add_lora(
     return trained(model)
 
 
+def train_new_tokens(model: nn.Module, tokens: range) -> Trained:
+    """Of tables of tokens that are frozen, train the rows of these tokens, of which nothing is known yet.
+
+    What shares a table, as an output that is tied to it, shares the rows. A table that is trained needs no more.
+    """
+    parts = dict(model.named_modules())
+    tables = [part.get_parameter("weight") for name, part in parts.items() if name.endswith(TOKENS)]
+    for table in {table for table in tables if not table.requires_grad}:
+        NewTokens.placed_in([part for part in parts.values() if part._parameters.get("weight") is table], tokens)
+    return trained(model)
+
+
+def is_adapted(model: nn.Module) -> bool:
+    """Whether it holds anything that `merge` would write into its weights."""
+    return any(isinstance(part, (LoraLinear, NewTokens)) for part in model.modules())
+
+
 def merge(model: nn.Module) -> nn.Module:
-    """Add every adapter to its layer, in place: the plain architecture again, all of it trainable."""
-    adapted = [(name, part) for name, part in model.named_modules() if isinstance(part, LoraLinear)]
-    for name, part in adapted:
-        _place(model, name, part.merged())
-    return model.requires_grad_(True) if adapted else model
+    """Write every adapter into its layer, in place: the plain architecture again, all of it trainable."""
+    if not is_adapted(model):
+        return model
+    for name, part in list(model.named_modules()):
+        if isinstance(part, LoraLinear):
+            _place(model, name, part.merged())
+    NewTokens.merged_in(model)
+    return model.requires_grad_(True)
 
 
 def _all_matching(names: Mapping[str, object], patterns: str) -> list[str]:

@@ -20,35 +20,75 @@ class Plan:
     """One run of the loop. A batch is what one update sees, whatever it is cut into and over how many processes."""
 
     epochs: Positive | None = None
+    """Passes over the training data; 0.5 is half of one. Give epochs or steps."""
     steps: Steps | None = None
-    batch_size: Size | None = None  # examples a batch
-    batch_tokens: Size | None = None  # or tokens a batch, padding counted
-    accumulate: Size = 1  # micro-batches a batch is cut into, for each process
+    """Updates of the weights, in the place of epochs."""
+    batch_size: Size | None = None
+    """Examples an update sees, over all processes. Larger is steadier, and wants a higher lr."""
+    batch_tokens: Size | None = None
+    """Tokens an update sees, padding counted, in the place of batch_size: for texts of unlike length."""
+    accumulate: Size = 1
+    """Micro-batches each batch is cut into, on each process: less memory, the same result."""
     lr: Positive = 5e-5
+    """Peak learning rate: lower it when the loss jumps or a fine-tuned model forgets."""
     schedule: ScheduleName = "linear"
-    warmup: NotNegative = 0.0  # steps, or below 1 a share of all steps
-    final_lr: NotNegative = 0.0  # share of lr left at the end (linear, cosine)
+    """How the learning rate falls after the warm-up; plateau halves it when dev scores stop improving."""
+    warmup: NotNegative = 0.0
+    """Steps over which the rate rises from 0; below 1, that share of all steps."""
+    final_lr: NotNegative = 0.0
+    """Share of lr that is left at the end, of the schedules linear and cosine."""
     optimiser: OptimiserName = "adamw"
+    """What takes the step; muon steps hidden matrices and leaves the rest to adamw."""
     weight_decay: NotNegative = 0.01
+    """Pull of matrices towards 0; biases and norms are never decayed. More against overfitting."""
     beta1: BelowOne = 0.9
+    """Decay of Adam's mean of gradients."""
     beta2: BelowOne = 0.999
+    """Decay of Adam's mean of squared gradients; 0.98 or 0.99 follows large changes sooner."""
     eps: NotNegative = 1e-8
-    momentum: BelowOne = 0.9  # of sgd
-    clip: NotNegative | None = 1.0  # the gradient's norm at most; 0 for any
-    layer_decay: NotNegative = 1.0  # each layer below learns at this share of the rate above it
+    """What Adam adds to its denominator."""
+    momentum: BelowOne = 0.9
+    """Momentum of sgd; other optimisers have none."""
+    clip: NotNegative | None = 1.0
+    """Largest norm of the gradient; a larger one is scaled down to it. 0 for no limit."""
+    layer_decay: NotNegative = 1.0
+    """Each layer learns at this share of the rate above it; 0.9 keeps lower layers as pretrained."""
     precision: Precision = "fp32"
+    """What the forward pass computes in; weights stay fp32. bf16 on a recent GPU, fp16 on an older one."""
     compile: bool = False
-    checkpointing: bool = False  # forget activations and compute them again: less memory, more time
-    ema: Probability | None = None  # decay of the moving average of the weights
-    average: Size = 1  # mean of the last so many checkpoints' weights
-    eval_every: Steps | None = None  # steps; None: every epoch, and at the end
-    save_every: Steps | None = None  # steps; None: whenever there is an evaluation
-    save_minutes: NotNegative = 5.0  # a checkpoint between those, where the last is so long ago; 0 for none
+    """Compile the layers with torch.compile: slow to start, then faster on a GPU."""
+    checkpointing: bool = False
+    """Forget activations and compute them again in the backward pass: less memory, more time."""
+    parallel: Literal["ddp", "fsdp", "hsdp"] = "ddp"
+    """Under torchrun: the whole model on each process, shards of it over all, or a whole one in each group of them."""
+    shard_size: Size | None = None
+    """Processes of a group of hsdp; by default those of a machine."""
+    reshard: bool = True
+    """With fsdp, free a layer after its forward pass and gather it again: less memory, more exchange."""
+    offload: bool = False
+    """With fsdp, keep shards and the optimiser's state in the memory of the CPU."""
+    deadline: Positive = 30.0
+    """Minutes to wait for a process that does not answer; then the run stops and names it."""
+    ema: Probability | None = None
+    """Decay of a moving average of the weights, as 0.999; the average is scored and kept."""
+    average: Size = 1
+    """Checkpoints whose weights are averaged at the end: the last so many. 1 for none."""
+    eval_every: Steps | None = None
+    """Steps between evaluations on dev; by default every epoch, and at the end."""
+    save_every: Steps | None = None
+    """Steps between checkpoints; by default one after each evaluation."""
+    save_minutes: NotNegative = 5.0
+    """Minutes after which a checkpoint is written between those as well; 0 for never."""
     log_every: Steps = 20
-    metric: str | None = None  # what "best" means, "-" before it for less is better; None: the task's own
-    patience: Steps | None = None  # early stopping: after so many evaluations without a better one
-    keep: Literal["best", "last"] = "best"  # which weights the run folder ends with
+    """Steps between the lines that tell the loss."""
+    metric: str | None = None
+    """Score that tells the best weights, with - before it where less is better; by default the task's own."""
+    patience: Steps | None = None
+    """Stop after so many evaluations without a better one; by default never."""
+    keep: Literal["best", "last"] = "best"
+    """Which weights the run folder ends with: of the best evaluation, or the last."""
     seed: Annotated[int, Bounds(0, 2**63 - 1)] = 0
+    """Seed of initial weights, order, dropout and masks: the same seed gives the same run."""
 
     def __post_init__(self) -> None:
         for one in fields(self):

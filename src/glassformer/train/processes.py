@@ -1,44 +1,39 @@
 """One process or many: the same loop under `torchrun`, each process with its share of every batch."""
 
 import os
+import platform
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
-from glassformer.blocks.transformer import Stack
+SECONDS_BETWEEN_SIGNS = 60.0  # of life, at most; a process that hears nothing until the deadline gives up
+SECONDS_TO_REPORT = 10.0  # by when after that all who still live have said so
 
-SECONDS_BETWEEN_SIGNS = 60.0  # of life; a process that hears nothing for half an hour gives up
+
+class ProcessLost(ValueError):
+    """Others waited for a process until the deadline."""
 
 
 class Processes:
     """This process's rank among all of the world; alone it is rank 0 of 1, and nothing is exchanged."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, minutes: float = 30.0) -> None:
+        """`minutes`: how long others are waited for."""
         self.rank = dist.get_rank() if dist.is_initialized() else 0
         self.world_size = dist.get_world_size() if dist.is_initialized() else 1
+        self.minutes = minutes
 
     @property
     def is_main(self) -> bool:
         """Whether this is the process that writes files and logs."""
         return self.rank == 0
-
-    def wrap(self, objective: nn.Module) -> nn.Module:
-        """Average the gradients of all processes as they come."""
-        if self.world_size == 1:
-            return objective
-        drops = any(isinstance(module, Stack) and module.layerdrop for module in objective.modules())
-        return nn.parallel.DistributedDataParallel(objective, find_unused_parameters=drops)
-
-    def no_sync(self, objective: nn.Module, *, last: bool) -> AbstractContextManager[None]:
-        """Gradients are exchanged once for each batch, with its last micro-batch."""
-        if self.world_size == 1 or last:
-            return nullcontext()
-        return objective.no_sync()  # type: ignore[operator, no-any-return]
 
     def all_reduce(self, *values: float) -> list[float]:
         """The sums over all processes; numbers travel between CPUs, so that no GPU is waited for."""
@@ -61,7 +56,7 @@ class Processes:
 
         def still_at_it() -> None:
             nonlocal heard_at
-            if time.monotonic() - heard_at > SECONDS_BETWEEN_SIGNS:
+            if time.monotonic() - heard_at > min(SECONDS_BETWEEN_SIGNS, 60 * self.minutes / 3):
                 heard_at = time.monotonic()
                 self.all_gather(False)
 
@@ -78,18 +73,53 @@ class Processes:
 
 
 @contextmanager
-def joined(device: torch.device) -> Iterator[Processes]:
-    """Join the other processes that torchrun has started, if it has."""
+def joined(device: torch.device, *, minutes: float = 30.0) -> Iterator[Processes]:
+    """Join the other processes that torchrun has started, if it has.
+
+    When one is waited for in vain, for so many minutes, all others stop with its name.
+    """
     if "LOCAL_RANK" not in os.environ or dist.is_initialized():
-        yield Processes()
+        yield Processes(minutes=minutes)
         return
     if device.type == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    found, rank, world_size = next(iter(rendezvous("env://")))
+    store = PrefixStore(f"attempt/{_restarts()}", found)  # which holds what the processes of before had said
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    group_store, deadline = PrefixStore("group", store), timedelta(minutes=minutes)
+    dist.init_process_group(backend, store=group_store, rank=rank, world_size=world_size, timeout=deadline)
+    store.set(f"name/{rank}", f"rank {rank} (process {os.getpid()} on {platform.node()})")
     try:
-        yield Processes()
+        yield Processes(minutes=minutes)
+    except RuntimeError as error:
+        if "timed out" in str(error).lower() and (lost := _silent(store, rank, world_size)):
+            raise ProcessLost(
+                f"{' and '.join(lost)} did not answer for {minutes:g} minutes (deadline): look there, then go on with "
+                "--resume; if it was only slow, set a longer deadline"
+            ) from error
+        raise
     finally:
         dist.destroy_process_group()
+
+
+def _silent(store: Store, rank: int, world_size: int) -> list[str]:
+    """The names of those that do not report, as all do that have waited until the deadline."""
+    store.set(f"waited/{rank}", "")
+    until = time.monotonic() + SECONDS_TO_REPORT
+    others = set(range(world_size)) - {rank}
+    while others and time.monotonic() < until:
+        others = {other for other in others if not store.check([f"waited/{other}"])}
+        time.sleep(0.1)
+    return [store.get(f"name/{other}").decode() for other in sorted(others)]
+
+
+def is_restarted() -> bool:
+    """Whether torchrun has started all processes again, after one of them died."""
+    return _restarts() > 0
+
+
+def _restarts() -> int:
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
 def local_device(device: str) -> str:

@@ -9,26 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.data.batches import BatchIndices, Indices, Schedule, share_out
-from glassformer.models.contract import as_model
 from glassformer.tasks.batch import Batch, Carried, Items
 from glassformer.tasks.task import AnyTask
 
+from .layout import DTYPES, Layout
 from .plan import Plan
 from .processes import Processes
-
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-class Objective(nn.Module):
-    """A model and what is asked of it: (batch, carried state) -> (summed loss, state carried to the next batch)."""
-
-    def __init__(self, model: nn.Module, task: AnyTask) -> None:
-        super().__init__()
-        self.model = model
-        self.task = task
-
-    def forward(self, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
-        return self.task.carried_loss(as_model(self.model), batch, carried)
 
 
 @dataclass(frozen=True)
@@ -81,13 +67,10 @@ def _part(task: AnyTask, items: Items, part: Indices, whole: Indices, seed: int)
 class OptimizerStep:
     """Takes updates: gradients of the whole batch, clipped, into the optimiser."""
 
-    def __init__(
-        self, model: nn.Module, task: AnyTask, plan: Plan, optimiser: torch.optim.Optimizer, processes: Processes
-    ) -> None:
-        self.plan, self.optimiser, self.processes = plan, optimiser, processes
-        self.trained = [tensor for tensor in model.parameters() if tensor.requires_grad]
-        self.device = self.trained[0].device
-        self.objective = processes.wrap(Objective(model, task))
+    def __init__(self, layout: Layout, plan: Plan, optimiser: torch.optim.Optimizer, processes: Processes) -> None:
+        self.layout, self.plan, self.optimiser, self.processes = layout, plan, optimiser, processes
+        self.trained = [tensor for tensor in layout.objective.parameters() if tensor.requires_grad]
+        self.device = layout.device
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=plan.precision == "fp16")
         self.rates = [group["lr"] for group in optimiser.param_groups]
         self.carried: list[Carried] = [()] * plan.accumulate  # out of each micro-batch into that of the next step
@@ -96,7 +79,7 @@ class OptimizerStep:
         """This process's share of the summed loss and the gradient's norm; `count` is of the targets of the whole."""
         loss = torch.zeros((), device=self.device)
         for place, (batch, weight) in enumerate(update.parts):
-            with self.processes.no_sync(self.objective, last=place + 1 == len(update.parts)):
+            with self.layout.no_sync(last=place + 1 == len(update.parts)):
                 part, carried = self._loss(batch.to(self.device), self.carried[place])
                 part = part * weight
                 # what processes find is averaged: undo it
@@ -105,6 +88,7 @@ class OptimizerStep:
             self.carried[place] = carried if weight and not update.examples.closes_epoch else ()
         self.scaler.unscale_(self.optimiser)
         norm = nn.utils.clip_grad_norm_(self.trained, self.plan.clip or math.inf)  # a recipe says 0, for want of a None
+        norm = self.layout.gather(norm)
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
             group["lr"] = rate * factor
         self.scaler.step(self.optimiser)
@@ -114,9 +98,9 @@ class OptimizerStep:
 
     def _loss(self, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
         if self.plan.precision == "fp32":
-            return self.objective(batch, carried)  # type: ignore[no-any-return]
+            return self.layout.objective(batch, carried)  # type: ignore[no-any-return]
         with torch.autocast(self.device.type, DTYPES[self.plan.precision]):
-            return self.objective(batch, carried)  # type: ignore[no-any-return]
+            return self.layout.objective(batch, carried)  # type: ignore[no-any-return]
 
     def gather_carried(self) -> Carried:
         """What is carried into the next step, of all rows of the batch in their order, from all processes."""

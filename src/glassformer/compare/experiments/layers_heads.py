@@ -101,7 +101,8 @@ class LayersHeads(DataExperiment):
             for one in near
             if is_an_end(results, one, best)
         ]
-        first = Text(f"{best} has the best mean.", f"{best} 的均值最好。")
+        where, in_chinese = (" on dev", "在验证集上") if results.chosen_on_dev else ("", "")
+        first = Text(f"{best} has the best mean{where}.", f"{best} {in_chinese}的均值最好。")
         return [first, *told, *smallest(results, best, behind), *self._dispensable(results, best)]
 
     def _dispensable(self, results: Results, best: str) -> list[Text]:

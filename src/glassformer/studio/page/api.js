@@ -1,5 +1,5 @@
 // What is fetched: json, numbers and lines, from this server alone. A failure is a Problem with words for a person.
-const ROOT = "/api/v1";
+const ROOT = new URL("../api/v1", import.meta.url).pathname; // the studio may lie below another address
 const KEPT = 4; // traces whose descriptions are remembered
 
 export class Problem extends Error {
@@ -30,6 +30,16 @@ export async function ask(path, { body, signal } = {}) {
 
 export async function json(path, options) {
   return (await ask(path, options)).json();
+}
+
+// Of answers that may overtake each other only the last asked for counts: a function of a promise that gives its answer,
+// or null where another was asked for meanwhile.
+export function latest() {
+  let asked = 0;
+  return async (answer) => {
+    const mine = ++asked, found = await answer;
+    return mine === asked ? found : null;
+  };
 }
 
 // Lines of json as they come; the last one is {"kind": "end"}, and a stream without it was dropped.

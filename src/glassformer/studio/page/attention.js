@@ -73,6 +73,19 @@ export function boardTabs(view, boards, chosen) {
   return choice(view.t("part"), names, chosen.name, (name) => view.set({ ...NOWHERE, board: name }));
 }
 
+// What a screen of attention says of a model that has none: which of those that are here have some.
+export function without(view) {
+  const { root, t, models } = view;
+  const others = models.filter((one) => one.attends && one.examples.length).map(({ name, examples: [first] }) =>
+    build("li", "", link(view, { ...NOWHERE, board: null, model: name, text: first.inputs, pair: first.pair ?? null, target: null }, name)));
+  root.append(build("section", "card notice", [
+    make("p", "", t("noAttention")), link(view, { screen: "states" }, t("openStates"), { id: "open-states" }),
+    ...(others.length ? [make("p", "", t("withAttention")), build("ul", "", others)] : []),
+  ]));
+  view.share({ python: view.trace.python });
+  root.dataset.painted = "yes";
+}
+
 export const en = {
   part: "Part", board_attention: "attention", board_encoder: "encoder", board_decoder: "decoder", board_cross: "cross-attention",
   board_alignment: "alignment", board_states: "states", "board_encoder states": "encoder states", "board_decoder states": "decoder states", board_features: "features",
@@ -82,7 +95,7 @@ export const en = {
   read: "read", written: "written", fed: "fed", from: "from", to: "to", time: "time", unit: "unit",
   gate_hidden: "hidden", gate_cell: "cell", gate_candidate: "candidate", gate_input: "input gate", gate_forget: "forget gate",
   gate_output: "output gate", gate_reset: "reset gate", gate_update: "update gate", gate_features: "features",
-  noAttention: "This model has no attention. Its States screen shows what it remembers, token by token.",
+  noAttention: "This model has no attention. Its States screen shows what it remembers, token by token.", withAttention: "Models here that have attention:",
   switchAlignment: "Switch this attention off and see", openStates: "Open States", openHead: "Open this head", openRecompute: "Recompute this weight", recomputeHead: "Recompute it",
 };
 export const zh = {
@@ -94,6 +107,6 @@ export const zh = {
   read: "读入", written: "写出", fed: "输入", from: "从", to: "到", time: "时间", unit: "单元",
   gate_hidden: "隐状态", gate_cell: "细胞状态", gate_candidate: "候选值", gate_input: "输入门", gate_forget: "遗忘门",
   gate_output: "输出门", gate_reset: "重置门", gate_update: "更新门", gate_features: "特征",
-  noAttention: "这个模型没有注意力。“状态”视图逐个词元地显示它记住了什么。",
+  noAttention: "这个模型没有注意力。“状态”视图逐个词元地显示它记住了什么。", withAttention: "这里有注意力的模型：",
   switchAlignment: "关掉这个注意力试试", openStates: "打开状态", openHead: "打开这个头", openRecompute: "重算这个权重", recomputeHead: "重算它",
 };

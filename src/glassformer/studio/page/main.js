@@ -5,7 +5,7 @@ import { toolbar } from "./share.js";
 import { href, listen, read, write } from "./state.js";
 import { languages, learn, nameOf, speak, t } from "./i18n.js";
 
-const SCREENS = ["run", "atlas", "head", "recompute", "states", "lens", "tensors", "edit", "compare", "train"];
+const SCREENS = ["flow", "run", "atlas", "head", "recompute", "states", "lens", "tensors", "edit", "compare", "train"];
 const find = (id) => document.getElementById(id);
 const screens = new Map(); // id -> a promise of its module, with its words and rules loaded
 let showing = new AbortController();
@@ -13,7 +13,7 @@ let focused = null; // the id of what had the focus before the page was drawn an
 
 function load(id) {
   if (!screens.has(id)) {
-    document.head.append(build("link", "", [], { rel: "stylesheet", href: `/static/styles/${id}.css` }));
+    document.head.append(build("link", "", [], { rel: "stylesheet", href: new URL(`styles/${id}.css`, import.meta.url).href }));
     const parts = Promise.all([import(`./screens/${id}.js`), import(`./i18n/${id}.js`)]);
     screens.set(id, parts.then(([{ screen }, words]) => {
       learn(words);
@@ -125,7 +125,7 @@ find("ask").addEventListener("submit", (event) => {
 
 // Where a cell or a step is means nothing to another screen, but for a weight of Head that Recompute takes apart.
 function turned(id) {
-  const { screen = "run", step } = read(), same = screen === id || (!step && ["head", "recompute"].includes(screen) && ["head", "recompute"].includes(id));
+  const { screen = SCREENS[0], step } = read(), same = screen === id || (!step && ["head", "recompute"].includes(screen) && ["head", "recompute"].includes(id));
   return same ? { screen: id } : { screen: id, cell: null, step: null };
 }
 
@@ -160,7 +160,7 @@ async function show() {
   const { signal } = showing;
   if (document.activeElement !== document.body) focused = document.activeElement.id;
   let state = read();
-  const id = SCREENS.includes(state.screen ?? "run") ? state.screen ?? "run" : null;
+  const wanted = state.screen ?? SCREENS[0], id = SCREENS.includes(wanted) ? wanted : null;
   speak(state.lang);
   if (["light", "dark"].includes(state.theme)) document.documentElement.dataset.theme = state.theme;
   else delete document.documentElement.dataset.theme;
@@ -168,6 +168,7 @@ async function show() {
   document.title = `${id ? t(id) : "?"} · Glassformer`;
   const root = build("div", `screen screen-${id}`), main = find("screen");
   const heading = build("div", "heading", [make("h1", "", id ? t(id) : "")]);
+  if (!main.childElementCount) main.replaceChildren(heading, make("p", "busy", t("opening"))); // a studio that has just begun
   try {
     const models = await api.models();
     if (signal.aborted) return;
@@ -223,6 +224,17 @@ async function fill({ screen, models, model, state, root, heading, signal }) {
   };
   return screen.show(view);
 }
+
+// What no screen awaits, as what a click asks for: an answer that is not wanted any more is no fault, another failure is said.
+addEventListener("unhandledrejection", (event) => {
+  const error = event.reason, root = document.querySelector(".screen");
+  if (error?.name === "AbortError") event.preventDefault();
+  if (!(error instanceof api.Problem) || !root) return;
+  event.preventDefault();
+  root.querySelector(":scope > .problem")?.remove();
+  root.prepend(trouble(error, show));
+  root.firstElementChild.scrollIntoView({ block: "nearest" });
+});
 
 listen(show);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);

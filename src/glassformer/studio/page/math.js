@@ -1,9 +1,10 @@
 // Formulas as they are written by hand: subscripts, powers, roots and fractions from plain elements.
 import { build, make } from "./dom.js";
+import { worded } from "./i18n.js";
 
 // "σ(x W_iᵀ + b_i)" with its subscripts low and its T high.
-export function formula(text) {
-  const parts = text.split(/(_\w+|[ᵀ²])/).filter(Boolean).map((part) => {
+export function formula(english) {
+  const text = worded(english), parts = text.split(/(_\w+|[ᵀ²])/).filter(Boolean).map((part) => {
     if (part.startsWith("_")) return make("sub", "", part.slice(1));
     return part === "ᵀ" || part === "²" ? make("sup", "", part === "ᵀ" ? "T" : "2") : part;
   });

@@ -5,7 +5,7 @@ import { TREE, treeSvg } from "./pictures.js";
 import { drawn, matrixSvg } from "./share.js";
 import { pages, passage, row } from "./tokens.js";
 
-document.head.append(build("link", "", [], { rel: "stylesheet", href: "/static/styles/results.css" }));
+document.head.append(build("link", "", [], { rel: "stylesheet", href: new URL("styles/results.css", import.meta.url).href }));
 
 const CLASSES = 12; // shown at once
 const MASKS = 24;

@@ -3,13 +3,13 @@ import { npz } from "./api.js";
 import { hex } from "./canvas.js";
 import { build, button, cut, short } from "./dom.js";
 
-// {python, svg: () => text, names: [tensors], more: [nodes]}; only what is given has a button. The PNG is the SVG, drawn.
+// {python, svg: () => text or a promise of it, names: [tensors], more: [nodes]}; only what is given has a button. The PNG is the SVG, drawn.
 export function toolbar(view, { python, svg, names = [], more = [] }) {
-  const { t } = view, file = `${view.model?.name ?? "studio"}-${view.state.screen ?? "run"}`;
+  const { t } = view, file = `${view.model?.name ?? "studio"}-${view.state.screen ?? "flow"}`;
   const parts = [...more];
   if (python) parts.push(button(t("copyPython"), () => copy(value(python), view), { id: "copy-python" }));
-  if (svg) parts.push(button("SVG", () => download(new Blob([svg()], { type: "image/svg+xml" }), `${file}.svg`), { id: "export-svg", "aria-label": t("exportAs", "SVG") }));
-  if (svg) parts.push(button("PNG", async () => (await drawn(svg())).toBlob((blob) => download(blob, `${file}.png`)), { id: "export-png", "aria-label": t("exportAs", "PNG") }));
+  if (svg) parts.push(button("SVG", async () => download(new Blob([await svg()], { type: "image/svg+xml" }), `${file}.svg`), { id: "export-svg", "aria-label": t("exportAs", "SVG") }));
+  if (svg) parts.push(button("PNG", async () => (await drawn(await svg())).toBlob((blob) => download(blob, `${file}.png`)), { id: "export-png", "aria-label": t("exportAs", "PNG") }));
   if (names.length && view.trace) {
     const label = { "aria-label": t("exportAs", "npz"), id: "export-npz", class: "button" };
     parts.push(build("a", "", "npz", { href: npz(view.trace.trace_id, names), download: `${file}.npz`, ...label }));

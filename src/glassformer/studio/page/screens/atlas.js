@@ -1,5 +1,5 @@
 // Atlas: all heads of a model as one mosaic, painted on one canvas from one answer.
-import { attentions, boardOf, boardTabs, caution, factList, factsOf, layerAndHead, ordered, placeOf, pythonOf, titleOf } from "../attention.js";
+import { attentions, boardOf, boardTabs, caution, factList, factsOf, layerAndHead, ordered, placeOf, pythonOf, titleOf, without } from "../attention.js";
 import { cssColour, kindOf, legend, paintSteps, rampOf } from "../canvas.js";
 import { build, choice, link, make, number, short } from "../dom.js";
 
@@ -34,13 +34,6 @@ export const screen = {
     return null;
   },
 };
-
-function without(view) {
-  const { root, t } = view;
-  root.append(build("section", "card notice", [make("p", "", t("noAttention")), link(view, { screen: "states" }, t("openStates"), { id: "open-states" })]));
-  view.share({ python: view.trace.python });
-  root.dataset.painted = "yes";
-}
 
 function pooledText(board, found, t) {
   const [, , high, wide] = board.shape, down = Math.ceil(high / found.shape[2]), across = Math.ceil(wide / found.shape[3]);

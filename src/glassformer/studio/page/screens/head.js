@@ -1,6 +1,6 @@
 // Head: one matrix of attention, the same weights as lines, and its tokens; choosing a cell in one marks it in all.
 import { arcsOf } from "../arcs.js";
-import { attentions, boardOf, boardTabs, caution, factList, factsOf, layerAndHead, ordered, placeOf, pythonOf, titleOf } from "../attention.js";
+import { attentions, boardOf, boardTabs, caution, factList, factsOf, layerAndHead, ordered, placeOf, pythonOf, titleOf, without } from "../attention.js";
 import { cssColour, heatmap, kindOf, legend, rampOf } from "../canvas.js";
 import { build, button, chip, choice, exact, link, make, number, select, short } from "../dom.js";
 import { matrixSvg } from "../share.js";
@@ -12,9 +12,10 @@ const STRONGEST = 8;
 export const screen = {
   id: "head",
   needs: "trace",
-  refuses: (_, trace) => (attentions(trace).length ? null : "noAttention"),
   async show(view) {
-    const { root, state, t, trace, api, signal } = view, boards = attentions(trace), board = boardOf(boards, state.board);
+    const { root, state, t, trace, api, signal } = view, boards = attentions(trace);
+    if (!boards.length) return without(view);
+    const board = boardOf(boards, state.board);
     const place = placeOf(board, state), cell = board.cells[place];
     // Asked for first: the page is laid out while the answer is on its way.
     const coming = api.slice(trace.trace_id, cell.tensor, { slice: cell.slice, dtype: "u8", scale: board.scales[place % board.columns.length], signal });

@@ -1,6 +1,7 @@
-"""The studio's HTTP server: uvicorn's own, which waits for nobody who does not say what he wants."""
+"""An HTTP server: uvicorn's own, which waits for nobody who does not say what he wants."""
 
 import asyncio
+import socket
 from typing import Any
 
 import h11
@@ -18,6 +19,7 @@ class Impatient(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        _send_at_once(transport.get_extra_info("socket"))
         self._watch()
 
     def data_received(self, data: bytes) -> None:
@@ -41,7 +43,22 @@ class Impatient(H11Protocol):
             self._timer = None
 
 
+def _send_at_once(connection: socket.socket | None) -> None:
+    """Without Nagle's algorithm, by which a body waits up to 40 ms for the other side to have seen its headers.
+
+    asyncio sees to it only where a listening socket was made with its protocol named, which create_server does not.
+    """
+    if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
 def server_of(app: Any, **settings: Any) -> uvicorn.Server:
     """A server for an application; settings are uvicorn's."""
-    options: dict[str, Any] = {"log_level": "warning", "lifespan": "off", "timeout_graceful_shutdown": 2, **settings}
-    return uvicorn.Server(uvicorn.Config(app, http=Impatient, timeout_keep_alive=IDLE, **options))
+    return uvicorn.Server(config_of(app, **settings))
+
+
+def config_of(app: Any, **settings: Any) -> uvicorn.Config:
+    """How a server for an application is set up; settings are uvicorn's."""
+    options: dict[str, Any] = {"log_level": "warning", "lifespan": "off", "timeout_graceful_shutdown": 2}
+    options["ws"] = "none"  # who asks for a WebSocket is answered as any other request, by whoever guards them
+    return uvicorn.Config(app, **{**options, "http": Impatient, "timeout_keep_alive": IDLE, **settings})

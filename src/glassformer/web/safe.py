@@ -1,10 +1,10 @@
-"""TraceAnswers in JSON, which knows no NaN and no infinity: their names stand for them."""
+"""Answers in JSON, which knows no NaN and no infinity: their names stand for them."""
 
 import json
 import math
 from typing import Any
 
-from fastapi.responses import JSONResponse
+from starlette.responses import JSONResponse
 
 LONGEST = 600  # letters of what went wrong
 

@@ -1,0 +1,143 @@
+"""Where a model's weights are while it is trained: whole on every process (DDP), or in shards over them (FSDP)."""
+
+import os
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from glassformer.blocks.transformer import Stack
+from glassformer.models.contract import as_model
+from glassformer.tasks.batch import Batch, Carried
+from glassformer.tasks.task import AnyTask
+
+from . import checkpoint
+from .plan import Plan
+from .processes import Processes
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Objective(nn.Module):
+    """A model and what is asked of it: (batch, carried state) -> (summed loss, state carried to the next batch)."""
+
+    def __init__(self, model: nn.Module, task: AnyTask) -> None:
+        super().__init__()
+        self.model = model
+        self.task = task
+
+    def forward(self, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+        return self.task.carried_loss(as_model(self.model), batch, carried)
+
+
+class Layout(Protocol):
+    """What the loop asks of weights, wherever they are. States are of whole tensors: they fit any layout."""
+
+    device: torch.device
+    """Where it computes."""
+    objective: nn.Module
+    """The objective to call; the gradients of its backward pass are averaged over all processes."""
+
+    def no_sync(self, *, last: bool) -> AbstractContextManager[None]:
+        """Gradients are exchanged once for each batch, with its last micro-batch."""
+        ...
+
+    def whole(self, *, everywhere: bool = True) -> AbstractContextManager[nn.Module]:
+        """The model with all of its weights, to score, to write with and to save; all processes ask for it.
+
+        Without `everywhere` only the main process needs it, on whatever device: it is only to be saved.
+        """
+        ...
+
+    def gather(self, value: Any) -> Any:
+        """A tensor, or nested dicts and lists of them, whole; all processes ask for it."""
+        ...
+
+    def save(self, folder: Path, step: int, state: dict[str, Any], *, kind: checkpoint.Kind, keep: int) -> None:
+        """Write a checkpoint of a run, as `checkpoint.save`; all processes call it, and training may go on at once."""
+        ...
+
+    def settle(self, *, wait: bool) -> None:
+        """Put in its place what `save` is still writing, if it is done; with `wait`, when it is."""
+        ...
+
+    def load(self, path: Path, optimiser: Optimizer) -> dict[str, Any]:
+        """The state of a checkpoint that any layout has written, its tensors laid out as this one's are."""
+        ...
+
+
+class Replicated:
+    """The whole model on every process: alone, or under DDP, which averages gradients as they come."""
+
+    def __init__(self, model: nn.Module, objective: nn.Module, processes: Processes) -> None:
+        self.model, self.objective, self._alone = model, objective, processes.world_size == 1
+        self._is_main = processes.is_main
+        self.device = next(model.parameters()).device
+        if not self._alone:
+            drops = any(isinstance(module, Stack) and module.layerdrop for module in model.modules())
+            self.objective = nn.parallel.DistributedDataParallel(objective, find_unused_parameters=drops)
+
+    def no_sync(self, *, last: bool) -> AbstractContextManager[None]:
+        if self._alone or last:
+            return nullcontext()
+        return self.objective.no_sync()  # type: ignore[operator, no-any-return]
+
+    def whole(self, *, everywhere: bool = True) -> AbstractContextManager[nn.Module]:
+        del everywhere
+        return nullcontext(self.model)
+
+    def gather(self, value: Any) -> Any:
+        return value
+
+    def save(self, folder: Path, step: int, state: dict[str, Any], *, kind: checkpoint.Kind, keep: int) -> None:
+        if self._is_main:
+            checkpoint.save(folder, step, state, kind=kind, keep=keep)
+
+    def settle(self, *, wait: bool) -> None:
+        del wait
+
+    def load(self, path: Path, optimiser: Optimizer) -> dict[str, Any]:
+        del optimiser
+        return checkpoint.load(path)
+
+
+def lay_out(model: nn.Module, task: AnyTask, plan: Plan, processes: Processes) -> Layout:
+    """Put a model where the plan says; before its optimiser is built, since its parameters may be others then.
+
+    A run that was sharded and is resumed without torchrun is one process that holds it all.
+    """
+    objective = Objective(model, task)
+    if plan.parallel == "ddp" or not dist.is_initialized():
+        return Replicated(model, objective, processes)
+    device = next(model.parameters()).device
+    if plan.optimiser == "adafactor":
+        raise ValueError(
+            f"adafactor has no step for shards of weights: take adamw, or parallel = ddp, not {plan.parallel}"
+        )
+    if plan.offload and device.type == "cpu":
+        raise ValueError("offload keeps shards in the memory of the CPU, where this run has all of it: set it to false")
+    from .sharding import Sharded, mesh_of  # DTensors take a third of a second to import
+
+    return Sharded(
+        model,
+        objective,
+        mesh_of(device, _shard_size(plan.parallel, plan.shard_size, processes)),
+        compute_dtype=DTYPES.get(plan.precision),
+        reshard=plan.reshard,
+        offload=plan.offload,
+    )
+
+
+def _shard_size(parallel: Literal["fsdp", "hsdp"], asked: int | None, processes: Processes) -> int:
+    """Processes that hold one model between them: all, or with hsdp those of a machine, or as many as asked for."""
+    world = processes.world_size
+    if parallel == "fsdp" and asked is not None:
+        raise ValueError(f"shard_size is {asked}, and parallel = fsdp takes all processes; take hsdp")
+    size = world if parallel == "fsdp" else asked or int(os.environ.get("LOCAL_WORLD_SIZE", world))
+    if world % size:
+        raise ValueError(f"shard_size is {size}, and {world} processes do not fall into groups of that")
+    return size

@@ -1,0 +1,166 @@
+"""FSDP: each process holds a shard of weights, gradients and optimiser state; layers are gathered as they are run."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.optim import Optimizer
+
+from glassformer.blocks.point import ignore_hooks
+from glassformer.blocks.transformer import Layer, Stack
+
+from . import checkpoint
+from .optimiser import Combined
+from .sharded_checkpoint import Where, Writing, mapped, read
+
+
+class Sharded:
+    """A Layout: the model's parameters are shards (DTensors) from now on, as part of `objective`, which calls it.
+
+    Every layer is a unit of its own, gathered before it is run and, with `reshard`, freed after it; layers that share
+    parameters are one unit, and all that is outside the layers belongs to the objective. Refused: LayerDrop, because
+    every process must run every layer.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        objective: nn.Module,
+        mesh: DeviceMesh,
+        *,
+        compute_dtype: torch.dtype | None = None,
+        reshard: bool = True,
+        offload: bool = False,
+    ) -> None:
+        if any(isinstance(module, Stack) and module.layerdrop for module in model.modules()):
+            raise ValueError("parallel = fsdp runs every layer on all processes: set layerdrop to 0, or take ddp")
+        self.model, self.objective = model, objective
+        self.device = next(model.parameters()).device
+        self._plain = _hollow_copy(model)
+        settings: dict[str, Any] = {
+            "mesh": mesh,
+            "reshard_after_forward": reshard,
+            "mp_policy": MixedPrecisionPolicy(param_dtype=compute_dtype, reduce_dtype=torch.float32),
+            "offload_policy": CPUOffloadPolicy() if offload else OffloadPolicy(),
+        }
+        for unit in units_of(model):
+            fully_shard(unit, **settings)
+            for layer in unit:
+                ignore_hooks(layer)
+        fully_shard(objective, **settings)
+        self._writers = dist.new_group(backend="gloo")  # talk to each other while training does
+        self._writing: Writing | None = None
+
+    @contextmanager
+    def no_sync(self, *, last: bool) -> Iterator[None]:
+        """Gradients are exchanged once for each batch, with its last micro-batch; until then each keeps whole ones."""
+        self.objective.set_requires_gradient_sync(last)  # type: ignore[operator]
+        yield
+
+    @contextmanager
+    def whole(self, *, everywhere: bool = True) -> Iterator[nn.Module]:
+        """A copy without hooks, so that processes may run it as often as each has texts. Its weights are freed at the
+        end; those that are only to be saved are gathered one by one, in the memory of the main process's CPU.
+        """
+        own = dict(self.model.named_parameters())
+        try:
+            for name, tensor in self._plain.named_parameters():
+                gathered = _whole(own[name].detach())
+                if everywhere:
+                    tensor.data = gathered.to(self.device)
+                elif dist.get_rank() == 0:
+                    tensor.data = gathered.cpu()
+            for mine, its in zip(self.model.buffers(), self._plain.buffers(), strict=True):
+                its.copy_(mine)
+            yield self._plain
+        finally:
+            for tensor in self._plain.parameters():
+                tensor.data = tensor.data.new_empty(0)
+
+    def gather(self, value: Any) -> Any:
+        return mapped(value, lambda _, one: _whole(one))
+
+    def save(self, folder: Path, step: int, state: dict[str, Any], *, kind: checkpoint.Kind, keep: int) -> None:
+        self.settle(wait=True)
+        path = checkpoint.path_of(folder, step, kind, checkpoint.SHARDS)
+        then = partial(checkpoint.remove_older, folder, path, keep=keep)
+        self._writing = Writing(path, state, self._writers, then=then)
+        if kind == checkpoint.BETWEEN:  # the run ends with it
+            self.settle(wait=True)
+
+    def settle(self, *, wait: bool) -> None:
+        if self._writing is not None and self._writing.settle(wait=wait):
+            self._writing = None
+
+    def load(self, path: Path, optimiser: Optimizer) -> dict[str, Any]:
+        """Each process reads its shards, if there are any in the checkpoint."""
+        like = partial(_owner, dict(self.model.named_parameters(remove_duplicate=False)), optimiser)
+        if path.is_dir():
+            return read(path, like)
+        state: dict[str, Any] = mapped(checkpoint.load(path), lambda where, value: _shard_like(value, like(where)))
+        return state
+
+
+def _owner(parameters: Mapping[str, Tensor], optimiser: Optimizer, where: Where) -> Tensor | None:
+    """The parameter that a value of a checkpoint belongs to."""
+    match where:
+        case ("model", str(name)) | ("ema", "weights", str(name)):
+            return parameters.get(name)
+        case ("optimiser", "parts", int(part), "state", int(number), _):
+            assert isinstance(optimiser, Combined)
+            return _trained(optimiser.parts[part])[number]
+        case ("optimiser", "state", int(number), _):
+            return _trained(optimiser)[number]
+    return None
+
+
+def _trained(optimiser: Optimizer) -> list[Tensor]:
+    return [tensor for group in optimiser.param_groups for tensor in group["params"]]
+
+
+def units_of(model: nn.Module) -> list[list[nn.Module]]:
+    """The layers of a model; those that share a parameter together."""
+    units: list[tuple[set[nn.Parameter], list[nn.Module]]] = []
+    for layer in (module for module in model.modules() if isinstance(module, Layer)):
+        parameters, layers = set(layer.parameters()), list[nn.Module]([layer])
+        for other in [unit for unit in units if unit[0] & parameters]:
+            units.remove(other)
+            parameters, layers = parameters | other[0], other[1] + layers
+        units.append((parameters, layers))
+    return [layers for _, layers in units]
+
+
+def mesh_of(device: torch.device, shard_size: int) -> DeviceMesh:
+    """All processes in groups of `shard_size`, each of which holds the model once."""
+    groups = dist.get_world_size() // shard_size
+    if groups == 1:
+        return init_device_mesh(device.type, (shard_size,), mesh_dim_names=("shard",))
+    return init_device_mesh(device.type, (groups, shard_size), mesh_dim_names=("replicate", "shard"))
+
+
+def _whole(value: Any) -> Any:
+    return value.full_tensor() if isinstance(value, DTensor) else value
+
+
+def _shard_like(whole: Any, like: Tensor | None) -> Any:
+    """This process's shard of a tensor that all have, laid out as another; what is no such tensor, as it is."""
+    if not isinstance(like, DTensor) or not isinstance(whole, Tensor) or whole.shape != like.shape:
+        return whole
+    return distribute_tensor(whole.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
+
+
+def _hollow_copy(model: nn.Module) -> nn.Module:
+    """A copy whose parameters are empty, and tied as the model's are."""
+    empty = {
+        id(one): nn.Parameter(one.detach().new_empty(0), requires_grad=one.requires_grad) for one in model.parameters()
+    }
+    return deepcopy(model, empty)

@@ -1,0 +1,33 @@
+"""Texts to look at: some for each task, and a built-in model's own."""
+
+import pytest
+
+import glassformer as gf
+from glassformer.studio.example_inputs import EXAMPLE_INPUTS, built_in_inputs, example_inputs
+
+
+def test_examples_suit_their_tasks():
+    assert all(one["inputs"] for task in EXAMPLE_INPUTS for one in example_inputs(task))
+    assert "<mask>" in example_inputs("fill-mask", "<mask>")[0]["inputs"]
+    assert all(one["pair"] for one in example_inputs("question-answering"))
+    assert example_inputs("feature-extraction") == example_inputs(None) == []
+
+
+@pytest.mark.parametrize("name", [card["name"] for card in gf.zoo()])
+def test_a_built_in_model_has_texts_that_it_knows_the_tokens_of(name):
+    (card,) = (one for one in gf.zoo() if one["name"] == name)
+    rows, tokenizer = built_in_inputs(card), gf.load_tokenizer(f"zoo:{name}")
+    assert len(rows) >= 3
+    for row in rows:
+        ids = tokenizer(row["inputs"], row.get("pair"))["input_ids"]
+        assert tokenizer.unk_token_id not in ids
+        if card["task"] == "fill-mask":
+            assert tokenizer.mask_token_id in ids
+        if row["inputs"].startswith("<|"):  # a condition is one token
+            assert tokenizer.convert_ids_to_tokens(ids[0]) == row["inputs"].partition("|>")[0] + "|>"
+
+
+def test_a_condition_stands_before_its_text():
+    card = {**gf.zoo()[0], "examples": [{"inputs": "The film", "condition": "positive review"}, {"inputs": "I"}]}
+    assert built_in_inputs(card) == [{"inputs": "<|positive review|>The film"}, {"inputs": "I"}]
+    assert card["examples"][0]["condition"] == "positive review"

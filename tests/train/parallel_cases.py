@@ -1,0 +1,174 @@
+"""Run under torchrun: updates of many cases in a layout, beside the same updates by one process alone.
+
+    torchrun --nproc-per-node N -m train.parallel_cases OUT.json LAYOUT [CASE…]
+
+In double precision and without dropout, which is another draw in every process. Every process does both; OUT.json gets
+for each case the largest difference of loss, gradients and weights, or the words of what was raised. With LAYOUT
+count-fsdp it gets what one step exchanges, counted and as `train.mesh` says.
+"""
+
+import json
+import sys
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+import torch.distributed as dist
+
+from families import shake
+from glassformer.data.batches import Schedule
+from glassformer.train.layout import lay_out
+from glassformer.train.mesh import Mesh, exchanges, padded_sizes
+from glassformer.train.optimiser import build_optimiser
+from glassformer.train.processes import Processes
+from glassformer.train.update import OptimizerStep, updates
+from tasks.cases import BERT, NAMES, RECIPES, SMALL, case
+
+LLAMA = BERT | {"num_key_value_heads": 1, "max_position_embeddings": 64}
+FAMILIES = {  # those that have no case of their own: (task, sizes)
+    "llama": ("text-generation", LLAMA),
+    "deberta-v2": ("text-classification", BERT | {"conv_kernel_size": 3}),
+    "modernbert": ("fill-mask", BERT | {"num_hidden_layers": 3, "local_attention": 6}),
+}
+for arch, (task, sizes) in FAMILIES.items():
+    SMALL[arch] = sizes
+    RECIPES[f"{task}/{arch}"] = {"task": task, "arch": arch}
+EVERY = [*NAMES, *(f"{task}/{arch}" for arch, (task, _) in FAMILIES.items())]
+PARTS = [name for name in EVERY if "contrastive" not in name]  # whose question is another in every part
+LAYOUTS = {
+    "ddp": {"parallel": "ddp"},
+    "fsdp": {"parallel": "fsdp"},
+    "kept": {"parallel": "fsdp", "reshard": False},
+    "hsdp": {"parallel": "hsdp", "shard_size": 2},
+}
+STEPS = 3
+
+
+@contextmanager
+def alone():
+    """As if torchrun had started this process only."""
+    with patch.object(dist, "is_initialized", lambda: False):
+        yield
+
+
+def trained(name, layout):
+    """(losses, gradients of each step, weights), of the whole, after a few updates."""
+    one, processes = case(name), Processes()
+    model = shake(one.model).double().eval()
+    plan = replace(one.plan, batch_size=7, batch_tokens=None, accumulate=2, clip=1e9, **LAYOUTS[layout])
+    laid_out = lay_out(model, one.task, plan, processes)
+    optimiser = build_optimiser(model, 1e-2, eps=1e-3)  # a tensor whose gradient is nothing shall stay at rest
+    gradients = []
+
+    def look(*_):
+        found = {key: tensor.grad for key, tensor in model.named_parameters() if tensor.grad is not None}
+        gradients.append({key: tensor.clone() for key, tensor in laid_out.gather(found).items()})
+
+    optimiser.register_step_pre_hook(look)
+    stepper = OptimizerStep(laid_out, plan, optimiser, processes)
+    schedule = Schedule(one.items.lengths, plan.budget, seed=plan.seed)
+    losses = []
+    feed = updates(one.task, one.items, schedule, plan, after=0, processes=processes)
+    for _, update in zip(range(STEPS), feed, strict=False):
+        (count,) = processes.all_reduce(update.count)
+        loss, _ = stepper(update, max(1, int(count)), 1.0)
+        losses.append(processes.all_reduce(float(loss))[0] / max(1, count))
+    return losses, gradients, laid_out.gather(model.state_dict())
+
+
+@contextmanager
+def counted():
+    """Bytes that a process receives from others by each collective of FSDP."""
+    found = {"gathered": [], "scattered": [], "summed": []}
+    gathering, scattering = (  # as torch calls them since 2.13, and before
+        ("all_gather_single", "reduce_scatter_single")
+        if hasattr(dist, "all_gather_single")
+        else ("all_gather_into_tensor", "reduce_scatter_tensor")
+    )
+    plain = {name: getattr(dist, name) for name in (gathering, scattering, "all_reduce")}
+
+    def tensors(given, named):
+        return [one for one in (*given, *named.values()) if isinstance(one, torch.Tensor)]
+
+    def gather(*given, **named):
+        output, own = tensors(given, named)
+        found["gathered"].append(output.nbytes - own.nbytes)
+        return plain[gathering](*given, **named)
+
+    def scatter(*given, **named):
+        output, own = tensors(given, named)
+        found["scattered"].append(own.nbytes - output.nbytes)
+        return plain[scattering](*given, **named)
+
+    def reduce(given, group=None, **named):
+        if group is not None:  # those of a few numbers go to all
+            count = dist.get_world_size(group)
+            found["summed"].append(2 * (count - 1) / count * given.nbytes)
+        return plain["all_reduce"](given, group=group, **named)
+
+    with (
+        patch.object(dist, gathering, gather),
+        patch.object(dist, scattering, scatter),
+        patch.object(dist, "all_reduce", reduce),
+    ):
+        yield found
+
+
+def volumes(name, layout):
+    """What was counted of one step, beside what `train.mesh` says of it."""
+    one, world = case(name), dist.get_world_size()
+    plan = replace(one.plan, batch_size=8, batch_tokens=None, accumulate=2, **LAYOUTS[layout])
+    said = exchanges(one.model, plan, Mesh(1, world))
+    sizes = padded_sizes(one.model, Mesh(1, world).shard_size(plan))
+    laid_out = lay_out(one.model, one.task, plan, Processes())
+    stepper = OptimizerStep(laid_out, plan, build_optimiser(one.model, 1e-3), Processes())
+    schedule = Schedule(one.items.lengths, plan.budget, seed=plan.seed)
+    feed = updates(one.task, one.items, schedule, plan, after=0, processes=Processes())
+    stepper(next(feed), 1, 1.0)
+    with counted() as found:
+        stepper(next(feed), 1, 1.0)
+    return {
+        "said": {row.what.split()[0]: [row.count, row.bytes] for row in said},
+        "found": {what: [len(rows), sum(rows)] for what, rows in found.items()},
+        "parameters": [sum(sizes), sum(tensor.numel() for tensor in case(name).model.parameters())],
+    }
+
+
+def compared(name, layout):
+    """The largest differences, each as a share of the largest value where that is above 1."""
+    with alone():
+        one = trained(name, "ddp")
+    many = trained(name, layout)
+    assert [step.keys() for step in many[1]] == [step.keys() for step in one[1]]
+    return {
+        "loss": max(abs(ours - theirs) for ours, theirs in zip(many[0], one[0], strict=True)),
+        "gradient": max(furthest(*pair) for pair in zip(many[1], one[1], strict=True)),
+        "weights": furthest(many[2], one[2]),
+    }
+
+
+def furthest(ours, theirs):
+    scale = max(1.0, *(float(tensor.abs().max()) for tensor in theirs.values()))
+    return max(float((ours[name].double() - theirs[name].double()).abs().max()) / scale for name in theirs)
+
+
+def main():
+    out, layout, *names = sys.argv[1:]
+    names, counts, way = names or PARTS, layout.startswith("count-"), layout.removeprefix("count-")
+    dist.init_process_group("gloo")
+    found = {}
+    for name in names:
+        try:
+            found[name] = volumes(name, way) if counts else compared(name, way)
+        except Exception as error:  # all of a torchrun would end with it
+            found[name] = {"error": f"{type(error).__name__}: {error}"[:500]}
+    if dist.get_rank() == 0:
+        Path(out).write_text(json.dumps(found))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main()

@@ -1,0 +1,114 @@
+"""What a mesh would exchange and hold is what FSDP exchanges and autograd keeps."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from glassformer.hub.registry import build
+from glassformer.train.memory import made_up_loss, measured
+from glassformer.train.mesh import Mesh, exchanges, flops_per_token, held, padded_sizes
+from glassformer.train.plan import Plan
+
+TESTS = Path(__file__).parents[1]
+PLAN = Plan(steps=1, batch_tokens=4096)
+MODELS = {
+    "llama": {"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 704},
+    "gpt2": {"n_embd": 256, "n_layer": 4, "n_head": 4, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0},
+    "bert": {"hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024, "hidden_dropout_prob": 0.0}
+    | {"attention_probs_dropout_prob": 0.0},
+    "modernbert": {"hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 384},
+}
+
+
+def small(kind):
+    sizes = MODELS[kind] if kind == "gpt2" else {**MODELS[kind], "num_hidden_layers": 4}
+    head = "text-generation" if kind in ("llama", "gpt2") else "fill-mask"
+    return build(kind, head, vocab_size=50, **sizes).train()
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_activations_are_about_what_autograd_keeps(kind):
+    model, rows, length = small(kind), 2, 128
+    kept = measured(model, made_up_loss(model), rows, length).total
+    said = held(model, PLAN, Mesh(1, 1), tokens=rows * length)
+    assert said.activations == pytest.approx(kept, rel=0.15)
+    less = held(model, replace(PLAN, checkpointing=True), Mesh(1, 1), tokens=rows * length)
+    assert less.activations < said.activations / 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("layout", "world_size"), [("fsdp", 2), ("fsdp", 4), ("kept", 2), ("hsdp", 4)])
+def test_bytes_and_calls_are_those_of_a_real_step(tmp_path, layout, world_size):
+    names = ["text-generation/gpt2", "sentence-order-prediction/albert", "translation/transformer"]
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world_size)]
+    words += ["-m", "train.parallel_cases", tmp_path / "found.json", f"count-{layout}", *names]
+    path = os.pathsep.join([str(TESTS), *sys.path])
+    ended = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    for name, step in json.loads((tmp_path / "found.json").read_text()).items():
+        none = [0, 0]
+        said = [step["said"].get(what, none) for what in ("all-gather", "reduce-scatter", "all-reduce")]
+        assert said == list(step["found"].values()), name
+        assert said[0] != none
+
+
+def test_without_other_processes_nothing_is_exchanged():
+    model = small("gpt2")
+    assert exchanges(model, PLAN, Mesh(1, 1)) == []
+    assert sum(padded_sizes(model, 1)) == sum(tensor.numel() for tensor in model.parameters())
+    alone = held(model, PLAN, Mesh(1, 1), tokens=0)
+    assert alone.total == 16 * sum(tensor.numel() for tensor in model.parameters())
+
+
+def test_groups_gather_within_a_machine_and_sum_between():
+    model, plan = small("gpt2"), replace(PLAN, parallel="hsdp")
+    found = {one.what.split()[0]: one for one in exchanges(model, plan, Mesh(4, 8))}
+    assert [one.between for one in found.values()] == [False, False, True]
+    numbers = sum(padded_sizes(model, 8))
+    assert found["all-reduce"].bytes == pytest.approx(2 * 3 / 4 * numbers / 8 * 4)
+    through = {one.what.split()[0]: one for one in exchanges(model, replace(plan, parallel="fsdp"), Mesh(4, 8))}
+    assert all(one.between for one in through.values())
+    assert "all-reduce" not in through
+
+
+def test_a_token_costs_six_operations_a_weight_and_its_share_of_attention():
+    model = small("llama")
+    weights = sum(tensor.numel() for name, tensor in model.named_parameters() if "embeddings" not in name)
+    per_token = 6 * weights + 4 * 12 * 256 * 128 / 2  # four layers; later tokens are not seen
+    assert flops_per_token(model, length=128, checkpointing=False) == pytest.approx(per_token)
+    assert flops_per_token(model, length=128, checkpointing=True) == pytest.approx(per_token * 4 / 3)
+
+
+@pytest.mark.parametrize("text", ["8", "8x", "x8", "0x8", "2x-1", "two x eight"])
+def test_what_is_no_mesh_is_refused(text):
+    with pytest.raises(ValueError, match="is no mesh; write machines x GPUs on each, as 16x8"):
+        Mesh.parse(text)
+
+
+def test_the_command_counts_and_trains_nothing(glassformer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "text-generation", "--arch", "llama", "--data", "nowhere.txt", "--parallel", "hsdp"]
+    code, out, err = glassformer(*words, "--dry-run-mesh", "4x8")
+    assert (code, err) == (0, "")
+    assert "hsdp on 4 machines, 32 processes: S = 8 share one model, R = 4" in out
+    assert "what breaks first: a process has 256 tokens of a step, less than one text of 512: raise batch_tokens" in out
+    found = json.loads(glassformer(*words, "--dry-run-mesh", "4x8", "--json")[1])
+    assert found["shard_size"] == 8
+    assert found["held"]["total"] == pytest.approx(sum(v for k, v in found["held"].items() if k != "total"))
+    assert list(tmp_path.iterdir()) == []
+    code, _, err = glassformer(*words, "--dry-run-mesh", "4x8", "--set", "shard_size=5")
+    assert code == 1
+    assert "shard_size is 5, and 32 processes do not fall into groups of that" in err
+
+
+def test_what_does_not_fit_is_told_what_would_help(glassformer):
+    sizes = {"hidden_size": 8192, "num_hidden_layers": 80, "intermediate_size": 28672, "num_attention_heads": 64}
+    more = [word for name, value in sizes.items() for word in ("--set", f"config.{name}={value}")]
+    words = ["train", "text-generation", "--arch", "llama", "--data", "x.txt", "--dtype", "bf16", *more]
+    assert "it does not fit by" in (told := glassformer(*words, "--dry-run-mesh", "1x8")[1])
+    assert "parallel = fsdp" in told.splitlines()[-1]
