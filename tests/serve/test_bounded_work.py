@@ -1,7 +1,6 @@
 """No request is more work than its limits say, and what nobody waits for any more is dropped in the middle."""
 
 import threading
-import time
 from multiprocessing import Pipe
 
 import httpx
@@ -116,11 +115,9 @@ def test_a_deadline_frees_the_model():
     """What is late is 504, and the worker has dropped it: the next one is answered at once."""
     with running(["zoo:bert-mini-en-ner"], limits=Limits(deadline=1.0)) as one:
         body = {"inputs": "Anna met Leo in Paris on Monday. " * 50_000}
-        began = time.monotonic()
         assert one.ask("/models/bert-mini-en-ner", body)[0] == 504
         assert one.ask("/models/bert-mini-en-ner", {"inputs": "Anna met Leo."})[0] in (200, 504)
         until(lambda: one.ask("/models/bert-mini-en-ner", {"inputs": "Anna met Leo."})[0] == 200)
-        assert time.monotonic() - began < 30
 
 
 @pytest.mark.slow
