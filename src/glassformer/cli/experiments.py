@@ -49,6 +49,7 @@ def file(
     out: Annotated[str | None, typer.Option(metavar="DIR")] = None,
     jobs: Annotated[int, typer.Option(min=0)] = 1,
     ray: bool = False,
+    slurm: Annotated[str | None, typer.Option(metavar="SCRIPT")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE")] = None,
     resume: bool = False,
     json: Json = False,
@@ -57,7 +58,8 @@ def file(
 
     Example: glassformer compare out/ladder/experiment.toml --resume
     """
-    run_experiment(path, {"out": out}, settings, jobs=jobs, ray=ray, resume=resume, json=json)
+    where = {"jobs": jobs, "ray": ray, "slurm": slurm}
+    run_experiment(path, {"out": out}, settings, where=where, resume=resume, json=json)
 
 
 def _command(name: str) -> Callable[..., None]:
@@ -79,6 +81,9 @@ def _command(name: str) -> Callable[..., None]:
         ] = None,
         jobs: Annotated[int, typer.Option(min=0, help="Cells at once, a process each; 0: in this process.")] = 1,
         ray: Annotated[bool, typer.Option(help="Carry cells out on a Ray cluster.")] = False,
+        slurm: Annotated[
+            str | None, typer.Option(metavar="SCRIPT", help="Carry cells out as a Slurm array, by this batch script.")
+        ] = None,
         device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
         settings: Annotated[
             list[str] | None,
@@ -92,22 +97,29 @@ def _command(name: str) -> Callable[..., None]:
         given: dict[str, Any] = {"data": data, "dev": dev, "test": test, "downstream": downstream, "task": task}
         given |= {"columns": parsed_columns(columns), "model": model, "out": out, "seeds": seeds, "budget": budget}
         given["device"] = device
-        run_experiment(name, given, settings, jobs=jobs, ray=ray, resume=resume, json=json)
+        where = {"jobs": jobs, "ray": ray, "slurm": slurm}
+        run_experiment(name, given, settings, where=where, resume=resume, json=json)
 
     return command
 
 
 def run_experiment(
-    name: str, given: dict[str, Any], settings: list[str] | None, *, jobs: int, ray: bool, resume: bool, json: bool
+    name: str,
+    given: dict[str, Any],
+    settings: list[str] | None,
+    *,
+    where: dict[str, Any],
+    resume: bool,
+    json: bool,
 ) -> None:
-    """Carry it out, show how it goes, and print the answer."""
+    """Carry it out, show how it goes, and print the answer; `where` cells run is said as gf.compare takes it."""
     from glassformer.compare.experiment import compare, sorted_settings
     from glassformer.compare.progress import GridProgress
     from glassformer.jobs.recipe import parsed
 
     known = sorted_settings(name, given, dict(parsed(one) for one in settings or []))
     with GridProgress(lambda text: echo_line(text, err=True)) as on_change:
-        found = compare(name, jobs=jobs, ray=ray, resume=resume, on_change=on_change, **known)
+        found = compare(name, **where, resume=resume, on_change=on_change, **known)
     lost = [one for one in found.results.cells if one.state == "failed"]
     if json:
         print_json(as_dict(found))

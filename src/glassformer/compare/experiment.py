@@ -26,6 +26,7 @@ from .cluster import RayExecutor
 from .grid import Changed, Executor, InlineExecutor, ProcessExecutor, check_grid, run_grid
 from .reporting import report_of, write_report
 from .results import Results
+from .slurm import SlurmExecutor
 
 EXPERIMENT = "experiment.toml"
 HEADER = "# An experiment, as glassformer wrote it down: glassformer compare THIS_FILE does it again.\n"
@@ -166,6 +167,7 @@ def compare(
     *,
     jobs: int = 1,
     ray: bool = False,
+    slurm: str | Path | None = None,
     resume: bool = False,
     on_change: Changed | None = None,
     **settings: Any,
@@ -173,7 +175,8 @@ def compare(
     """Carry out an experiment: compare("ladder", data="train.csv", out="out/ladder", seeds=3, budget="2m").
 
     `name` may also be a TOML file whose `experiment` names one; settings beside it replace those of the file. `jobs`
-    cells run at once, each in a process of its own; 0 runs them in this one. With `resume` an experiment goes on where
+    cells run at once, each in a process of its own; 0 runs them in this one; `ray` runs them on a Ray cluster, `slurm`,
+    the batch script of a cluster, as a job array. With `resume` an experiment goes on where
     it stopped: what is done stays, what has failed is tried again; settings that add cells (more seeds, sizes, a model)
     may be new, those that change a cell that is there are refused.
     """
@@ -182,10 +185,11 @@ def compare(
     if all(cell.reason for cell in cells):
         raise ValueError(f"no contestant can take part: {cells[0].contestant}: {cells[0].reason}")
     folder = Path(experiment.out)
+    executor = executor_of(jobs, ray=ray, slurm=slurm)
     with _claimed(folder, experiment, cells, resume=resume):
         started = time.time()
         experiment.prepare(cells)
-        results = Results(folder, run_grid(cells, folder, executor_of(jobs, ray=ray), on_change=on_change))
+        results = Results(folder, run_grid(cells, folder, executor, on_change=on_change))
         return conclude(experiment, results, jobs=jobs, seconds=time.time() - started)
 
 
@@ -237,7 +241,11 @@ def experiment_of(name: str, settings: Mapping[str, Any]) -> Experiment:
     return cls(**known)
 
 
-def executor_of(jobs: int, *, ray: bool = False) -> Executor:
+def executor_of(jobs: int, *, ray: bool = False, slurm: str | Path | None = None) -> Executor:
+    if ray and slurm is not None:
+        raise ValueError("--ray and --slurm: cells are carried out by one of the two")
+    if slurm is not None:
+        return SlurmExecutor(Path(slurm))
     if ray:
         return RayExecutor()
     return ProcessExecutor(jobs) if jobs else InlineExecutor()
