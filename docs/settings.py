@@ -43,7 +43,7 @@ KEY = re.compile(r'^( {4}(\w+): .+)(?:\n {4}"""(?:[^"]|"(?!""))*""")?$', re.MULT
 LINE = 110  # of a docstring, between its quotes
 MILLION = 1_000_000
 FAR = 10_000_000  # a bound beyond it is no news
-FINE_TUNED = [nn.Linear(size * MILLION, 1, bias=False, device="meta") for size in (10, 40, 100)]
+FINE_TUNED = [nn.Linear(size * MILLION, 1, bias=False, device="meta") for size in (10, 20, 40, 100)]
 FRESH = [nn.Sequential(MultiHeadAttention(4, 1)), nn.LSTM(2, 2), nn.Embedding(2, 2)]
 FRESH += [nn.Linear(40 * MILLION, 1, bias=False, device="meta")]
 
@@ -159,7 +159,11 @@ def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
 
 def plan_defaults(task: str) -> dict[str, str]:
     """What a run of this task takes where nobody says otherwise, by what is trained."""
-    tuned = [defaults(task, model, pretrained=True, device="cpu") for model in FINE_TUNED]
+    tuned = [
+        defaults(task, model, pretrained=True, device="cpu", examples=examples)
+        for model in FINE_TUNED
+        for examples in (None, 1)
+    ]
     fresh = [defaults(task, model, pretrained=False, device="cpu") for model in FRESH]
     found = {"precision": "fp32, on a GPU bf16"}
     for one in fields(Plan):

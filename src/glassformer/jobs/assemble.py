@@ -62,7 +62,9 @@ def assemble(recipe: Recipe, device: torch.device, processes: Processes | None =
     task = cls.from_spec(tokenizer, spec)
     model = complete(task, model, config_folder(recipe.model) if recipe.model else None, new=True)
     tokenise(splits, task, processes or Processes())
-    standard = defaults(cls.name, model, pretrained=recipe.model is not None, device=str(device))
+    standard = defaults(
+        cls.name, model, pretrained=recipe.model is not None, device=str(device), examples=len(splits.train)
+    )
     plan = plan_of(standard, recipe.plan)
     model = _transformed(model, task, plan, recipe, new_tokens=range(len(known), len(vocabulary)))
     return Assembly(splits, task, model.to(device), plan)
