@@ -1,7 +1,8 @@
 """What `make site` does beside mkdocs: pages that read well in a repository read well in a browser too.
 
 Mathematics becomes MathML, which browsers draw themselves. A link out of docs/ leads to a page that shows that file,
-and the README is the first page. So a page is written once, in plain Markdown.
+and the README is the first page. So a page is written once, in plain Markdown. The theme's files are cut down to what
+the site uses: no address of another host is in them, and search works where the pages are opened from a folder too.
 """
 
 import json
@@ -9,6 +10,7 @@ import re
 from base64 import b64encode
 from os.path import normpath, relpath
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 from latex2mathml.converter import convert
@@ -25,6 +27,16 @@ FORMULA = re.compile(r"^\$\$\n(.+?)\n\$\$$|(?<![\\$\w])\$(?=\S)([^$\n]+?)(?<=\S)
 PLACE = "formula{}place"  # Markdown would read signs of a formula as its own, so it is put in afterwards
 PLACES = re.compile(PLACE.format(r"(\d+)"))
 WRAPPED = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef])\n(?=[\u3000-\u9fff\uff00-\uffef])")  # Chinese has no spaces
+COMMENT = re.compile(r"(/\*.*?\*/)", re.DOTALL)  # licences, which stay as they are
+ADDRESS = re.compile(r"https?://(?!www\.w3\.org/)|\n//# sourceMappingURL=.*")  # those of w3.org are names of formats
+UNUSED = ("**/*.map", "sitemap.xml*")  # for who works on the theme; for sites that have an address
+# Browsers start no worker of a file, and read no file but scripts: so a script brings the worker's source, and makes it
+# of that. It stands before the theme's script, which asks for the index as a script by itself.
+WORKER = """if (location.protocol === "file:") {
+  const source = URL.createObjectURL(new Blob([%s]));
+  window.Worker = class extends Worker { constructor() { super(source); } };
+}
+"""
 LANGUAGES = {".py": "python", ".toml": "toml", ".json": "json"}
 
 
@@ -56,6 +68,8 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     page.meta["formulas"] = formulas
     uri = page.file.src_uri
     source = next((name for name, at in FIRST.items() if at == uri), None)
+    if uri.endswith(".py.md"):
+        page.meta["search"] = {"boost": 1e-4}  # pages that explain a word come before code that has it
     source = source or (uri.removeprefix("source/") if uri.startswith("source/") else f"docs/{uri}")
 
     def link(found: re.Match[str]) -> str:
@@ -81,6 +95,22 @@ def on_page_content(html: str, page: Page, **_: Any) -> str:
 
 def on_post_page(output: str, page: Page, **_: Any) -> str:
     return output.replace('<html lang="en"', '<html lang="zh"') if page.file.src_uri.startswith("zh/") else output
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Leave out what nobody asks for; an address without its scheme is one of the site itself, whoever would ask."""
+    site = Path(config.site_dir)
+    rmtree(site / "assets" / "javascripts" / "lunr")  # languages that are not searched in
+    for path in [path for pattern in UNUSED for path in site.glob(pattern)]:
+        path.unlink()
+    for path in (site / "assets").rglob("*.js"):
+        parts = COMMENT.split(path.read_text("utf-8"))
+        parts[::2] = [ADDRESS.sub("", part) for part in parts[::2]]
+        path.write_text("".join(parts), "utf-8")
+    (worker,) = site.glob("assets/javascripts/workers/search.*.js")
+    (worker.parent / "file.js").write_text(WORKER % json.dumps(worker.read_text("utf-8")), "utf-8")
+    index = (site / "search" / "search_index.json").read_text("utf-8")
+    (site / "search" / "search_index.js").write_text(f"var __index = {index}", "utf-8")
 
 
 def _mathml(latex: str, display: str) -> str:
