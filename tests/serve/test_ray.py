@@ -67,6 +67,18 @@ def test_a_replica_that_cannot_load_a_model_any_more_says_so():
     assert asyncio.run(both()) == [Fault(0, 0, 410, "gone was served here, and cannot be loaded any more")] * 2
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings(*RAYS_OWN)
+def test_replicas_that_this_machine_has_no_place_for_are_refused(monkeypatch):
+    """They would wait for ever, and whoever began them with them."""
+    ray = pytest.importorskip("ray")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    many = RaySettings(replicas=(os.cpu_count() + 1,) * 2)
+    with pytest.raises(ValueError, match=r"replicas need \d+ \w+, and this machine has \d+: give fewer --replicas"):
+        RayServer([WorkerSpec(f"zoo:{EMBEDS}")], Limits(), many, host="127.0.0.1", port=1)
+    assert not ray.is_initialized()
+
+
 @pytest.fixture(scope="module")
 def server():
     """Two replicas that share two models, behind a key."""

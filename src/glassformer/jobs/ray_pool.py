@@ -1,6 +1,7 @@
 """Predictors on a Ray cluster: an actor each, which loads the model once; and how a cluster is found or started."""
 
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -24,6 +25,7 @@ class RayCluster:
             raise ValueError("ray is not installed: pip install 'glassformer[ray]'") from None
         self.ray = ray
         self.owns = not ray.is_initialized()
+        self.is_local = self.owns and not os.environ.get("RAY_ADDRESS")  # no machine will join it
         if self.owns:
             ray.init(log_to_driver=False, include_dashboard=False, logging_level=logging.ERROR)
         resources = ray.cluster_resources()

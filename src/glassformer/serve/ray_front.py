@@ -19,7 +19,7 @@ from .run import service_of
 from .served_model import Replica, ServedModel
 from .service import Service
 
-DRAIN = "glassformer-drain"  # the name of its actor
+FRONTS = "glassformer-fronts"  # the name of their actor
 LAST_BYTES = 0.5  # seconds for the last events of streams to be sent
 PAUSES = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0)  # seconds before each further try of what a replica has not answered
 
@@ -44,7 +44,10 @@ class RemoteReplica(Replica):
         self._asking: dict[int, set[asyncio.Task[None]]] = {}
 
     async def supervise(self) -> None:
-        found = await self._again(self._info)
+        found: Any = None
+        while found is None:
+            with suppress(Lost):  # Ray starts another
+                found = await self._again(self._info)
         if isinstance(found, NotLoaded):
             raise ValueError(found.message)
         self._on_messages([WorkerLoaded(found)])
@@ -131,25 +134,33 @@ class FrontSettings:
     log: bool = False
 
 
-class Drain:
-    """An actor by which fronts hear that the application is about to end, and say that nothing is open any more."""
+class Fronts:
+    """An actor by which fronts and whoever deployed them hear of each other: who is ready, that the application is about
+    to end, and who has nothing open any more."""
 
     def __init__(self) -> None:
-        self._begun, self._drained = asyncio.Event(), 0
+        self._ending = asyncio.Event()
+        self._ready = self._drained = 0
 
-    async def wait(self) -> None:
-        """Returns when it begins."""
-        await self._begun.wait()
+    async def ready(self) -> None:
+        """A front has heard of all its models."""
+        self._ready += 1
 
-    async def begin(self) -> None:
-        self._begun.set()
+    async def num_ready(self) -> int:
+        return self._ready
 
-    async def done(self) -> None:
+    async def drain(self) -> None:
+        self._ending.set()
+
+    async def ending(self) -> None:
+        """Returns when `drain` is called."""
+        await self._ending.wait()
+
+    async def drained(self) -> None:
         """A front has nothing open any more."""
         self._drained += 1
 
-    async def drained(self) -> int:
-        """How many fronts have said so."""
+    async def num_drained(self) -> int:
         return self._drained
 
 
@@ -186,21 +197,24 @@ class Front:
             handle = serve.get_deployment_handle(own.engines[name], app_name=own.application)
             model.join(RemoteReplica(model, own.specs[name], handle))
         self._app = create_app(service, key=own.key, hosts=own.hosts, log=own.log, patience=REQUEST)
-        self._tasks = [asyncio.create_task(work) for work in (_started(service), _drained(service))]
+        self._tasks = [asyncio.create_task(work) for work in (_start(service), _drain(service))]
         return service
 
 
-async def _drained(service: Service) -> None:
+async def _start(service: Service) -> None:
+    """Say so when all models are ready; one that cannot be loaded is said by its engine to whoever deployed it."""
+    ray, errors = import_module("ray"), import_module("ray.exceptions")
+    with suppress(ValueError, Problem, errors.RayError):
+        await service.start()
+        await ray.get_actor(FRONTS).ready.remote()
+
+
+async def _drain(service: Service) -> None:
     """Once the application is about to end: not ready, nothing new, and an end for what is open."""
     ray, errors = import_module("ray"), import_module("ray.exceptions")
     with suppress(errors.RayError, ValueError):  # there is nobody who would say it
-        drain = ray.get_actor(DRAIN)
-        await drain.wait.remote()
+        fronts = ray.get_actor(FRONTS)
+        await fronts.ending.remote()
         await service.drain()
         await asyncio.sleep(LAST_BYTES)
-        await drain.done.remote()
-
-
-async def _started(service: Service) -> None:
-    with suppress(ValueError, Problem):  # whoever deployed it is told by the engine itself
-        await service.start()
+        await fronts.drained.remote()

@@ -19,7 +19,7 @@ from glassformer.web.server import IDLE, REQUEST
 from .limits import Limits
 from .messages import ModelInfo, NotLoaded, WorkerSpec
 from .ray_engine import engine_class
-from .ray_front import DRAIN, Drain, Front, FrontSettings
+from .ray_front import FRONTS, Front, Fronts, FrontSettings
 from .run import service_of
 
 APPLICATION = "glassformer"
@@ -62,29 +62,44 @@ class RayServer:
         for spec in specs:
             config_folder(spec.source)  # what is not there is said before a cluster is begun
         logging.getLogger("ray.serve").setLevel(logging.ERROR)
-        self._drain: Any = None  # an actor
+        self._fronts: Any = None  # an actor
         self.cluster = RayCluster()
+        self._check_capacity()
         self.shared = bool(self.serve.status().proxies)  # Ray Serve runs there already
+
+    def _check_capacity(self) -> None:
+        """Refuse what would wait for ever: replicas that a cluster of this machine alone has no place for."""
+        gpus = self.cluster.gpus and any(spec.device != "cpu" for spec in self.specs.values())
+        each = 1 if gpus else next(iter(self.specs.values())).threads or 1
+        deployments = 1 if self.settings.models_per_replica is not None else len(self.specs)
+        needed, kind = self.settings.replicas[0] * deployments * each, "GPUs" if gpus else "cores"
+        if self.cluster.is_local and needed > self.cluster.capacity:
+            self.cluster.close()
+            raise ValueError(
+                f"{deployments * self.settings.replicas[0]} replicas need {needed} {kind}, and this machine has "
+                f"{self.cluster.capacity}: give fewer --replicas or --threads, or let models share them: "
+                f"--models-per-replica {len(self.specs)}"
+            )
 
     def __enter__(self) -> "RayServer":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.serve.delete(APPLICATION)
-        if self._drain is not None:
-            self.cluster.ray.kill(self._drain)
+        if self._fronts is not None:
+            self.cluster.ray.kill(self._fronts)
         self.cluster.close()
 
     def drain(self) -> None:
         """Have the fronts take nothing on any more, and wait until what is open has come to an end, or is told so."""
         get, late = self.cluster.ray.get, time.monotonic() + self.limits.shutdown_timeout + CLOSING
-        assert self._drain is not None
-        get(self._drain.begin.remote())
-        while get(self._drain.drained.remote()) < self.settings.fronts and time.monotonic() < late:
+        assert self._fronts is not None
+        get(self._fronts.drain.remote())
+        while get(self._fronts.num_drained.remote()) < self.settings.fronts and time.monotonic() < late:
             time.sleep(0.1)
 
     def deploy(self, *, key: str | None = None, hosts: Sequence[str] = (), log: bool = False) -> dict[str, ModelInfo]:
-        """Start everything; the models, when every one is loaded. One that cannot be is a ValueError.
+        """Start everything; the models, when every one is loaded and every front answers. One that cannot be is a ValueError.
 
         Ray Serve that runs on the cluster already keeps the host and port that it has.
         """
@@ -106,12 +121,15 @@ class RayServer:
         whole = self.limits.deadline + REQUEST + CLOSING  # after which Ray's proxy gives up
         http = {"host": self.host, "port": self.port, "request_timeout_s": whole, "keep_alive_timeout_s": IDLE}
         self.serve.start(http_options=http, logging_config=quiet)
-        actor = self.cluster.ray.remote(Drain).options(name=DRAIN, num_cpus=0, get_if_exists=True)
-        self._drain = actor.remote()
+        actor = self.cluster.ray.remote(Fronts).options(name=FRONTS, num_cpus=0, get_if_exists=True)
+        self._fronts = actor.remote()
         ingress = self.serve.deployment(self.serve.ingress(Front(front))()).options(**options)
         application = ingress.bind(*deployments)
         self.serve.run(application, name=APPLICATION, route_prefix="/", logging_config=quiet)
-        return {name: self._info(name, engines[name]) for name in self.specs}
+        found = {name: self._info(name, engines[name]) for name in self.specs}
+        while self.cluster.ray.get(self._fronts.num_ready.remote()) < self.settings.fronts:
+            time.sleep(0.02)  # a front hears of the models by itself, and would answer 503 until then
+        return found
 
     def _engine(self, name: str, specs: dict[str, WorkerSpec]) -> Any:
         """The deployment of some models."""
