@@ -193,13 +193,6 @@ def test_every_table_stands_somewhere():
     assert set(marks) == set(TABLES)
 
 
-def test_make_targets_that_are_shown_exist():
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    for target in set(re.findall(r"(?:`|^)make (\w+)", text, re.MULTILINE)):
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_of_a_page_lead_somewhere(page):
     """To a file that is there, and to a heading of it."""

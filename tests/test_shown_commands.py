@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from itertools import pairwise
 from urllib.parse import quote
 from urllib.request import HTTPCookieProcessor, build_opener
@@ -16,15 +17,15 @@ import pytest
 from docs.generate import PAGES, ROOT
 
 from named import ELSEWHERE, EVERYWHERE
-from pages import Shell, blocks, commands, lines_of
+from pages import FENCED, Shell, blocks, commands, lines_of, text_of
 from tasks.cases import SMALL
 
 NOT_RUN = {  # words that a command holds, one after another, and why it is not run here
     ("glassformer", "demo"): "tests/test_demo.py runs it",
-    ("make",): "make runs the tests, not the tests make; `make bench` and `make zoo` take hours",
-    ("pip",): "it would install over what the tests run with; tests/test_package.py installs a wheel elsewhere",
-    ("jupyter",): "it opens a browser and does not end; the notebooks themselves are run by their own test",
-    ("--ray",): "a cluster is started where it is tested by itself, by the tests named after ray",
+    ("make",): "make runs the tests, not the tests make; `make bench` and `make zoo` take hours. Looked up below",
+    ("pip",): "it would install over what the tests run with; tests/test_package.py installs a wheel. Looked up below",
+    ("jupyter",): "it opens a browser and does not end; the notebooks are run by their own test. Looked up below",
+    ("--ray",): "runs on a cluster, below",
 }
 SERVERS = {"studio": "/", "serve": "/health"}  # what does not end is started, asked for a path, and stopped
 BY_OTHERS = ("tour", "howto", "zh")  # folders whose pages have tests of their own, or the commands of another page
@@ -55,11 +56,16 @@ def is_run(words):
     )
 
 
+def shown_lines(page):
+    return [words for block in blocks(page, "sh") for words in lines_of(block)]
+
+
 def lines_to_run(page):
-    return [words for block in blocks(page, "sh") for words in lines_of(block) if is_run(words)]
+    return [words for words in shown_lines(page) if is_run(words)]
 
 
 GUIDE = [page for page in PAGES if not {*BY_OTHERS, REPORTS} & {*page.relative_to(ROOT).parts}]
+ON_RAY = [words for page in PAGES if "zh" not in page.parts for words in shown_lines(page) if "--ray" in words]
 SHOWN = [page for page in GUIDE if page.name != "README.zh-CN.md" and lines_to_run(page)]  # that one is as README.md
 MARKED = [page if page.name in QUICK else pytest.param(page, marks=pytest.mark.slow) for page in SHOWN]
 
@@ -91,8 +97,8 @@ def named_in(page):
     return found & EVERYWHERE.keys()
 
 
-def starts_and_stops(words, folder):
-    """A server of this machine alone answers, at any port that is free."""
+def starts_and_stops(words, folder, end=subprocess.Popen.kill):
+    """A server of this machine alone answers, at any port that is free; it is ended by `end`."""
     changed = {"--host": "127.0.0.1", "--key-file": "key", "--port": "0"}
     words = [changed.get(before, word) for before, word in pairwise(["", *words])]
     if "--key-file" in words and not (folder / "key").exists():
@@ -113,6 +119,8 @@ def starts_and_stops(words, folder):
         path = f"{address}{SERVERS[words[1]]}{key}"
         assert build_opener(HTTPCookieProcessor()).open(path, timeout=60).status == 200
         assert running.poll() is None
+        end(running)
+        running.communicate(timeout=120)
     finally:
         running.kill()
         running.communicate()
@@ -135,3 +143,77 @@ def test_every_command_of_a_page_runs(page, glassformer, tmp_path, monkeypatch):
         else:
             ran = shell.run(words)
             assert ran.code == 0, f"{' '.join(words)}\n{ran.err}"
+
+
+@pytest.fixture
+def cluster():
+    """The address of a cluster that believes it has cores enough; Ray Serve would go on in it, so each has its own."""
+    ray = pytest.importorskip("ray")
+    pytest.importorskip("ray.serve", reason="pip install 'ray[serve]'", exc_type=ImportError)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # of the workers
+        started = ray.init(num_cpus=8, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)
+        yield started.address_info["address"]
+        ray.shutdown()
+
+
+def on_this_machine(words):
+    """The same files, at an address of fsspec's that needs no network."""
+    return [word.replace("s3://bucket/", f"file://{os.getcwd()}/") for word in words]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
+@pytest.mark.parametrize("words", ON_RAY, ids=" ".join)
+def test_every_command_on_a_cluster_runs(words, cluster, glassformer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in sorted({word.replace("s3://bucket/", "") for word in words} & EVERYWHERE.keys()):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        EVERYWHERE[name](tmp_path / name)
+    if words[1] in SERVERS:
+        monkeypatch.setenv("RAY_ADDRESS", cluster)
+        starts_and_stops(words, tmp_path, end=subprocess.Popen.terminate)
+    else:
+        ran = Shell(glassformer, on_this_machine).run(words)
+        assert ran.code == 0, ran.err
+        assert [path.name for path in (tmp_path / "predicted").glob("*.parquet")] == ["1.parquet"]
+
+
+def set_up(program):
+    """What every page shows of a program that sets this one up: in blocks, and in the middle of sentences."""
+    inline = [found.split() for page in PAGES for found in re.findall(r"`([^`\n]+)`", FENCED.sub("", text_of(page)))]
+    lines = [words for page in PAGES for words in shown_lines(page)] + inline
+    return [words for words in lines if words[0] == program and len(words) > 1]
+
+
+def test_extras_that_pip_is_shown_to_install_are_there():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    shown = set_up("pip")
+    assert len(shown) > 5
+    for words in shown:
+        assert words[1] in ("install", "wheel"), words
+        for name, extras in re.findall(r"([\w.-]+)\[([\w,-]+)\]", " ".join(words)):
+            assert name in (".", project["name"]), words
+            assert {*extras.split(",")} <= project["optional-dependencies"].keys(), words
+        named = [word for before, word in pairwise(words) if before == "-c"]
+        assert all((ROOT / name).is_file() for name in named), words
+
+
+def test_targets_and_variables_that_make_is_shown_with_are_there():
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    shown = set_up("make")
+    assert len(shown) > 10
+    for _, *words in shown:
+        for word in words:
+            name, given, _ = word.partition("=")
+            known = rf"\$\(.*\b{name}\b.*\)" if given else rf"^(\.PHONY: .*\b{name}\b.*|{name}:.*)$"
+            assert re.search(known, makefile, re.MULTILINE), words
+
+
+def test_what_jupyter_is_shown_to_open_is_there():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    shown = set_up("jupyter")
+    assert shown
+    for words in shown:
+        assert list((ROOT / words[2]).glob("*.ipynb")), words
+        assert any(words[1] in one for one in project["optional-dependencies"]["notebooks"]), words

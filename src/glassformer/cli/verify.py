@@ -94,6 +94,7 @@ def _verify_laws(name: str, model: "nn.Module", tolerance: float, json: bool) ->
 def _sequences(name: str, model: "nn.Module") -> tuple[list[list[int]], str]:
     """Token sequences from the model's tokenizer, or made up where it has none."""
     from glassformer.models.contract import as_model
+    from glassformer.text.folder import NO_LIMIT
 
     config = as_model(model).config
     limit = config.max_positions or 512
@@ -101,6 +102,7 @@ def _sequences(name: str, model: "nn.Module") -> tuple[list[list[int]], str]:
     if capacity < 2:
         raise ValueError(f"a model of {limit} positions is too short for the laws; at least 6 are needed")
     if (tokenizer := tokenizer_of(name)) is not None:
+        tokenizer.model_max_length = NO_LIMIT  # the cut below is ours, and nothing to be told of
         found = [ids for text in TEXTS if (ids := tokenizer.encode(text)[:capacity])]
         if (top := max(map(max, found))) >= config.vocab_size:
             raise ValueError(f"the tokenizer gives id {top}, but the model knows {config.vocab_size} tokens")
