@@ -86,7 +86,8 @@ def test_a_description_that_asks_for_code_is_refused(tmp_path, state, group, mon
     monkeypatch.chdir(tmp_path)
     path, writing, _ = written(tmp_path, state, group)
     writing.settle(wait=True)
-    for described, words in ((Evil(), rf"its description asks for {os.mkdir.__module__}\.mkdir"), ([], "none of shards")):
+    refused = f"its description asks for {os.mkdir.__module__}.mkdir"
+    for described, words in ((Evil(), refused), ([], "none of shards")):
         (path / ".metadata").write_bytes(pickle.dumps(described))
         with pytest.raises(ValueError, match=f"step-00000007.shards is not a whole checkpoint .*{words}"):
             checkpoint.load(path)
