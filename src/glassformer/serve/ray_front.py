@@ -135,8 +135,8 @@ class FrontSettings:
 
 
 class Fronts:
-    """An actor by which fronts and whoever deployed them hear of each other: who is ready, that the end is near, and who
-    has nothing open any more."""
+    """An actor by which fronts and whoever deployed them hear of each other: who is ready, that the end is near, and
+    who has nothing open any more."""
 
     def __init__(self) -> None:
         self._ending = asyncio.Event()
