@@ -17,7 +17,7 @@ from glassformer.compare.grid import InlineExecutor, run_grid
 from glassformer.compare.slurm import SlurmExecutor
 
 TEMPLATE = "#!/bin/bash\n#SBATCH --partition=all --time=5\necho begun\n"
-STAND_IN = '''#!{python}
+STAND_IN = """#!{python}
 import os, signal, subprocess, sys
 from pathlib import Path
 home, (name, *words) = Path({home!r}), (Path(sys.argv[0]).name, *sys.argv[1:])
@@ -42,7 +42,7 @@ if name == "scancel":
     for job in words:
         for path in filter(alive, home.glob(job + "_*")):
             os.killpg(int(path.read_text()), signal.SIGKILL)
-'''
+"""
 
 
 @pytest.fixture

@@ -101,8 +101,8 @@ class RayServer:
     def deploy(self, *, key: str | None = None, hosts: Sequence[str] = (), log: bool = False) -> dict[str, ModelInfo]:
         """Start everything; the models, when every one is loaded and every front answers.
 
-        A model that cannot be loaded is a ValueError. Ray Serve that runs on the cluster already keeps the host and port
-        that it has.
+        A model that cannot be loaded is a ValueError. Ray Serve that runs on the cluster already keeps its host and
+        port.
         """
         shared = self.settings.models_per_replica is not None
         engines = {name: SHARED if shared else _deployment_name(name) for name in self.specs}
