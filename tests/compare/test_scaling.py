@@ -71,6 +71,18 @@ def test_a_pass_leaves_nothing_behind_that_the_next_would_count():
     assert first == second > weights
 
 
+@pytest.mark.parametrize("contestant", TEXTBOOK)
+def test_a_layer_goes_back_as_in_training_and_has_no_dropout(contestant):
+    """cuDNN has no way back through a recurrent layer that is not training."""
+    model, ids = layer(contestant, 8, 12), torch.randint(1000, (2, 12))
+    passes(model, ids, CPU, backward=False)
+    assert not any(part.training for part in model.modules())
+    before = as_model(model).hidden(ids)
+    passes(model, ids, CPU, backward=True)
+    assert all(part.training for part in model.modules())
+    assert_close(as_model(model).hidden(ids), before)
+
+
 def test_textbook_and_fused_are_one_layer_read_in_two_ways():
     ids = torch.randint(1000, (2, 12))
     readings = [as_model(layer(f"transformer ({way})", 16, 12)).hidden(ids) for way in ("textbook", "fused")]

@@ -101,16 +101,17 @@ class Scaling(Experiment):
 
 
 def layer(contestant: str, width: int, length: int) -> nn.Module:
-    """One layer of a kind, and embeddings below it."""
+    """One layer of a kind, and embeddings below it, without dropout."""
     torch.manual_seed(0)
     if contestant in ("lstm", "gru"):
         sizes = {"kind": contestant, "embedding_size": width, "hidden_size": width}
         return build("glassformer-rnn", None, vocab_size=VOCABULARY, **sizes)
     if contestant == "cnn":
-        filters = {"embedding_size": width, "num_filters": width, "filter_widths": [3]}
+        filters = {"embedding_size": width, "num_filters": width, "filter_widths": [3], "dropout": 0.0}
         return build("glassformer-cnn", "text-classification", vocab_size=VOCABULARY, **filters)
     sizes = {"hidden_size": width, "intermediate_size": 4 * width, "num_attention_heads": HEADS}
     sizes |= {"num_hidden_layers": 1, "max_position_embeddings": length}
+    sizes |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     model = build("bert", None, vocab_size=VOCABULARY, **sizes)
     if contestant == "transformer (textbook)":
         read_by_textbook(model)
@@ -153,8 +154,9 @@ def measure(cell: Cell, folder: Path) -> dict[str, Any]:
 
 
 def passes(model: nn.Module, ids: torch.Tensor, device: torch.device, *, backward: bool) -> Call:
-    """A call that reads the ids, and goes back if asked; without dropout, which is none of a layer's cost."""
-    hidden, inputs = as_model(model.to(device).eval()).hidden, ids.to(device)
+    """A call that reads the ids, and goes back if asked, as a training step does: cuDNN refuses to go back through a
+    recurrent layer that is not training. The layers have no dropout, which is none of their cost."""
+    hidden, inputs = as_model(model.to(device).train(backward)).hidden, ids.to(device)
 
     def call() -> None:
         if not backward:
