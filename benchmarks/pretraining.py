@@ -108,7 +108,7 @@ def our_step(model: nn.Module, task: Task[Any, Any], items: Any, batch_size: int
     optimiser = build_optimiser(model, RATE, weight_decay=DECAY, betas=BETAS)
     compiled(model)
     task.compile()
-    stepper = OptimizerStep(lay_out(model.train(), task, plan, Processes()), plan, optimiser, Processes())
+    stepper = OptimizerStep(lay_out(model.train(), task, plan, Processes()), plan, optimiser)
     schedule = Schedule(items.lengths, plan.budget, seed=0)
     feed = Prefetch(updates(task, items, schedule, plan, after=0, processes=Processes()))
 

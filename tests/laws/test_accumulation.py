@@ -77,7 +77,7 @@ def test_an_update_in_micro_batches_is_the_same_update(name):
         one = exact(name)
         plan = replace(one.plan, batch_size=7, batch_tokens=None, accumulate=accumulate)
         optimiser = build_optimiser(one.model, 1e-2, eps=1e-3)  # a tensor whose gradient is nothing shall stay at rest
-        stepper = OptimizerStep(lay_out(one.model, one.task, plan, Processes()), plan, optimiser, Processes())
+        stepper = OptimizerStep(lay_out(one.model, one.task, plan, Processes()), plan, optimiser)
         schedule = Schedule(one.items.lengths, plan.budget, seed=plan.seed)
         feed = updates(one.task, one.items, schedule, plan, after=0, processes=Processes())
         for _, update in zip(range(2), feed, strict=False):

@@ -130,11 +130,11 @@ def trained(words, accumulate, *, broken_at=None, steps=14):
     alone = Processes()
     schedule = Schedule(items.lengths, plan.budget, seed=0, ordered=True)
     optimiser = build_optimiser(model, plan.lr)
-    stepper = OptimizerStep(lay_out(model, task, plan, alone), plan, optimiser, alone)
+    stepper = OptimizerStep(lay_out(model, task, plan, alone), plan, optimiser)
     for step, update in enumerate(islice(updates(task, items, schedule, plan, after=0, processes=alone), steps)):
         if step == broken_at:
             carried = copy.deepcopy(stepper.gather_carried())
-            stepper = OptimizerStep(lay_out(model, task, plan, alone), plan, optimiser, alone)
+            stepper = OptimizerStep(lay_out(model, task, plan, alone), plan, optimiser)
             stepper.carry(carried)
         stepper(update, update.count, 1.0)
     assert len(schedule.epoch(0)) < steps

@@ -26,7 +26,7 @@ from glassformer.train.processes import Processes
 from glassformer.train.update import OptimizerStep, updates
 from tasks.cases import BERT, NAMES, RECIPES, SMALL, case
 
-LLAMA = BERT | {"num_key_value_heads": 1, "max_position_embeddings": 64}
+LLAMA = BERT | {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
 FAMILIES = {  # those that have no case of their own: (task, sizes)
     "llama": ("text-generation", LLAMA),
     "deberta-v2": ("text-classification", BERT | {"conv_kernel_size": 3}),
@@ -42,6 +42,8 @@ LAYOUTS = {
     "fsdp": {"parallel": "fsdp"},
     "kept": {"parallel": "fsdp", "reshard": False},
     "hsdp": {"parallel": "hsdp", "shard_size": 2},
+    "tensor": {"tensor_parallel": 2},
+    "tensor-fsdp": {"tensor_parallel": 2, "parallel": "fsdp"},
 }
 STEPS = 3
 
@@ -67,14 +69,15 @@ def trained(name, layout):
         gradients.append({key: tensor.clone() for key, tensor in laid_out.gather(found).items()})
 
     optimiser.register_step_pre_hook(look)
-    stepper = OptimizerStep(laid_out, plan, optimiser, processes)
+    stepper = OptimizerStep(laid_out, plan, optimiser)
     schedule = Schedule(one.items.lengths, plan.budget, seed=plan.seed)
     losses = []
-    feed = updates(one.task, one.items, schedule, plan, after=0, processes=processes)
+    data = laid_out.data
+    feed = updates(one.task, one.items, schedule, plan, after=0, processes=data)
     for _, update in zip(range(STEPS), feed, strict=False):
-        (count,) = processes.all_reduce(update.count)
+        (count,) = data.all_reduce(update.count)
         loss, _ = stepper(update, max(1, int(count)), 1.0)
-        losses.append(processes.all_reduce(float(loss))[0] / max(1, count))
+        losses.append(data.all_reduce(float(loss))[0] / max(1, count))
     return losses, gradients, laid_out.gather(model.state_dict())
 
 
@@ -123,7 +126,7 @@ def volumes(name, layout):
     said = exchanges(one.model, plan, Mesh(1, world))
     sizes = padded_sizes(one.model, Mesh(1, world).shard_size(plan))
     laid_out = lay_out(one.model, one.task, plan, Processes())
-    stepper = OptimizerStep(laid_out, plan, build_optimiser(one.model, 1e-3), Processes())
+    stepper = OptimizerStep(laid_out, plan, build_optimiser(one.model, 1e-3))
     schedule = Schedule(one.items.lengths, plan.budget, seed=plan.seed)
     feed = updates(one.task, one.items, schedule, plan, after=0, processes=Processes())
     stepper(next(feed), 1, 1.0)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from families import CASES
 from tasks.cases import ONE_OF_EACH_TASK
 from train.parallel_cases import FAMILIES, PARTS
 
@@ -20,18 +21,15 @@ SOME = [
     "translation/transformer",
     "text-classification/bert/r_drop",
 ]
+EVEN = [name for name in SOME if "adding" not in name]  # of which something can be dealt out
 WORLDS = [("fsdp", 2, PARTS), ("kept", 2, SOME), ("ddp", 4, SOME), ("fsdp", 4, SOME), ("hsdp", 4, SOME)]
+WORLDS += [("tensor", 2, EVEN), ("tensor-fsdp", 4, EVEN)]
 CLOSE = {"loss": 1e-5, "gradient": 5e-6, "weights": 1e-6}  # losses are summed in float32
 
 
 @pytest.mark.parametrize(("layout", "world_size", "names"), WORLDS, ids=lambda value: str(value)[:4])
 def test_many_processes_take_the_steps_of_one(tmp_path, layout, world_size, names):
-    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world_size)]
-    words += ["-m", "train.parallel_cases", tmp_path / "found.json", layout, *names]
-    path = os.pathsep.join([str(TESTS), *sys.path])
-    ended = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    found = json.loads((tmp_path / "found.json").read_text())
+    found = found_by(world_size, "parallel_cases", tmp_path / "found.json", layout, *names)
     assert list(found) == names
     far = {
         name: values
@@ -39,3 +37,27 @@ def test_many_processes_take_the_steps_of_one(tmp_path, layout, world_size, name
         if "error" in values or any(values[what] > most for what, most in CLOSE.items())
     }
     assert far == {}
+
+
+def test_heads_neurons_and_words_that_are_dealt_out_compute_what_the_whole_model_does(tmp_path):
+    """In double precision: outputs, loss and gradients of every family and head."""
+    found = found_by(2, "tensor_cases", tmp_path / "found.json")
+    assert found.keys() == {f"{name}/{head}" for name, head in CASES}
+    far = {
+        name: values
+        for name, values in found.items()
+        if "error" in values or max(values[what] for what in ("outputs", "loss", "gradients")) > 1e-12
+    }
+    assert far == {}
+    assert min(values["dealt"] for values in found.values()) > 0
+
+
+def found_by(world_size, module, out, *words):
+    """What a module of tests/train writes into OUT under torchrun."""
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world_size)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
+    ended = subprocess.run(
+        [*start, "-m", f"train.{module}", out, *words], capture_output=True, text=True, env=environment
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    return json.loads(out.read_text())

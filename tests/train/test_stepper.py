@@ -36,7 +36,7 @@ def test_steps_are_the_textbooks(name, clip):
     plan = Plan(steps=1, batch_size=6, accumulate=2, clip=clip, lr=RATE)
     optimiser = build_optimiser(other.model, RATE, eps=EPS)
     layout = lay_out(one.model, one.task, plan, Processes())
-    stepper = OptimizerStep(layout, plan, build_optimiser(one.model, RATE, eps=EPS), Processes())
+    stepper = OptimizerStep(layout, plan, build_optimiser(one.model, RATE, eps=EPS))
     schedule = Schedule(one.items.lengths, plan.budget, seed=0)
     for update in islice(updates(one.task, one.items, schedule, plan, after=0, processes=Processes()), 3):
         ours = stepper(update, update.count, 1.0)

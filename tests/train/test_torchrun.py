@@ -31,6 +31,7 @@ dist.destroy_process_group()
 """
 # Dropout is another draw in each process. Adam would blow up what rounding leaves of gradients that are nothing.
 STEADY = {"steps": 8, "batch_tokens": None, "eval_every": 4, "log_every": 1, "eps": 1e-4, "lr": 1e-2}
+WAYS = {"ddp": {}, "fsdp": {"parallel": "fsdp"}, "tensor": {"tensor_parallel": 2}}
 STILL = {
     "rnn": {"dropout": 0.0},
     "bert": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
@@ -57,14 +58,14 @@ def settings_of(name: str, folder: Path, **more: object) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Each run three times: by one process, by two that have all weights, and by two that share them."""
-    made = {name: tmp_path_factory.mktemp(name) for name in ("one", "ddp", "fsdp")}
-    runs = [settings_of(name, made[way], parallel=way) for way in ("ddp", "fsdp") for name in RUNS]
+    """Each run by one process, by two with all weights, by two that share them, and by two that compute together."""
+    made = {name: tmp_path_factory.mktemp(name) for name in ("one", *WAYS)}
+    runs = [settings_of(name, made[way], **layout) for way, layout in WAYS.items() for name in RUNS]
     (made["ddp"] / "runs.json").write_text(json.dumps(runs))
     (made["ddp"] / "several.py").write_text(SEVERAL)
     words = [*TORCHRUN, made["ddp"] / "several.py", made["ddp"] / "runs.json"]
-    both = subprocess.run(words, capture_output=True, text=True)
-    assert both.returncode == 0, both.stderr
+    ended = subprocess.run(words, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
     for name in RUNS:
         gf.train(**settings_of(name, made["one"]), log=lambda _: None)
     return made
@@ -85,7 +86,7 @@ def same_within_rounding(one: Path, two: Path) -> None:
     assert lines
 
 
-@pytest.mark.parametrize("way", ["ddp", "fsdp"])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", RUNS)
 def test_two_processes_do_what_one_does(folders, name, way):
     one, two = folders["one"] / name, folders[way] / name
@@ -154,11 +155,12 @@ def test_sigterm_to_two_processes_and_a_second_run_on_their_folder(tmp_path):
     assert [*(tmp_path / "run").glob(".*")] == []
 
 
+@pytest.mark.parametrize("tensor_parallel", [1, 2])
 @pytest.mark.parametrize(("case", "still"), [("text-classification/bert", "bert"), ("text-generation/gpt2", "gpt2")])
-def test_a_run_that_is_lengthened_again_and_again_on_other_numbers_of_processes(tmp_path, case, still):
+def test_a_run_that_is_lengthened_again_and_again_on_other_numbers_of_processes(tmp_path, case, still, tensor_parallel):
     """Shards of four processes are read by two, by one, and by four again, and the whole is as one long run."""
     changes = {**STEADY, "batch_size": 6, "eval_every": 2, "schedule": "constant", "warmup": 0}
-    changes |= {"parallel": "fsdp", "ema": 0.5}
+    changes |= {"parallel": "fsdp", "ema": 0.5, "tensor_parallel": tensor_parallel}
 
     def recipe(out: str, steps: int) -> Recipe:
         named = {"out": str(tmp_path / out), "config": STILL[still], "steps": steps}

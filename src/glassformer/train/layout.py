@@ -40,7 +40,9 @@ class Layout(Protocol):
     device: torch.device
     """Where it computes."""
     objective: nn.Module
-    """The objective to call; the gradients of its backward pass are averaged over all processes."""
+    """The objective to call; the gradients of its backward pass are averaged over `data`."""
+    data: Processes
+    """The processes that have a share of each batch: all, or one of each group that computes one model together."""
 
     def no_sync(self, *, last: bool) -> AbstractContextManager[None]:
         """Gradients are exchanged once for each batch, with its last micro-batch."""
@@ -51,6 +53,10 @@ class Layout(Protocol):
 
         Without `everywhere` only the main process needs it, on whatever device: it is only to be saved.
         """
+        ...
+
+    def clip(self, limit: float) -> Tensor:
+        """Scale the gradients down to this norm where theirs is larger; the norm that they had."""
         ...
 
     def gather(self, value: Any) -> Any:
@@ -75,6 +81,7 @@ class Replicated:
 
     def __init__(self, model: nn.Module, objective: nn.Module, processes: Processes) -> None:
         self.model, self.objective, self._alone = model, objective, processes.world_size == 1
+        self.data = processes
         self._is_main = processes.is_main
         self.device = next(model.parameters()).device
         if not self._alone:
@@ -89,6 +96,9 @@ class Replicated:
     def whole(self, *, everywhere: bool = True) -> AbstractContextManager[nn.Module]:
         del everywhere
         return nullcontext(self.model)
+
+    def clip(self, limit: float) -> Tensor:
+        return nn.utils.clip_grad_norm_(self.model.parameters(), limit)
 
     def gather(self, value: Any) -> Any:
         return value
@@ -111,33 +121,51 @@ def lay_out(model: nn.Module, task: AnyTask, plan: Plan, processes: Processes) -
     A run that was sharded and is resumed without torchrun is one process that holds it all.
     """
     objective = Objective(model, task)
-    if plan.parallel == "ddp" or not dist.is_initialized():
+    if not dist.is_initialized() or (plan.parallel == "ddp" and plan.tensor_parallel == 1):
         return Replicated(model, objective, processes)
     device = next(model.parameters()).device
     if plan.optimiser == "adafactor":
         raise ValueError(
-            f"adafactor has no step for shards of weights: take adamw, or parallel = ddp, not {plan.parallel}"
+            "adafactor has no step for shards of weights: take adamw, or parallel = ddp without tensor_parallel"
         )
     if plan.offload and device.type == "cpu":
         raise ValueError("offload keeps shards in the memory of the CPU, where this run has all of it: set it to false")
+    if plan.compile and plan.tensor_parallel > 1:
+        raise ValueError("layers that are dealt out are not compiled: leave compile or tensor_parallel out")
+    data = processes.one_of_each(_tensor_size(plan, processes))
     from .sharding import Sharded, mesh_of  # DTensors take a third of a second to import
 
     return Sharded(
         model,
         objective,
-        mesh_of(device, _shard_size(plan.parallel, plan.shard_size, processes)),
+        mesh_of(device, _shard_size(plan.parallel, plan.shard_size, data), plan.tensor_parallel),
+        data,
         compute_dtype=DTYPES.get(plan.precision),
         reshard=plan.reshard,
         offload=plan.offload,
     )
 
 
-def _shard_size(parallel: Literal["fsdp", "hsdp"], asked: int | None, processes: Processes) -> int:
-    """Processes that hold one model between them: all, or with hsdp those of a machine, or as many as asked for."""
-    world = processes.world_size
+def _tensor_size(plan: Plan, processes: Processes) -> int:
+    """Processes that compute one model together."""
+    size, local = plan.tensor_parallel, int(os.environ.get("LOCAL_WORLD_SIZE", processes.world_size))
+    if local % size:
+        raise ValueError(
+            f"tensor_parallel is {size}, and {local} processes of a machine do not fall into groups of that"
+        )
+    return size
+
+
+def _shard_size(parallel: Literal["ddp", "fsdp", "hsdp"], asked: int | None, data: Processes) -> int:
+    """Of the processes with a share of the data those that hold one model between them: all with fsdp, with hsdp those
+    of a machine, or as many as asked for."""
+    world = data.world_size
     if parallel == "fsdp" and asked is not None:
         raise ValueError(f"shard_size is {asked}, and parallel = fsdp takes all processes; take hsdp")
-    size = world if parallel == "fsdp" else asked or int(os.environ.get("LOCAL_WORLD_SIZE", world))
+    if parallel != "hsdp":
+        return world if parallel == "fsdp" else 1
+    everyone = dist.get_world_size()
+    size = asked or max(1, int(os.environ.get("LOCAL_WORLD_SIZE", everyone)) * world // everyone)
     if world % size:
         raise ValueError(f"shard_size is {size}, and {world} processes do not fall into groups of that")
     return size

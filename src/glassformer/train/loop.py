@@ -123,7 +123,7 @@ class Fit:
             layer_decay=plan.layer_decay,
         )
         self.rate = Rate(plan.schedule, total=self.total, warmup=plan.warmup, final=plan.final_lr, lower=self.lower)
-        self.stepper = OptimizerStep(self.layout, plan, self.optimiser, self.processes)
+        self.stepper = OptimizerStep(self.layout, plan, self.optimiser)
         self.ema = Ema(self.model, plan.ema) if plan.ema else None
         self.progress, self.metrics = Progress(), dict[str, float]()
         self.window: Tensor | float = 0.0  # the loss since the last line of metrics, still on the device
@@ -139,7 +139,9 @@ class Fit:
         )
         self.listener.begin(self.total, self.progress.step)
         after = self.progress.step
-        feed = Prefetch(updates(self.task, self.train, self.schedule, self.plan, after=after, processes=self.processes))
+        feed = Prefetch(
+            updates(self.task, self.train, self.schedule, self.plan, after=after, processes=self.layout.data)
+        )
         self.model.train()
         self.saved_at = time.monotonic()
         stopped = 0
@@ -170,8 +172,10 @@ class Fit:
             self._is_long_ago(),
         )  # which all must agree on
         counts = self.processes.all_reduce(update.count, update.tokens, update.padding, *flags)
-        count, tokens, padding, interrupted, terminated, long_ago = map(int, counts)
-        seed_step(combine_seeds(self.plan.seed, at.step, self.processes.rank), self.stepper.device)
+        alike = self.processes.world_size // self.layout.data.world_size  # processes that have the same examples
+        count, tokens, padding = (int(value) // alike for value in counts[:3])
+        interrupted, terminated, long_ago = map(int, counts[3:])
+        seed_step(combine_seeds(self.plan.seed, at.step, self.layout.data.rank), self.stepper.device)
         loss, norm = self.stepper(update, max(1, count), self.rate(at.step))
         if self.ema is not None:
             self.ema.update(self.model)
@@ -212,7 +216,7 @@ class Fit:
 
     def _log(self, epoch: int, norm: Tensor) -> None:
         at = self.progress
-        (loss,) = self.processes.all_reduce(float(self.window))
+        (loss,) = self.layout.data.all_reduce(float(self.window))
         rate = self.rate(at.step - 1) * self.plan.lr
         values = {"loss": loss / max(1, at.targets), "lr": rate, "grad_norm": float(norm), "tokens": at.tokens}
         self._write(MetricsLine(at.step, epoch, values))
@@ -290,7 +294,7 @@ class Fit:
     def _checkpoint(self, kind: checkpoint.Kind) -> None:
         self._check_finite()
         at = self.progress
-        losses = self.processes.all_gather(float(self.window))  # each process has a window of its own
+        losses = self.layout.data.all_gather(float(self.window))  # each process has a window of its own
         carried = self.stepper.gather_carried()
         state = {
             "progress": asdict(at),
@@ -335,7 +339,7 @@ class Fit:
             done = f"{self.progress.step} steps of this run are done, and it is to have {self.total}"
             raise ValueError(f"{done}: give more epochs or steps, or choose another --out")
         self.stepper.carry(state.get("carried", ()))
-        self.window = sum(state["losses"][self.processes.rank :: self.processes.world_size])
+        self.window = sum(state["losses"][self.layout.data.rank :: self.layout.data.world_size])
         return int(state["metrics_size"])
 
     def _finish(self) -> None:

@@ -104,9 +104,13 @@ def _hidden_matrices(model: nn.Module) -> set[nn.Parameter]:
 
 
 def _can_fuse(groups: Sequence[Group]) -> bool | None:
-    """True where all parameters lie on devices that have the one kernel; None leaves the choice to torch."""
-    devices = {parameter.device.type for group in groups for parameter in group["params"]}
-    return True if devices <= set(FUSED) else None
+    """True where all parameters lie on devices that have the one kernel; None leaves the choice to torch.
+
+    Shards (DTensors) of several meshes are in no kernel's list together.
+    """
+    parameters = [parameter for group in groups for parameter in group["params"]]
+    meshes = {getattr(parameter, "device_mesh", None) for parameter in parameters}
+    return True if {parameter.device.type for parameter in parameters} <= set(FUSED) and len(meshes) < 2 else None
 
 
 def distances_from_the_top(model: nn.Module) -> Mapping[str, int]:

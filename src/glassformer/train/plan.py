@@ -63,6 +63,8 @@ class Plan:
     """Under torchrun: the whole model on each process, shards of it over all, or a whole one in each group of them."""
     shard_size: Size | None = None
     """Processes of a group of hsdp; by default those of a machine."""
+    tensor_parallel: Size = 1
+    """Under torchrun: processes that compute one model together, each some of its heads, neurons and words."""
     reshard: bool = True
     """With fsdp, free a layer after its forward pass and gather it again: less memory, more exchange."""
     offload: bool = False

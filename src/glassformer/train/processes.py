@@ -24,11 +24,11 @@ class ProcessLost(ValueError):
 class Processes:
     """This process's rank among all of the world; alone it is rank 0 of 1, and nothing is exchanged."""
 
-    def __init__(self, *, minutes: float = 30.0) -> None:
-        """`minutes`: how long others are waited for."""
-        self.rank = dist.get_rank() if dist.is_initialized() else 0
-        self.world_size = dist.get_world_size() if dist.is_initialized() else 1
-        self.minutes = minutes
+    def __init__(self, *, minutes: float = 30.0, group: dist.ProcessGroup | None = None) -> None:
+        """`minutes`: how long others are waited for; `group`: some of the processes, as if they were all."""
+        self.rank = dist.get_rank(group) if dist.is_initialized() else 0
+        self.world_size = dist.get_world_size(group) if dist.is_initialized() else 1
+        self.minutes, self.group = minutes, group
 
     @property
     def is_main(self) -> bool:
@@ -40,7 +40,7 @@ class Processes:
         if self.world_size == 1:
             return list(values)
         numbers = torch.tensor(values, dtype=torch.float64)
-        dist.all_reduce(numbers)
+        dist.all_reduce(numbers, group=self.group)
         return numbers.tolist()
 
     def run_on_main(self, work: Callable[[Callable[[], None]], object]) -> None:
@@ -68,8 +68,19 @@ class Processes:
         if self.world_size == 1:
             return [value]
         values: list[Any] = [None] * self.world_size
-        dist.all_gather_object(values, value)
+        dist.all_gather_object(values, value, group=self.group)
         return values
+
+    def one_of_each(self, size: int) -> "Processes":
+        """Of each `size` processes in a row the one that has the same place among them as this one; all call it."""
+        if size == 1:
+            return self
+        wait = timedelta(minutes=self.minutes)
+        groups = [
+            dist.new_group([*range(place, self.world_size, size)], backend="gloo", timeout=wait)
+            for place in range(size)
+        ]
+        return Processes(minutes=self.minutes, group=groups[self.rank % size])
 
 
 @contextmanager

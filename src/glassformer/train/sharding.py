@@ -1,5 +1,6 @@
 """FSDP: each process holds a shard of weights, gradients and optimiser state; layers are gathered as they are run."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
@@ -20,7 +21,10 @@ from glassformer.blocks.transformer import Layer, Stack
 
 from . import checkpoint
 from .optimiser import Combined
+from .processes import Processes
 from .sharded_checkpoint import Where, Writing, mapped, read
+
+REPLICATE, SHARD, TENSOR = "replicate", "shard", "tensor"  # the dimensions of a mesh
 
 
 class Sharded:
@@ -36,18 +40,27 @@ class Sharded:
         model: nn.Module,
         objective: nn.Module,
         mesh: DeviceMesh,
+        data: Processes,
         *,
         compute_dtype: torch.dtype | None = None,
         reshard: bool = True,
         offload: bool = False,
     ) -> None:
         if any(isinstance(module, Stack) and module.layerdrop for module in model.modules()):
-            raise ValueError("parallel = fsdp runs every layer on all processes: set layerdrop to 0, or take ddp")
-        self.model, self.objective = model, objective
+            raise ValueError(
+                "with shards every process runs every layer: set layerdrop to 0, or take ddp without tensor_parallel"
+            )
+        self.model, self.objective, self.data = model, objective, data
         self.device = next(model.parameters()).device
         self._plain = _hollow_copy(model)
+        names = mesh.mesh_dim_names or ()
+        if TENSOR in names:
+            from .tensor_parallel import parallelise
+
+            parallelise(model, mesh[TENSOR])
+            logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)  # of two meshes' order
         settings: dict[str, Any] = {
-            "mesh": mesh,
+            "mesh": mesh[tuple(name for name in names if name != TENSOR)],
             "reshard_after_forward": reshard,
             "mp_policy": MixedPrecisionPolicy(param_dtype=compute_dtype, reduce_dtype=torch.float32),
             "offload_policy": CPUOffloadPolicy() if offload else OffloadPolicy(),
@@ -85,6 +98,21 @@ class Sharded:
         finally:
             for tensor in self._plain.parameters():
                 tensor.data = tensor.data.new_empty(0)
+
+    def clip(self, limit: float) -> Tensor:
+        """Parameters may lie on several meshes, whose gradients are measured apart and scaled alike."""
+        meshes: dict[DeviceMesh, list[DTensor]] = {}
+        for tensor in self.objective.parameters():
+            if tensor.grad is not None:
+                assert isinstance(tensor, DTensor)
+                meshes.setdefault(tensor.device_mesh, []).append(tensor)
+        norms = [
+            nn.utils.get_total_norm([one.grad for one in some if one.grad is not None]) for some in meshes.values()
+        ]
+        norm: Tensor = torch.linalg.vector_norm(torch.stack([_whole(one) for one in norms]))
+        for some in meshes.values():
+            nn.utils.clip_grads_with_norm_(some, limit, norm)
+        return norm
 
     def gather(self, value: Any) -> Any:
         return mapped(value, lambda _, one: _whole(one))
@@ -139,12 +167,12 @@ def units_of(model: nn.Module) -> list[list[nn.Module]]:
     return [layers for _, layers in units]
 
 
-def mesh_of(device: torch.device, shard_size: int) -> DeviceMesh:
-    """All processes in groups of `shard_size`, each of which holds the model once."""
-    groups = dist.get_world_size() // shard_size
-    if groups == 1:
-        return init_device_mesh(device.type, (shard_size,), mesh_dim_names=("shard",))
-    return init_device_mesh(device.type, (groups, shard_size), mesh_dim_names=("replicate", "shard"))
+def mesh_of(device: torch.device, shard_size: int, tensor_size: int = 1) -> DeviceMesh:
+    """All processes: `tensor_size` in a row compute one model together, and `shard_size` such rows hold it once."""
+    groups = dist.get_world_size() // (shard_size * tensor_size)
+    sizes = {REPLICATE: groups, SHARD: shard_size, TENSOR: tensor_size}
+    kept = {name: size for name, size in sizes.items() if size > 1 or name == SHARD}
+    return init_device_mesh(device.type, (*kept.values(),), mesh_dim_names=(*kept,))
 
 
 def _whole(value: Any) -> Any:

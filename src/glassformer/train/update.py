@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.data.batches import BatchIndices, Indices, Schedule, share_out
 from glassformer.tasks.batch import Batch, Carried, Items
@@ -67,9 +67,8 @@ def _part(task: AnyTask, items: Items, part: Indices, whole: Indices, seed: int)
 class OptimizerStep:
     """Takes updates: gradients of the whole batch, clipped, into the optimiser."""
 
-    def __init__(self, layout: Layout, plan: Plan, optimiser: torch.optim.Optimizer, processes: Processes) -> None:
-        self.layout, self.plan, self.optimiser, self.processes = layout, plan, optimiser, processes
-        self.trained = [tensor for tensor in layout.objective.parameters() if tensor.requires_grad]
+    def __init__(self, layout: Layout, plan: Plan, optimiser: torch.optim.Optimizer) -> None:
+        self.layout, self.plan, self.optimiser, self.processes = layout, plan, optimiser, layout.data
         self.device = layout.device
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=plan.precision == "fp16")
         self.rates = [group["lr"] for group in optimiser.param_groups]
@@ -87,8 +86,7 @@ class OptimizerStep:
             loss += part.detach()
             self.carried[place] = carried if weight and not update.examples.closes_epoch else ()
         self.scaler.unscale_(self.optimiser)
-        norm = nn.utils.clip_grad_norm_(self.trained, self.plan.clip or math.inf)  # a recipe says 0, for want of a None
-        norm = self.layout.gather(norm)
+        norm = self.layout.clip(self.plan.clip or math.inf)  # a recipe says 0, for want of a None
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
             group["lr"] = rate * factor
         self.scaler.step(self.optimiser)
