@@ -1,26 +1,30 @@
 """Tensor parallelism: which blocks are dealt out, the loss over words that are, and what is refused."""
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.testing import assert_close
 
 import glassformer as gf
+from families import CASES, random_model, settings_of
 from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.blocks.transformer import FeedForward, GatedFeedForward
 from glassformer.hub.registry import ARCHITECTURES
+from glassformer.jobs.preflight import Preflight, _processes
 from glassformer.train.layout import lay_out
 from glassformer.train.lora import add_lora
 from glassformer.train.mesh import Mesh
 from glassformer.train.processes import Processes
-from glassformer.train.tensor_parallel import block_styles, parallelise, vocabulary_styles
+from glassformer.train.tensor_parallel import OwnDraws, block_styles, parallelise, vocabulary_styles
 from glassformer.train.vocabulary_scores import VocabularyScores
 from tasks.cases import case
 
@@ -117,6 +121,69 @@ def test_what_cannot_be_dealt_out_is_refused_in_one_line(mesh, changes, words):
     one = case("text-classification/bert")
     with pytest.raises(ValueError, match=words):
         lay_out(one.model, one.task, replace(one.plan, tensor_parallel=2, **changes), Processes())
+
+
+@pytest.mark.parametrize(("name", "head"), CASES)
+@settings(max_examples=2)
+@given(data=st.data())
+def test_what_is_frozen_stays_frozen(mesh, name, head, data):
+    model = random_model(name, head, data.draw(settings_of(name)))
+    for number, tensor in enumerate(model.parameters()):
+        tensor.requires_grad_(number % 2 == 0)
+    before = {name: tensor.requires_grad for name, tensor in model.named_parameters(remove_duplicate=False)}
+    parallelise(model, mesh)
+    assert before == {name: tensor.requires_grad for name, tensor in model.named_parameters(remove_duplicate=False)}
+
+
+def test_a_table_of_a_block_may_have_as_many_rows_as_there_are_words(mesh):
+    sizes = {"vocab_size": 32, "relative_attention_num_buckets": 32, "num_heads": 2, "d_model": 8, "d_ff": 16}
+    model = gf.build("t5", "text2text-generation", num_layers=1, d_kv=4, **sizes).eval()
+    inputs = {"input_ids": torch.arange(6)[None], "decoder_input_ids": torch.arange(4)[None]}
+    before = model(**inputs).logits
+    parallelise(model, mesh)
+    assert_close(model(**inputs).logits.whole, before)
+
+
+def test_ids_and_targets_that_are_no_words_are_refused(mesh):
+    model = gf.build("gpt2", "text-generation", vocab_size=32, n_embd=8, n_layer=1, n_head=2, n_positions=8)
+    parallelise(model, mesh)
+    with pytest.raises(ValueError, match="a token has the id 40, and the model's table 32 rows"):
+        model(input_ids=torch.tensor([[1, 40]]))
+    scores = model(input_ids=torch.tensor([[1, 2]])).logits[0]
+    assert scores.shape == (2, 32)
+    whole = VocabularyScores(DTensor.from_local(scores, mesh, [Shard(-1)]))
+    with pytest.raises(IndexError):
+        F.cross_entropy(whole, torch.tensor([1, 32]))
+    assert torch.isfinite(F.cross_entropy(whole, torch.tensor([1, -100])))
+
+
+def test_each_process_draws_its_own_dropout_in_a_block_and_all_draw_alike_after_it():
+    def drawn(rank, *, train):
+        block = nn.Dropout(0.5).train(train)
+        block.weight = nn.Parameter(torch.ones(1))  # a block has a device
+        OwnDraws(block, rank)
+        torch.manual_seed(3)
+        return block(torch.ones(64)), torch.rand(8), block(torch.ones(64))
+
+    first, second, again, still = (
+        drawn(0, train=True),
+        drawn(1, train=True),
+        drawn(1, train=True),
+        drawn(1, train=False),
+    )
+    assert not torch.equal(first[0], second[0])
+    assert not torch.equal(second[0], second[2])
+    assert_close(first[1], second[1])
+    assert_close(second, again)
+    assert_close(still[0], torch.ones(64))
+
+
+def test_a_process_that_is_alone_says_that_it_holds_everything():
+    found = Preflight()
+    with patch.object(dist, "is_initialized", lambda: False):
+        for changes in ({}, {"parallel": "fsdp"}, {"tensor_parallel": 2}):
+            _processes(found, replace(case("text-classification/bert").plan, **changes))
+    assert [line.split(" is for")[0] for line in found.warnings] == ["parallel = fsdp", "tensor_parallel = 2"]
 
 
 def test_adapters_are_refused(mesh):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import nn
 
@@ -47,7 +48,18 @@ def preflight(
     _lengths(found, task, train, dev)
     _padding(found, task, train, plan)
     _memory(found, model, plan, train)
+    _processes(found, plan)
     return found
+
+
+def _processes(found: Preflight, plan: Plan) -> None:
+    if dist.is_initialized() or (plan.parallel == "ddp" and plan.tensor_parallel == 1):
+        return
+    asked = f"parallel = {plan.parallel}" if plan.tensor_parallel == 1 else f"tensor_parallel = {plan.tensor_parallel}"
+    found.warnings.append(
+        f"{asked} is for several processes, and this one is alone and holds all of the model: "
+        "torchrun --nproc-per-node N -m glassformer train …"
+    )
 
 
 def _labels(found: Preflight, splits: Splits) -> None:

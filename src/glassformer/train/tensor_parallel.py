@@ -6,10 +6,12 @@ block reads, all processes have; what it gives is summed over them once, and so 
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
@@ -23,7 +25,8 @@ from glassformer.blocks.relative import RelativeBias
 from glassformer.blocks.transformer import FeedForward, GatedFeedForward, Layer
 from glassformer.models.contract import as_model
 
-from .vocabulary_scores import VocabularyScores
+from .update import combine_seeds
+from .vocabulary_scores import VocabularyScores, check_words
 
 Styles = dict[str, ParallelStyle]  # by the names of a block's parts; none: the block stays whole
 COLUMNS, ROWS = ColwiseParallel(), RowwiseParallel()
@@ -101,21 +104,27 @@ def parallelise(model: nn.Module, mesh: DeviceMesh) -> None:
     if any(isinstance(part, LoraLinear | NewTokens) for part in model.modules()):
         raise ValueError("adapters train too little to be dealt out: leave tensor_parallel at 1, or lora out")
     blocks, tied = block_styles(model, size), _owners(model)
+    trained = {name: tensor.requires_grad for name, tensor in model.named_parameters(remove_duplicate=False)}
     parts = {block.get_submodule(name): style for block, named in blocks.items() for name, style in named.items()}
-    parts |= vocabulary_styles(model, size)
+    parts = vocabulary_styles(model, size) | parts  # a table of a block may have as many rows as there are words
     if not parts:
         raise ValueError(f"tensor_parallel is {size}, and no heads, neurons or words of this model come out even by it")
     for part, style in parts.items():
         parallelize_module(part, mesh, style)
         if isinstance(style, VocabularyColumns):
             part.register_forward_hook(_scored)
+        if isinstance(part, nn.Embedding):
+            part.register_forward_pre_hook(_known_words)
     for owners in tied:
         first = next(((part, name) for part, name in owners if part in parts), owners[0])
         for part, name in owners:
             part.register_parameter(name, first[0].get_parameter(first[1]))
+    for name, tensor in model.named_parameters(remove_duplicate=False):
+        tensor.requires_grad_(trained[name])  # not all styles keep it
     for block in blocks:
         _divide_heads(block, size)
         block.register_forward_pre_hook(partial(_shared, mesh))
+        OwnDraws(block, mesh.get_local_rank())
     for module in (*parts, *blocks):
         ignore_hooks(module)
 
@@ -131,6 +140,36 @@ def _divide_heads(block: nn.Module, size: int) -> None:
 def _shared(mesh: DeviceMesh, _block: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """All parts of a block read one x, so that its gradient is summed over the processes once."""
     return DTensor.from_local(inputs[0], mesh, [Replicate()], run_check=False), *inputs[1:]
+
+
+class OwnDraws:
+    """Hooks of a block: what is drawn in it while it trains (dropout of its heads, of its neurons) each process draws
+    for itself, and what is drawn after it, of what all processes have, all draw alike."""
+
+    def __init__(self, block: nn.Module, rank: int) -> None:
+        self.rank, self.forks = rank, list[AbstractContextManager[None]]()
+        block.register_forward_pre_hook(self._enter)
+        block.register_forward_hook(self._leave, always_call=True)
+
+    def _enter(self, block: nn.Module, _inputs: object) -> None:
+        if not block.training:
+            return
+        seed = combine_seeds(int(torch.randint(2**62, ())), self.rank)  # drawn on the CPU, by all processes alike
+        device = next(block.parameters()).device
+        fork = torch.random.fork_rng([device.index] if device.type == "cuda" else [])
+        fork.__enter__()
+        self.forks.append(fork)
+        torch.default_generator.manual_seed(seed)
+        if device.type == "cuda":
+            torch.cuda.manual_seed(seed)
+
+    def _leave(self, _block: nn.Module, _inputs: object, _outputs: object) -> None:
+        if self.forks:
+            self.forks.pop().__exit__(None, None, None)
+
+
+def _known_words(table: nn.Embedding, inputs: tuple[Tensor, ...]) -> None:
+    check_words(inputs[0], table.num_embeddings)
 
 
 def _scored(_layer: nn.Module, _inputs: object, scores: DTensor) -> VocabularyScores:

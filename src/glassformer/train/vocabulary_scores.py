@@ -19,8 +19,8 @@ Reduction = Literal["none", "mean", "sum"]
 class VocabularyScores:
     """Scores (…, V), of which this process holds (…, W).
 
-    F.cross_entropy is computed where they are: of each place only three numbers are exchanged. Whatever else is asked
-    of them, by torch or as a method, gets all of them, gathered.
+    F.cross_entropy is computed where they are: of each place only three numbers are exchanged. Functions of torch,
+    methods and indices get all of them, gathered; of Python's operators there is + alone.
     """
 
     def __init__(self, scores: DTensor) -> None:
@@ -33,7 +33,7 @@ class VocabularyScores:
 
     def __add__(self, other: Tensor) -> "VocabularyScores | Tensor":
         """With numbers for all words, as a bias is; those that learn are needed whole."""
-        if other.requires_grad or other.shape[-1] != self._scores.shape[-1]:
+        if other.requires_grad or other.shape[-1:] != self._scores.shape[-1:]:
             return self.whole + other
         local = self._scores.to_local()
         mine = other[..., self._first : self._first + local.shape[-1]]
@@ -77,6 +77,7 @@ class VocabularyScores:
         assert weight is size_average is reduce is None, "words have no weights"
         mesh = self._scores.device_mesh
         local = self._scores.to_local()
+        check_words(target.where(target != ignore_index, 0), self._scores.shape[-1])
         losses = _CrossEntropy.apply(local, target, self._first, ignore_index, label_smoothing, mesh.get_group())  # type: ignore[no-untyped-call]
         assert isinstance(losses, Tensor)
         match reduction:
@@ -91,6 +92,15 @@ class VocabularyScores:
         scores = self._scores.float()
         assert isinstance(scores, DTensor)
         return VocabularyScores(scores)
+
+
+def check_words(ids: Tensor, count: int) -> None:
+    """An id that is none of so many words is an error, as in torch's own look-ups: on a CPU here, on a GPU later."""
+    known = ((ids >= 0) & (ids < count)).all()
+    if known.is_cuda:
+        torch._assert_async(known)
+    elif not known:
+        raise IndexError(f"an id is none of {count} words")
 
 
 def _whole(value: object) -> object:
