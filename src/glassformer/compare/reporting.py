@@ -73,7 +73,7 @@ def cautions(results: Results) -> list[Text]:
             Text(
                 "There is no test data: scores are those on dev, which also chose the best of each run's evaluations, "
                 "and so a little too good.",
-                "未给测试数据：所示为验证集分数，而各次训练的最佳权重也由它选出，故略偏乐观。",
+                "未给测试数据：所示为开发集分数，而各次训练的最佳权重也由它选出，故略偏乐观。",
             )
         )
     for name in results.contestants:
@@ -172,7 +172,7 @@ INTERVAL = Column(
     title=Text("95 % interval", "95% 区间"),
     why=Text(
         "over examples (bootstrap) and, if there are several, seeds (Student)",
-        "样本（自助法）与种子（t 分布，若多于一个）",
+        "样本（自助法）与种子（若多于一个，用 t 分布）",
     ),
 )
 

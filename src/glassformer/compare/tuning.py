@@ -71,7 +71,7 @@ class TunedExperiment(DataExperiment):
         chosen = ", ".join(f"{one} {rate:g}" for one, rate in rates.items())
         note = Text(
             f"Each at the learning rate with the best mean score on dev: {chosen}.",
-            f"各取验证集平均分最好的学习率：{chosen}。",
+            f"各取开发集平均分最好的学习率：{chosen}。",
         )
         figures = [score_figure(at_best), loss_figure(at_best)]
         return [
@@ -82,7 +82,7 @@ class TunedExperiment(DataExperiment):
                 figures=figures,
             ),
             Section(
-                title=Text("Every rate, on dev", "各学习率（验证集）"),
+                title=Text("Every rate, on dev", "各学习率（开发集）"),
                 tables=[rate_table(results)],
                 figures=rate_figures(results),
             ),

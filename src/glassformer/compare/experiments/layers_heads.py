@@ -101,7 +101,7 @@ class LayersHeads(DataExperiment):
             for one in near
             if is_an_end(results, one, best)
         ]
-        where, in_chinese = (" on dev", "在验证集上") if results.chosen_on_dev else ("", "")
+        where, in_chinese = (" on dev", "在开发集上") if results.chosen_on_dev else ("", "")
         first = Text(f"{best} has the best mean{where}.", f"{best} {in_chinese}的均值最好。")
         return [first, *told, *smallest(results, best, behind), *self._dispensable(results, best)]
 
@@ -117,8 +117,8 @@ class LayersHeads(DataExperiment):
                 f"{share.mean:.0%} of the {count} heads of {best} can each be ablated alone for less than "
                 f"{self.tolerance:g} points of {results.metric} on {examples} examples of dev (with all heads: "
                 f"{base.mean:.1f}).",
-                f"在 {examples} 个 dev 样本上（全部头：{base.mean:.1f}），{best} 的 {count} 个头中有 {share.mean:.0%} "
-                f"单独去掉时 {results.metric} 损失不到 {self.tolerance:g} 分。",
+                f"在 {examples} 个开发集样本上（全部头：{base.mean:.1f}），{best} 的 {count} 个头中有 {share.mean:.0%} "
+                f"单独去掉时 {results.metric} 下降不到 {self.tolerance:g} 分。",
             )
         ]
 
@@ -135,7 +135,7 @@ class LayersHeads(DataExperiment):
             figures=grid_figures(results, results.metric, lambda one: _score(results, one)),
         )
         costs = Section(
-            title=Text("Cost", "代价"),
+            title=Text("Cost", "开销"),
             figures=[
                 *grid_figures(results, "training seconds", lambda one: _cost(results, one, "train_seconds")),
                 *grid_figures(results, "million parameters", lambda one: _cost(results, one, "parameters") / 1e6),
@@ -289,7 +289,7 @@ def head_figure(cell: CellResult, metric: str) -> Figure:
     )
     caption = Text(
         f"{cell.contestant}, seed {cell.seed}: {title}, on {cell.facts['examples']} examples of dev",
-        f"{cell.contestant}，种子 {cell.seed}：在 {cell.facts['examples']} 个 dev 样本上单独去掉各头所失 {metric} 分",
+        f"{cell.contestant}，种子 {cell.seed}：在 {cell.facts['examples']} 个开发集样本上单独去掉各头所失 {metric} 分",
     )
     return Figure(name="heads", svg=svg, caption=caption)
 

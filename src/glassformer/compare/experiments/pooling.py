@@ -78,7 +78,7 @@ class Pooling(Experiment):
     question: ClassVar[Text] = Text(
         "Which vector of a text says best how alike two texts are: of the first token, the pooler, the mean, the "
         "maximum, and of which layer?",
-        "哪种句向量最能说明两段文本的相似程度：首词元、pooler、均值还是最大值，又取哪一层？",
+        "哪种句向量最能说明两段文本的相似程度：首词元、池化层、均值还是最大值，又取哪一层？",
     )
 
     seeds: Size = 1  # nothing in it is random

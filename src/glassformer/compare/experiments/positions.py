@@ -92,7 +92,7 @@ class Positions(DataExperiment):
             "The same tokens of the text at every length, cut into windows of so many: where a model can use more "
             "context, its loss falls with the length. Learned positions end with their table.",
             "各长度都对同一段文本的相同词元评分，只是切成不同长度的窗口：能利用更长上下文的模型，损失随长度下降。"
-            "学习式位置到其表尾为止。",
+            "可学习的位置到其表尾为止。",
         )
         return [
             Section(title=trained, tables=[score_table(results)], figures=[score_figure(results)]),

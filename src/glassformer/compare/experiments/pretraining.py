@@ -88,7 +88,7 @@ METHODS = {
         Text(
             "Which of all tokens a small generator has replaced. The generator is trained beside the model, over its "
             "embeddings, and left behind; its parameters are counted in below.",
-            "判断每个词元是否被一个小生成器替换。生成器与模型共享词嵌入、一同训练，之后弃用；下表参数量含生成器。",
+            "判断每个词元是否被一个小生成器替换。生成器与模型共享嵌入、一同训练，之后弃用；下表参数量含生成器。",
         ),
     ),
     "RoBERTa": PretrainingMethod(
@@ -97,7 +97,7 @@ METHODS = {
         {},
         Text(
             "Masked words, hidden anew in every epoch, in full blocks of text; no segments, no second task.",
-            "掩码语言模型，每轮重新选择掩码，文本填满整块；无句段、无第二任务。",
+            "掩码语言模型，每轮重新选择掩码，文本填满整块；不分段，没有第二项任务。",
         ),
     ),
     "ModernBERT": PretrainingMethod(
@@ -120,7 +120,7 @@ METHODS = {
         ),
     ),
 }
-RANDOM = Text("BERT's shape with random weights, fine-tuned as all others are.", "BERT 的结构，随机权重，同样微调。")
+RANDOM = Text("BERT's shape with random weights, fine-tuned as all others are.", "BERT 的结构，随机权重，微调相同。")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,13 +17,13 @@ export const en = {
 };
 export const zh = {
   lensNoHead: "这个模型没有输出头，因此不作预测。请加载为某个任务训练过的模型。",
-  lensWorking: "正在逐层询问…", lensOf: "透镜", lensColour: "颜色", lensEmbeddings: "嵌入",
+  lensWorking: "正在逐层询问……", lensOf: "透镜", lensColour: "颜色", lensEmbeddings: "嵌入",
   lens_logit: "各层", lens_decoder: "编码器各层", lens_head: "各层", lens_time: "时间", lens_prefix: "前缀",
   lens_text: "整段文本", lens_start: "答案开头", lens_end: "答案结尾",
   lensBy_share: "概率", lensBy_rank: "最终答案的名次", lensBy_next: "真实下一词元的名次",
   lensBy_final: "最终类别的概率", lensBy_entropy: "熵",
   lensPlace: "第 {0} 选择", lensTable: "预测：{0} 行，{1} 列。用方向键移动。",
-  lensSays_logit: "每格：如果输出层读取的是这一层而不是最后一层，最可能的下一个词元。颜色表示份额；最后一列就是模型本身。",
+  lensSays_logit: "每格：如果输出层读取的是这一层而不是最后一层，最可能的下一个词元。颜色表示概率；最后一列就是模型本身。",
   lensSays_decoder: "每格：如果解码器读取的是编码器的这一层而不是最后一层，最可能的词元。",
   lensSays_head: "每格：模型自己的输出头对这一层的判断。它只在最后一层上训练过。",
   lensSays_time: "每行：模型在这个词元之后预期什么。", lensSays_tags: "每行：模型对这个词元的判断。",

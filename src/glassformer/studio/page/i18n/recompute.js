@@ -16,9 +16,9 @@ export const en = {
 export const zh = {
   ...shared.zh,
   gate: "门", row: "行", column: "列",
-  recomputeHint: "把模型的一个数亲手重算一遍：公式、代入的数、得到的值，均为 float64。",
+  recomputeHint: "把模型的一个数手工重算一遍：公式、代入的数、得到的值，均为 float64。",
   cellsOf: "{0}。方向键移动格子。", allNumbers: "全部 {0} 个数",
-  valueHere: "重算值，float64", valueModel: "模型自己的值", difference: "误差", holds: "成立", BREACH: "不符", "carried on": "沿袭", "-": "–",
+  valueHere: "重算值，float64", valueModel: "模型自己的值", difference: "误差", holds: "成立", BREACH: "不符", "carried on": "前步所致", "-": "–",
   cellLooks: "{0} 看向 {1} 的程度", cellWrites: "写出 {0} 时看向 {1} 的程度", cellUnit: "{0}，单元 {1}，位置 {2}",
   steps: "所有步骤", step: "步骤", formula: "公式", shape: "形状", largestError: "最大误差", verdict: "结论", timesFolded: "× {0}", unfold: "展开全部 {0} 个",
   stepsWhole: "共 {0} 类步骤，从编号开始重算；误差不超过 {1} 即成立。点名称打开该步骤。",

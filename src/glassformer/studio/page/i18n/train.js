@@ -13,11 +13,11 @@ export const en = own({
 });
 export const zh = own({
   noRuns: "还没有训练记录", noRunsFix: "文件夹 {0} 里的训练一开始就会显示在这里。例如，在另一个终端里输入：",
-  runsIn: "文件夹 {0} 中的训练，以及带有训练记录的模型", inEpoch: "{0}，第 {1} / {2} 轮", show: "显示", runName: "名称", task: "任务", startedFrom: "模型", state: "状态", step: "步数", best: "最好成绩", lastLoss: "损失", changed: "最近记录",
+  runsIn: "文件夹 {0} 中的训练，以及带有训练记录的模型", inEpoch: "{0}，第 {1} / {2} 轮", show: "显示", runName: "名称", task: "任务", startedFrom: "模型", state: "状态", step: "步数", best: "最佳得分", lastLoss: "损失", changed: "最近记录",
   running: "进行中", done: "已完成", stopped: "已停止", ofSteps: "{0} / {1}", atStep: "{0} {1}（第 {2} 步）",
   chooseRuns: "请在上面勾选一个训练来查看曲线。", noRows: "{0} 还没有写下记录；再过几步就有第一行。",
   goOn: "{0} 已停止。继续训练：", missingRun: "训练 {0} 已经不在了。",
-  loss: "损失", score: "成绩", rate: "学习率", norm: "梯度范数", training: "训练", development: "开发集（虚线）",
+  loss: "损失", score: "得分", rate: "学习率", norm: "梯度范数", training: "训练", development: "开发集（虚线）",
   smoothing: "平滑", logarithmic: "对数坐标", curveKeys: "{0}：用方向键逐步移动",
   saveCsv: "保存为 CSV", quiet: "服务器没有应答，正在重试……", atThatStep: "第 {0} 步",
 });
