@@ -17,7 +17,7 @@ import glassformer as gf
 from glassformer.serve.limits import Limits
 from glassformer.serve.messages import Call, Fault, WorkerSpec
 from glassformer.serve.ray_engine import Engine
-from glassformer.serve.ray_run import RayServer, RaySettings, replicas_of
+from glassformer.serve.ray_run import PATIENCE, RayServer, RaySettings, replicas_of
 from serve.cases import asked
 from serve.test_engine import until
 from serve.test_hostile import HANDSHAKE, rest_of
@@ -84,14 +84,16 @@ def server():
     """Two replicas that share two models, behind a key."""
     ray = pytest.importorskip("ray")
     pytest.importorskip("ray.serve", reason="pip install 'ray[serve]'", exc_type=ImportError)
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)
     specs = [WorkerSpec(f"zoo:{name}", threads=1) for name in (EMBEDS, WRITES)]
     settings = RaySettings(replicas=(2, 2), models_per_replica=2)
-    with pytest.raises(ValueError, match="there is no folder"):
-        RayServer([WorkerSpec("./nowhere")], Limits(), settings, host="127.0.0.1", port=1)
     limits = Limits(shutdown_timeout=2.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        for name, value in PATIENCE.items():
+            patch.setenv(name, value)
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)
+        with pytest.raises(ValueError, match="there is no folder"):
+            RayServer([WorkerSpec("./nowhere")], Limits(), settings, host="127.0.0.1", port=1)
         with RayServer(specs, limits, settings, host="127.0.0.1", port=free_port()) as server:
             assert server.deploy(key=KEY).keys() == {EMBEDS, WRITES}
             yield server

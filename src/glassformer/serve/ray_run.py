@@ -1,6 +1,7 @@
 """A server on a Ray cluster: deployments of engines and of fronts, from the first replica until it is told to end."""
 
 import logging
+import os
 import re
 import signal
 import threading
@@ -25,6 +26,8 @@ from .run import service_of
 APPLICATION = "glassformer"
 SHARED = "models"  # the deployment of all models, where a replica holds several
 CLOSING = 5.0  # seconds for the last bytes of answers
+PATIENCE = {"RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60"}  # of Ray with its proxy: after its own 5 s, which are too few
+# for a machine that is busy, it kills the proxy, and the start fails
 REPLICAS = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -63,6 +66,8 @@ class RayServer:
             config_folder(spec.source)  # what is not there is said before a cluster is begun
         logging.getLogger("ray.serve").setLevel(logging.ERROR)
         self._fronts: Any = None  # an actor
+        for name, value in PATIENCE.items():  # heard by a cluster that is begun here
+            os.environ.setdefault(name, value)
         self.cluster = RayCluster()
         self._check_capacity()
         self.shared = bool(self.serve.status().proxies)  # Ray Serve runs there already
