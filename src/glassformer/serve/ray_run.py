@@ -26,8 +26,8 @@ from .run import service_of
 APPLICATION = "glassformer"
 SHARED = "models"  # the deployment of all models, where a replica holds several
 CLOSING = 5.0  # seconds for the last bytes of answers
-PATIENCE = {"RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60"}  # of Ray with its proxy: after its own 5 s, which are too few
-# for a machine that is busy, it kills the proxy, and the start fails
+# Of Ray with its proxy: after its own 5 s, too few for a busy machine, it kills the proxy, and the start fails.
+PATIENCE = {"RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60"}
 REPLICAS = re.compile(r"(\d+)(?:-(\d+))?")
 
 
