@@ -14,8 +14,10 @@ from glassformer.inspect.flow import flow_graph
 from glassformer.inspect.flow_source import HOME
 from glassformer.inspect.record import modules_of
 from glassformer.jobs.flow import flow_layout, opened
+from glassformer.view.flow_cells import MOST, cells, state_arrows
 from inspect_cases import hooked, inputs_of, small
 
+SVG_TEXT = "{http://www.w3.org/2000/svg}text"
 PICKED = [
     ("bert", "text-classification", {}),
     ("gpt2", "text-generation", {}),
@@ -56,7 +58,7 @@ def test_every_architecture_has_a_flow_of_what_is_recorded(model_type, head):
         assert edge.shape == graph.nodes[edge.start].shape
         assert edge.end in graph.values
     drawing = ElementTree.fromstring(gf.flow_svg(graph))
-    drawn = {text.text for text in drawing.iter("{http://www.w3.org/2000/svg}text")}
+    drawn = {text.text for text in drawing.iter(SVG_TEXT)}
     assert drawn >= {name for name, node in graph.nodes.items() if node.parent is None}
     loops = any(isinstance(part, StepPoint) for part in parts.values())
     assert any(edge.recurrent for edge in graph.edges) == loops
@@ -155,7 +157,7 @@ def test_the_figure_names_every_block_and_every_shape(model_type, head, more):
     graph = flow_graph(model, inputs_of(model, lengths=(5,)))
     groups = set(graph.nodes) - set(graph.values)
     drawing = ElementTree.fromstring(gf.flow_svg(graph, expand=groups))
-    words = [text.text for text in drawing.iter("{http://www.w3.org/2000/svg}text")]
+    words = [text.text for text in drawing.iter(SVG_TEXT)]
     for node in graph.nodes.values():
         assert node.name.removeprefix(f"{node.parent}.") in words
     for edge in graph.edges:
@@ -163,3 +165,47 @@ def test_the_figure_names_every_block_and_every_shape(model_type, head, more):
     with pytest.raises(ValueError, match="'nothing' has no parts"):
         gf.flow_svg(graph, expand=["nothing"])
     assert "layers.0" in gf.flow_svg(graph) or "layers" not in "".join(graph.nodes)
+
+
+@pytest.mark.parametrize(("kind", "states"), [("rnn", "h"), ("gru", "h"), ("lstm", "hc")])
+def test_a_recurrent_layer_is_unrolled_into_a_cell_at_every_token(kind, states):
+    model = small("glassformer-rnn", "text-classification", kind=kind, bidirectional=True, num_layers=2).eval()
+    graph = flow_graph(model, inputs_of(model, lengths=(5,)))
+    layout = flow_layout(graph, opened(graph), rows=40)
+    unrolled = {placed.box.name: placed for placed in layout.boxes if placed.box.steps}
+    ways = ("left_to_right", "right_to_left")
+    assert set(unrolled) == {f"recurrent.layers.{number}.{way}" for number in (0, 1) for way in ways}
+    for name, placed in unrolled.items():
+        steps, hidden = placed.box.steps, graph.values[f"{name}.hidden"]
+        assert (steps.count, steps.backward) == (5, name.endswith("right_to_left"))
+        assert steps.states == tuple((one, str(hidden.shape[-1])) for one in states)
+        column, high = cells(steps, layout.rows), layout.rows / 5
+        assert all(one.y >= row * high and one.y + one.height <= (row + 1) * high for row, one in enumerate(column))
+        arrows = state_arrows(steps, layout.rows)
+        assert len(arrows) == 6 * len(states)
+        assert max(arrow.x for arrow in arrows) < placed.width
+        order = column[::-1] if steps.backward else column
+        edge = [one.y + one.height * steps.backward for one in order]  # where a state enters a cell
+        for number, arrow in enumerate(arrows):
+            if number % 6 < 5:
+                assert arrow.end == pytest.approx(edge[number % 6])
+            assert (arrow.start > arrow.end) == steps.backward
+            assert not any(one.y < (arrow.start + arrow.end) / 2 < one.y + one.height for one in column)
+    drawn = list(ElementTree.fromstring(gf.flow_svg(graph, expand=["recurrent"])).iter(SVG_TEXT))
+    words, numbers = ([text.text for text in drawn if text.get("font-size") == size] for size in ("9", "10"))
+    width = graph.values["recurrent.layers.0.left_to_right.hidden"].shape[-1]
+    for one in states:
+        assert (words.count(one), words.count(f"{one} {width}")) == (4 * 3, 4)
+    assert [numbers.count(str(number)) for number in range(1, 5 + 1)] == [4] * 5
+
+
+def test_a_long_text_is_not_unrolled_and_an_open_layer_neither():
+    model = small("glassformer-rnn", "text-classification", kind="gru", num_layers=2).eval()
+    for length, unrolled in ((MOST, True), (MOST + 1, False)):
+        graph = flow_graph(model, inputs_of(model, lengths=(length,)))
+        layout = flow_layout(graph, opened(graph), rows=80)
+        assert any(placed.box.steps for placed in layout.boxes) == unrolled
+        assert (layout.rows > 80) == unrolled
+        assert any(placed.loops for placed in layout.boxes)
+    layers = {name for name, node in graph.nodes.items() if node.kind == "recurrent"}
+    assert flow_layout(graph, opened(graph) | layers, rows=80).rows == 80

@@ -12,6 +12,7 @@ from glassformer.view.colours import ramp
 from studio.cases import TEXT, http, visited, watched_again
 from studio.looks import pixels
 
+CROSS = "decoder.layers.0.cross_attention.pattern"
 TOURS = {  # a model of each family, and the last stop of its tour but one
     "lstm": "head",
     "seq2seq": "head",
@@ -63,6 +64,50 @@ def test_a_picture_is_its_tensor(tour, studio_folders):
     steps = np.floor(255 * (value + reach) / (2 * reach) + 0.5).astype(int)
     wrong = np.abs(shown.astype(int) - ramp("signed", "light")[steps].astype(int)).max(-1)
     assert (wrong <= 2).all()  # two ways through the model may round to neighbouring colours
+
+
+def test_the_cells_of_a_network_are_its_states(tour, studio_folders):
+    page = tour("flow", model="lstm", text=TEXT, theme="light")
+    seen, tokens = (
+        recorded(studio_folders["lstm"]),
+        page.locator(".tokens > span > span:first-child").all_text_contents(),
+    )
+    for way in ("left_to_right", "right_to_left"):
+        layer = f"recurrent.layers.0.{way}"
+        cells = box(page, layer).locator(".cell")
+        assert [one.strip() for one in cells.locator("i").all_text_contents()] == tokens
+        for number, state in enumerate(("hidden", "cell")):
+            value = seen[f"{layer}.{state}"][0].numpy()
+            reach = np.abs(value).max()
+            for row in range(len(tokens)):
+                path = f'.box[data-name="{layer}"] .cell:nth-child({row + 1}) canvas:nth-child({number + 1})'
+                steps = np.floor(255 * (value[row] + reach) / (2 * reach) + 0.5).astype(int)
+                wrong = np.abs(pixels(page, path)[0].astype(int) - ramp("signed", "light")[steps].astype(int)).max(-1)
+                assert (wrong <= 2).all()
+
+
+@pytest.mark.parametrize("way", ["left_to_right", "right_to_left"])
+def test_a_cell_opens_to_its_gates_at_its_token(way, visit, studio_folders):
+    page, layer = visit("flow", model="lstm", text=TEXT), f"recurrent.layers.0.{way}"
+    cells = box(page, layer).locator(".cell")
+    count, row = cells.count(), 2
+    cells.nth(row).hover()
+    page.wait_for_function(f"() => document.querySelector('#stage').dataset.token === 'read {row}'")
+    carried = page.locator(".overlay .carried").get_attribute("d")
+    # of both ways the states come up to this token, of each h and c
+    assert carried.count("M") == 2 * (row + 1) + 2 * (count - row)
+    cells.nth(row).click()
+    page.wait_for_selector(f'.frame[data-name="{layer}"]')
+    assert page.input_value("#flow-token") == str(row)
+    box(page, f"{layer}.cell").click()
+    page.wait_for_selector(f'.details[data-node="{layer}.cell"]')
+    page.wait_for_selector(f'.numbers[data-cell="{row},0"]')
+    own = float(recorded(studio_folders["lstm"])[f"{layer}.cell"][0, row, 0])
+    assert float(page.locator("#flow-models-own").text_content()) == pytest.approx(own, abs=1e-4)
+    before = row + 1 if way == "right_to_left" else row - 1
+    assert f"{layer}.cell.step.{before}" in page.locator(".numbers").text_content()
+    page.locator(f'[data-box="{layer}"]').click()  # the frame's name closes it
+    page.wait_for_selector(f'.box[data-name="{layer}"] .cell')
 
 
 def test_a_block_opens_to_one_number_made_by_hand(visit, studio_folders):
@@ -202,11 +247,16 @@ def test_the_figure_has_every_block(model, visit):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_in_what_is_open(theme, tour):
+@pytest.mark.parametrize(
+    ("model", "expand", "node"),
+    [
+        ("transformer", "encoder,decoder,decoder.layers.0,decoder.layers.0.cross_attention", CROSS),
+        ("seq2seq", "encoder,encoder.recurrent,decoder,decoder.recurrent", "decoder.recurrent.layers.0.left_to_right"),
+    ],
+)
+def test_axe_finds_nothing_in_what_is_open(model, expand, node, theme, tour):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    expand = "encoder,decoder,decoder.layers.0,decoder.layers.0.cross_attention"
-    node = "decoder.layers.0.cross_attention.pattern"
-    page = tour("flow", model="transformer", text=TEXT, expand=expand, node=node, token=1, theme=theme)
+    page = tour("flow", model=model, text=TEXT, expand=expand, node=node, token=1, theme=theme)
     page.click("#flow-tour")
     page.wait_for_selector(".tour[data-stop]")
     found = axe.run(page).response["violations"]

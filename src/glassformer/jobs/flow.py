@@ -8,12 +8,14 @@ from torch import nn
 from glassformer.inspect.flow import FlowGraph, FlowNode, flow_graph
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.view.flow import flow_drawing
+from glassformer.view.flow_cells import MOST, Steps
 from glassformer.view.flow_layout import FlowArrow, FlowBox, FlowLayout, arranged
 
 from .inspect import resting
 from .reading import reading
 
 FIGURE = 40.0  # pixels of a box's middle where there is no picture in it
+STATES = {"h": "hidden", "c": "cell"}  # as the formulas call them
 TOKENS, SQUARE, ANSWER = 92.0, 96.0, 132.0  # pixels: a column of tokens, weights between tokens, what is said
 
 
@@ -101,4 +103,21 @@ def _box(graph: FlowGraph, node: FlowNode) -> FlowBox:
     lane = int(any(one.side == "fed" for one in inner))
     width = {"weights": SQUARE, "text": TOKENS, "answer": ANSWER}.get(node.kind, 0.0)
     width = TOKENS if node.name.endswith("input_ids") else width
-    return FlowBox(node.name, node.parent, title, caption[:26] + "…" * (len(caption) > 26), node.kind, lane, width)
+    caption = caption[:26] + "…" * (len(caption) > 26)
+    return FlowBox(node.name, node.parent, title, caption, node.kind, lane, width, _steps(graph, node))
+
+
+def _steps(graph: FlowGraph, node: FlowNode) -> Steps | None:
+    """The steps of a recurrent layer, unless there is one token or more of them than can be drawn."""
+    if node.kind != "recurrent" or not 1 < node.shape[1] <= MOST:
+        return None
+    listed = tuple((symbol, str(graph.nodes[name].shape[-1])) for symbol, name in states(graph, node.name).items())
+    return Steps(node.shape[1], listed, node.name.endswith("right_to_left"))
+
+
+def states(graph: FlowGraph, layer: str) -> dict[str, str]:
+    """What goes from each step of a recurrent layer to its next: "h", and of an LSTM "c", with the node of each."""
+    inner = [name for name in graph.nodes if name.startswith(f"{layer}.")]
+    back = {edge.start for edge in graph.edges if edge.recurrent and edge.start in inner and edge.end in inner}
+    found = {symbol: [name for name in inner if name in back and name.endswith(end)] for symbol, end in STATES.items()}
+    return {symbol: names[-1] for symbol, names in found.items() if names}

@@ -16,8 +16,9 @@ from torch import Tensor
 from glassformer.blocks.recurrent import Recurrent
 from glassformer.inspect.flow import FlowEdge, FlowGraph, FlowNode, flow_graph
 from glassformer.inspect.flow_tour import VECTORS, TourStop, tour
-from glassformer.jobs.flow import first_layers, flow_layout, flow_svg, opened, shape_text
+from glassformer.jobs.flow import first_layers, flow_layout, flow_svg, opened, shape_text, states
 from glassformer.models.contract import as_model
+from glassformer.view.flow_cells import Steps, cells, state_arrows
 from glassformer.view.flow_layout import PlacedBox, Wire
 from glassformer.web.safe import SafeJSONResponse
 
@@ -157,7 +158,9 @@ def drawn(trace: Trace, flow: TraceFlow, expand: Collection[str]) -> dict[str, A
     """Boxes, wires and pictures of what is seen."""
     length = max(len(side.ids) for side in trace.reading.tokens.values())
     layout = flow_layout(flow.graph, expand, rows=min(MOST, max(LEAST, ROW * length)))
-    shown = {placed.box.name for placed in layout.boxes if not placed.is_frame}
+    boxes = {placed.box.name: placed.box for placed in layout.boxes if not placed.is_frame}
+    unrolled = {name: box.steps for name, box in boxes.items() if box.steps}
+    shown = {*boxes, *(state for name in unrolled for state in states(flow.graph, name).values())}
     return {
         "tour": [asdict(stop) for stop in flow.tour],
         "causal": causal(trace),
@@ -167,8 +170,9 @@ def drawn(trace: Trace, flow: TraceFlow, expand: Collection[str]) -> dict[str, A
         "open": sorted(expand),
         "boxes": [_box(flow, placed) for placed in layout.boxes],
         "wires": [_wire(flow.graph, wire) for wire in layout.wires],
+        "cells": {name: _cells(flow.graph, name, steps, layout.rows) for name, steps in unrolled.items()},
         "pictures": {name: pictured(trace, flow, name) for name in shown},
-        "looks": _looks(trace, flow, shown),
+        "looks": _looks(trace, flow, boxes),
         "said": said(trace),
     }
 
@@ -195,6 +199,16 @@ def _box(flow: TraceFlow, placed: PlacedBox) -> dict[str, Any]:
         "side": node.side,
         "token_dim": node.token_dim,
         "tensor": flow.tensor(node.name),
+    }
+
+
+def _cells(graph: FlowGraph, layer: str, steps: Steps, rows: float) -> dict[str, Any]:
+    """The cells of a recurrent layer, the states that go from one to the next, and the values these are."""
+    return {
+        "backward": steps.backward,
+        "values": list(states(graph, layer).values()),
+        "cells": [asdict(cell) for cell in cells(steps, rows)],
+        "arrows": [asdict(arrow) for arrow in state_arrows(steps, rows)],
     }
 
 
@@ -247,7 +261,8 @@ def said(trace: Trace) -> list[dict[str, Any]]:
 def causal(trace: Trace) -> list[str]:
     """The sides whose tokens know nothing of later ones."""
     model = as_model(trace.loaded.model)
-    if model.config.is_encoder_decoder:
-        return ["fed"]
-    networks = [part for part in model.modules() if isinstance(part, Recurrent)]
-    return ["read"] if model.is_causal or any(part.directions == 1 for part in networks) else []
+    both = model.config.is_encoder_decoder
+    reader = model.get_submodule("encoder") if both else model
+    networks = [part for part in reader.modules() if isinstance(part, Recurrent)]
+    forwards = bool(networks) and all(part.directions == 1 for part in networks)
+    return ["read"] * (forwards or (model.is_causal and not both)) + ["fed"] * both

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from html import escape
 
 from .colours import MONO, PAPER, SANS
+from .flow_cells import cells, state_arrows
 from .flow_layout import TITLE, FlowLayout, PlacedBox, Wire
 
 INK, SOFT, LINE = (PAPER["light"][name] for name in ("ink", "soft", "line"))
@@ -43,7 +44,7 @@ def flow_drawing(layout: FlowLayout, title: str) -> str:
             f'<g transform="translate(0 {top})" font-family="{SANS}">',
             *(part for box in layout.boxes if box.is_frame for part in _frame(box)),
             *(part for wire in layout.wires for part in _wire(wire, frames)),
-            *(part for box in layout.boxes if not box.is_frame for part in _card(box)),
+            *(part for box in layout.boxes if not box.is_frame for part in _card(box, layout.rows)),
             "</g>",
             "</svg>",
         ]
@@ -63,11 +64,11 @@ def _frame(box: PlacedBox) -> Iterator[str]:
     )
 
 
-def _card(box: PlacedBox) -> Iterator[str]:
+def _card(box: PlacedBox, rows: float) -> Iterator[str]:
     line, fill = TINTS.get(box.box.kind, PLAIN)
     middle = box.x + box.width / 2
     yield _rectangle(box, f'fill="{fill}" stroke="{line}"')
-    top = box.y + (box.height - TITLE) / 2 + 10
+    top = box.y + (17 if box.box.steps else (box.height - TITLE) / 2 + 10)
     yield (
         f'<text x="{middle:.1f}" y="{top:.1f}" font-size="12" font-weight="600" text-anchor="middle">'
         f"{escape(box.box.title)}</text>"
@@ -76,6 +77,34 @@ def _card(box: PlacedBox) -> Iterator[str]:
         f'<text x="{middle:.1f}" y="{top + 16:.1f}" font-size="10" text-anchor="middle" fill="{SOFT}">'
         f"{escape(box.box.caption)}</text>"
     )
+    yield from _cells(box, rows)
+
+
+def _cells(box: PlacedBox, rows: float) -> Iterator[str]:
+    """The cells of a layer with the number of the token in each, and its states from cell to cell."""
+    steps = box.box.steps
+    if steps is None:
+        return
+    line, _ = TINTS[box.box.kind]
+    top = box.middle - rows / 2
+    for number, cell in enumerate(cells(steps, rows), start=1):
+        yield (
+            f'<rect x="{box.x + 8:.1f}" y="{top + cell.y:.1f}" width="{box.width - 16:.1f}" '
+            f'height="{cell.height:.1f}" rx="5" fill="#ffffff" stroke="{line}"/>'
+        )
+        middle = top + cell.y + cell.height / 2 + 3.5
+        yield f'<text x="{box.x + 16:.1f}" y="{middle:.1f}" font-size="10" fill="{SOFT}">{number}</text>'
+    for arrow in state_arrows(steps, rows):
+        x, start, end = box.x + arrow.x, top + arrow.start, top + arrow.end
+        yield (
+            f'<path d="M{x:.1f} {start:.1f}V{end:.1f}" fill="none" stroke="{line}" stroke-width="1.2" '
+            'marker-end="url(#tip)"/>'
+        )
+        if arrow.text:
+            yield (
+                f'<text x="{x + 6:.1f}" y="{(start + end) / 2 + 3:.1f}" font-family="{MONO}" font-size="9" '
+                f'fill="{SOFT}">{escape(arrow.text)}</text>'
+            )
 
 
 def _wire(wire: Wire, frames: set[str]) -> Iterator[str]:

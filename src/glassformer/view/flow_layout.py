@@ -8,6 +8,7 @@ wire that enters or leaves a frame is cut at its border, and each piece belongs 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from .flow_cells import WIDTH, Steps, rows_height
 from .labels import EM, text_width
 
 TITLE, CAPTION, HEADER, PAD = 36.0, 20.0, 26.0, 12.0  # above and below a box; above and around what a frame holds
@@ -27,6 +28,7 @@ class FlowBox:
     kind: str
     lane: int = 0
     width: float = 0.0  # at least
+    steps: Steps | None = None  # a layer that can be unrolled: it is while it is closed
 
 
 @dataclass(frozen=True)
@@ -117,10 +119,12 @@ def arranged(boxes: Sequence[FlowBox], arrows: Sequence[FlowArrow], *, rows: flo
 
 class _Arranging:
     def __init__(self, boxes: Sequence[FlowBox], arrows: Sequence[FlowArrow], rows: float) -> None:
-        self.boxes, self.rows = {box.name: box for box in boxes}, rows
+        self.boxes = {box.name: box for box in boxes}
         self.inside: dict[str | None, list[str]] = {None: []}
         for box in boxes:
             self.inside.setdefault(box.parent, []).append(box.name)
+        unrolled = [box.steps for box in boxes if box.steps and box.name not in self.inside]
+        self.rows = max(rows, *(rows_height(steps.count) for steps in unrolled), 0.0)
         self.lanes = sorted({self.boxes[name].lane for name in self.inside[None]})
         self.number: dict[str, int] = {}
         for parent, names in self.inside.items():
@@ -176,7 +180,7 @@ class _Arranging:
         place, box = self.places[name], self.boxes[name]
         if name not in self.inside:
             written = max(text_width(box.title) * LARGE * 0.66 + 8, text_width(box.caption) * SMALL * 0.58) + 16
-            place.width = max(NARROW, written, box.width)
+            place.width = max(NARROW, written, box.width, WIDTH if box.steps else 0.0)
             place.up, place.down = self.rows / 2 + TITLE, self.rows / 2 + CAPTION
             return place
         names = self.inside[name]

@@ -1,23 +1,18 @@
 // The stage of Flow: boxes, frames and wires where the server put them, in one world that is scaled and scrolled as a whole.
 import { paintSteps, rampOf } from "./canvas.js";
+import { shape as svg } from "./curves.js";
 import { build, make, short, visible } from "./dom.js";
+import { cellsOf, past } from "./flow_cells.js";
 import { worded } from "./i18n.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const TITLE = 35; // pixels above a picture, inside a box's border
 const LABEL = 11; // pixels that a token's name needs
 const LINE = 15; // pixels of a line of the text
 const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 export const bytes = (text) => Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
-const svg = (tag, attributes, inside = []) => {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...inside);
-  return made;
-};
 
-/* view: of the screen. act: {open(name), close(name), choose(name), token(side, row | null)}.
+/* view: of the screen. act: {open(name, row), close(name), choose(name), token(side, row | null)}.
    Gives {element, show(flow), choose(name), mark(side, row, {veil}), zoom(factor | "fit" | "first"), reveal(name)}. */
 export function stage(view, act) {
   const { t, trace, signal } = view;
@@ -73,7 +68,7 @@ export function stage(view, act) {
     const label = [box.name, captionOf(box), box.shape_text && t("flowShape", box.shape_text), box.leaf ? "" : t("flowOpens")].filter(Boolean).join(", ");
     const one = put(build("button", `box kind-${box.kind}${box.leaf ? "" : " opens"}`, [make("b", "title", box.title), make("small", "caption", captionOf(box))], {
       type: "button", tabindex: "-1", "data-box": box.name, "aria-label": label, title: box.name,
-      "aria-expanded": box.leaf ? null : "false", onclick: () => (box.leaf ? act.choose(box.name) : act.open(box.name)),
+      "aria-expanded": box.leaf ? null : "false", onclick: (event) => (box.leaf ? act.choose(box.name) : act.open(box.name, event.detail ? rowAt(box, event) : null)), // by a key: of no row
     }), box);
     const inside = contents(box);
     if (inside) {
@@ -81,7 +76,7 @@ export function stage(view, act) {
       inside.style.height = `${flow.rows}px`;
       one.append(inside);
     }
-    if (box.loops) one.append(loopsOf(box));
+    if (box.loops && !flow.cells[box.name]) one.append(loopsOf(box));
     one.append(make("small", "shape", box.shape_text || " "));
     one.addEventListener("pointermove", (event) => {
       const row = rowAt(box, event);
@@ -101,12 +96,15 @@ export function stage(view, act) {
     if (box.kind === "text") return wordsOf(textOf(box.side));
     if (box.name.endsWith("input_ids")) return listOf(trace.tokens[box.side].map((token) => [visible(token.text), token.id]), box.side);
     if (box.kind === "answer") return answerOf(box);
-    const picture = flow.pictures[box.name];
+    if (flow.cells[box.name]) return cellsOf(flow.cells[box.name], { width: box.width, height: flow.rows, tokens: trace.tokens[box.side].map((token) => token.text), picture: pictureOf });
+    const picture = pictureOf(box.name);
     if (!picture) return null;
     const canvas = build("canvas", "inside pixels", [], { "aria-hidden": "true" });
-    paintSteps(canvas, bytes(picture.steps), picture.rows, picture.columns, rampOf(picture.scale[0] < 0 ? "signed" : "plain"));
+    paintSteps(canvas, picture.steps, picture.rows, picture.columns, rampOf(picture.scale[0] < 0 ? "signed" : "plain"));
     return canvas;
   }
+
+  const pictureOf = (name) => flow.pictures[name] && { ...flow.pictures[name], steps: bytes(flow.pictures[name].steps) };
 
   // As many lines as there is room for, from the first on.
   function wordsOf(text) {
@@ -188,7 +186,31 @@ export function stage(view, act) {
       parts.push(svg("rect", { class: "row", x: box.x + 2, y: at(box.middle) - high / 2, width: box.width - 4, height: high, rx: 3 }));
     }
     for (const [name, look] of Object.entries(flow.looks)) parts.push(...fan(name, look, side, row));
+    parts.push(svg("path", { class: "carried", d: [...statesTo(side, row), ...gatesTo(side, row)].join("") }));
     hot.append(...parts);
+  }
+
+  // In unrolled layers, the way of the states to a token from where the reading began.
+  function statesTo(side, row) {
+    const unrolled = flow.boxes.filter((box) => flow.cells[box.name] && box.side === side);
+    return unrolled.flatMap((box) => past(flow.cells[box.name], row).map(({ x, start, end }) => {
+      const left = box.x + x, above = box.middle - flow.rows / 2;
+      return `M${left} ${above + start}V${above + end}`;
+    }));
+  }
+
+  // What steps take from the token before, in the order of reading, where they are boxes of their own: gates, or an attention.
+  function gatesTo(side, row) {
+    const { high, top } = rowsOf(side), inside = flow.boxes.filter((box) => !box.frame);
+    return flow.wires.filter((wire) => wire.kind === "recurrent" && wire.side === side).flatMap((wire) => {
+      const before = wire.value.includes("right_to_left") ? row + 1 : row - 1, from = inside.find(({ name }) => wire.value === name || wire.value.startsWith(`${name}.`));
+      if (!from || before < 0 || before >= lengths()[side]) return [];
+      const x = from.x + from.width, y = top(from.middle) + (before + 0.5) * high;
+      return inside.filter(({ name }) => wire.ends.some(({ to }) => to === name)).map((to) => {
+        const end = top(to.middle) + (row + 0.5) * high, half = (y + end) / 2;
+        return `M${x} ${y}h6C${x + 22} ${half} ${to.x - 22} ${half} ${to.x - 6} ${end}h6`;
+      });
+    });
   }
 
   // What a token looks at, as lines that are the stronger the more it does.

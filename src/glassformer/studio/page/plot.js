@@ -1,15 +1,8 @@
 // Lines over a few places, as SVG: each has a name, a dash of its own and a dot at every value.
+import { shape } from "./curves.js";
 import { build, make, number } from "./dom.js";
 
-const SPACE = "http://www.w3.org/2000/svg";
 const WIDE = 284, HIGH = 150, LEFT = 48, BELOW = 20, ABOVE = 8, RIGHT = 8;
-
-function shape(tag, attributes, text = "") {
-  const made = document.createElementNS(SPACE, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.textContent = text;
-  return made;
-}
 
 // series: [{name, values}], what is no number is a gap; names: of the places, the first and the last are written.
 export function lines(series, { label, low, high, names }) {

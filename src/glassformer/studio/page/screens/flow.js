@@ -16,7 +16,11 @@ export const screen = {
     const remember = (changes) => view.set(changes, { push: false, show: false });
 
     const act = {
-      open: (name) => lay([...flow.open, name], name),
+      open: (name, row) => {
+        const { side } = flow.boxes.find((box) => box.name === name);
+        if (row !== null && flow.cells[name]) player.stay(side, row); // one cell of a layer: it opens at this token
+        return lay([...flow.open, name], name);
+      },
       close: (name) => lay(flow.open.filter((one) => one !== name && !one.startsWith(`${name}.`)), name),
       choose: (name) => chosen(name),
       token: (side, row) => player.hover(side, row),
@@ -43,7 +47,8 @@ export const screen = {
       if (reveal) scene.reveal(name);
       player.again();
       try {
-        await details(view, box, told, { state: name === state.node ? state : {}, remember });
+        const row = player.row(box.side);
+        await details(view, box, told, { state: name === state.node ? state : row === null ? {} : { cell: `${row},0` }, remember });
       } catch (error) {
         if (error.name !== "AbortError") told.replaceChildren(view.trouble(error, view.again));
       }
@@ -112,7 +117,10 @@ function playing(view, scene, flow) {
   signal.addEventListener("abort", stop);
   const step = (by, text, key) => button(text, () => { stop(); go((at ?? -1) + by); }, { "aria-label": t(key), title: t(key), id: `flow-${key}` });
   const again = () => (at === null ? scene.mark(null, null) : scene.mark(places[at].side, places[at].row, { veil: true }));
+  const placeOf = (side, row) => places.findIndex((one) => one.side === side && one.row === row);
   return {
+    stay: (side, row) => { stop(); go(placeOf(side, row)); },
+    row: (side) => (at !== null && places[at].side === side ? places[at].row : null),
     controls: [build("div", "group", [play, step(-1, "‹", "flowBefore"), slider, step(1, "›", "flowAfter"), label])],
     start(token) { if (token !== undefined && places[token]) go(Number(token)); },
     hover: (side, row) => (row === null ? again() : scene.mark(side, row, { veil: false })),
