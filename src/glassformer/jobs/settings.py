@@ -109,6 +109,8 @@ class LoopSettings(TypedDict, total=False):
     """Under torchrun: the whole model on each process, shards of it over all, or a whole one in each group of them."""
     shard_size: int | None
     """Processes of a group of hsdp; by default those of a machine."""
+    tensor_parallel: int
+    """Under torchrun: processes that compute one model together, each some of its heads, neurons and words."""
     reshard: bool
     """With fsdp, free a layer after its forward pass and gather it again: less memory, more exchange."""
     offload: bool
