@@ -19,12 +19,14 @@ import glassformer as gf
 from glassformer.studio.app import create_app
 from glassformer.studio.app_state import ModelStore, Studio
 from glassformer.studio.traces import Traces
+from glassformer.view.flow_cells import MOST
 
 from .measure import Row, row
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from browser import MISSING, arguments, chromium
 
+LSTM = {"kind": "lstm", "bidirectional": True, "num_layers": 2, "vocab_size": 200}
 TOKENS, FEW, CLICKS, OVERVIEWS = 512, 32, 30, 3
 WATCH = """
 const seen = { clicked: 0, painted: 0, screen: "" };
@@ -122,20 +124,19 @@ def flow(page: Any, address: str) -> dict[str, float]:
     }
 
 
-def measured(url: str, name: str, tokens: int, *, count: int = CLICKS, overviews: int = OVERVIEWS) -> dict[str, float]:
-    """Every figure of one model and a text of so many tokens, in a browser of its own."""
+@contextmanager
+def a_browser() -> Iterator[Browser]:
     path = chromium()
     if path is None:
         raise SystemExit(MISSING)
     with sync_playwright() as running:
         browser = running.chromium.launch(executable_path=path, args=arguments())
-        figures = measured_in(browser, url, name, tokens, count=count, overviews=overviews)
+        yield browser
         browser.close()
-    return figures
 
 
 def measured_in(browser: Browser, url: str, name: str, tokens: int, *, count: int, overviews: int) -> dict[str, float]:
-    """The same in a browser that is there."""
+    """Every figure of one model and a text of so many tokens."""
     generator = torch.Generator().manual_seed(0)
     ids = " ".join(map(str, torch.randint(5, 100, (tokens,), generator=generator).tolist()))
     address = f"{url}/?{urlencode({'screen': 'atlas', 'model': name, 'text': ids, 'lang': 'en'})}"
@@ -166,6 +167,16 @@ def measured_in(browser: Browser, url: str, name: str, tokens: int, *, count: in
     return figures
 
 
+def unrolled(browser: Browser, url: str, name: str) -> dict[str, float]:
+    """The flow of a recurrent model, with a cell for each of as many tokens as are unrolled."""
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.add_init_script(WATCH)
+    ids = " ".join(str(5 + number) for number in range(MOST))
+    found = flow(page, f"{url}/?{urlencode({'screen': 'flow', 'model': name, 'text': ids, 'lang': 'en'})}")
+    page.close()
+    return {f"{name} {what}": found[what] for what in ("flow", "flow frame")}
+
+
 BOUNDS = {  # a name of a figure: what it is, the most it may be, and its unit
     "overview": ("mosaic of all heads, from the trace on", 1.0, "s"),
     "click p50": ("head click to painted, median", 0.15, "s"),
@@ -174,6 +185,8 @@ BOUNDS = {  # a name of a figure: what it is, the most it may be, and its unit
     "first paint": ("first paint of the page", 1.0, "s"),
     "flow": ("flow of a short text, from the trace on", 1.0, "s"),
     "flow frame": ("a frame while the flow is panned, 95 of 100", 1 / 58, "s"),
+    "lstm flow": (f"flow of an LSTM, two layers both ways, {MOST} cells each, from the trace on", 1.0, "s"),
+    "lstm flow frame": ("a frame while that is panned, 95 of 100", 1 / 58, "s"),
     "nodes": ("elements of the page", 3000.0, "nodes"),
     "heap": ("heap of the page", 150.0, "MB"),
     "mosaic bytes": ("bytes of the mosaic", 600.0, "kB"),
@@ -194,8 +207,11 @@ def run() -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         where = Path(folder) / "bert-base"
         gf.save(looking(gf.build("bert", "fill-mask")), where)
-        with serving(Studio(ModelStore([str(where)]), Traces(budget=8 << 30))) as url:
-            found = measured(url, where.name, TOKENS)
+        gf.save(gf.build("glassformer-rnn", "text-classification", **LSTM), Path(folder) / "lstm")
+        models = [str(where), str(Path(folder) / "lstm")]
+        with serving(Studio(ModelStore(models), Traces(budget=8 << 30))) as url, a_browser() as browser:
+            found = measured_in(browser, url, where.name, TOKENS, count=CLICKS, overviews=OVERVIEWS)
+            found |= unrolled(browser, url, "lstm")
     return [
         row(f"studio, {TOKENS} tokens: {what}", found[name], bound, "the bound", unit)
         for name, (what, bound, unit) in BOUNDS.items()

@@ -12,12 +12,13 @@ TIMES_SLOWER = 20  # than the benchmark's bounds
 
 @pytest.mark.slow
 def test_a_long_text_keeps_within_its_bounds(browser, tmp_path):
-    from benchmarks.studio import BOUNDS, looking, measured_in, serving
+    from benchmarks.studio import BOUNDS, LSTM, looking, measured_in, serving, unrolled
 
     where = tmp_path / "narrow"
     gf.save(looking(gf.build("bert", "fill-mask", vocab_size=120, **SMALL)), where)
-    with serving(Studio(ModelStore([str(where)]), Traces())) as url:
-        found = measured_in(browser, url, "narrow", 512, count=3, overviews=1)
+    gf.save(gf.build("glassformer-rnn", "text-classification", **LSTM, hidden_size=16), tmp_path / "lstm")
+    with serving(Studio(ModelStore([str(where), str(tmp_path / "lstm")]), Traces())) as url:
+        found = measured_in(browser, url, "narrow", 512, count=3, overviews=1) | unrolled(browser, url, "lstm")
     for name, (what, bound, unit) in BOUNDS.items():
         room = TIMES_SLOWER if unit == "s" else 1
         assert found[name] <= room * bound, f"{what}: {found[name]} {unit}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 ROOM, LOW, HIGH = 560.0, 30.0, 48.0  # pixels that all rows may take together; of one row at least and at most
 MOST = 64  # tokens up to which every one has a cell of its own
 WIDTH = 168.0  # of a box that holds cells
-BETWEEN = 16.0  # between two cells: an arrow, and beside it the name of the state
+BETWEEN, SHARE = 16.0, 0.4  # between two cells, for an arrow and the name of the state: pixels, or this share of a row
 FIRST, APART = 26.0, 76.0  # where the arrow of the first state stands, and how far right of it the next
 
 
@@ -47,7 +47,8 @@ def rows_height(count: int) -> float:
 def cells(steps: Steps, height: float) -> list[Cell]:
     """One a token, from above, in rows that are `height` high together."""
     high = height / steps.count
-    return [Cell(row * high + BETWEEN / 2, high - BETWEEN) for row in range(steps.count)]
+    between = _between(high)
+    return [Cell(row * high + between / 2, high - between) for row in range(steps.count)]
 
 
 def state_arrows(steps: Steps, height: float) -> list[StateArrow]:
@@ -57,10 +58,14 @@ def state_arrows(steps: Steps, height: float) -> list[StateArrow]:
     for number, (name, shape) in enumerate(steps.states):
         x = FIRST + APART * number
         for place in range(steps.count + 1):
-            start = max(0.0, place * high - BETWEEN / 2)
-            end = min(height, place * high + BETWEEN / 2)
+            start = max(0.0, place * high - _between(high) / 2)
+            end = min(height, place * high + _between(high) / 2)
             if steps.backward:
                 start, end = height - start, height - end
             inner = 0 < place < steps.count
             found.append(StateArrow(x, start, end, f"{name} {shape}" if place == 1 else name if inner else ""))
     return found
+
+
+def _between(high: float) -> float:
+    return min(BETWEEN, SHARE * high)
