@@ -77,7 +77,7 @@ def shards(folder: Path, tokenizer: Path, texts: list[str]) -> list[dict[str, An
 
 def ours(tokenizer: Path, texts: list[str], out: Path, jobs: int) -> int:
     from glassformer.data.examples import Document
-    from glassformer.data.shards import tokenise_to_shards
+    from glassformer.data.shard_writer import tokenise_to_shards
     from glassformer.text import Tokenizer
 
     return len(tokenise_to_shards(map(Document, texts), Tokenizer.from_folder(tokenizer), out, jobs=jobs))
@@ -123,7 +123,7 @@ def loader(folder: Path, tokenizer: Path, texts: list[str]) -> dict[str, Any]:
     """Batches of 32 windows of 1,024 tokens from shards, shuffled, made by one process; nothing takes them."""
     from glassformer.data.batches import Schedule
     from glassformer.data.examples import Document
-    from glassformer.data.shards import tokenise_to_shards
+    from glassformer.data.shard_writer import tokenise_to_shards
     from glassformer.tasks.text_generation import TextGeneration
     from glassformer.text import Tokenizer
     from glassformer.train.plan import Plan

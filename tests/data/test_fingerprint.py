@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from glassformer.data import microworld
 from glassformer.data.blocks import Reframed
 from glassformer.data.fingerprint import fingerprint
-from glassformer.data.shards import tokenise_to_shards
+from glassformer.data.shard_writer import tokenise_to_shards
 from tasks.cases import NAMES, case
 
 PLAIN = st.recursive(

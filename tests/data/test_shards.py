@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.data import microworld, shards
+from glassformer.data import microworld, shard_writer
 from glassformer.data.examples import Document
-from glassformer.data.shards import Shards, fingerprint, identity_of, tokenise_to_shards
+from glassformer.data.shard_writer import fingerprint, identity_of, tokenise_to_shards
+from glassformer.data.shards import Shards
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.train import train
 
@@ -53,7 +54,7 @@ TEXTS = st.lists(st.text("ab é文\n", max_size=30), max_size=25)
 def test_no_token_is_lost_or_doubled_at_a_border(tokenizer, tmp_path, texts, shard_tokens, end, batch):
     documents = [Document(text) for text in texts]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shards, "BATCH_DOCUMENTS", batch)
+        patch.setattr(shard_writer, "BATCH_DOCUMENTS", batch)
         found = tokenise_to_shards(
             iter(documents), tokenizer, tmp_path / str(next(FOLDERS)), shard_tokens=shard_tokens, end_token_id=end
         )
@@ -77,7 +78,7 @@ def contents(folder):
 
 KILLED = """
 import os, pickle, signal, sys
-from glassformer.data import shards
+from glassformer.data import shard_writer as shards
 from glassformer.text.tokenizer import Tokenizer
 tokenizer_folder, documents, folder, moment, left = sys.argv[1:]
 left = int(left)
@@ -130,9 +131,9 @@ def test_killed_again_and_again_it_ends_with_the_same_bytes(tokenizer_folder, to
 
 def test_finished_shards_are_not_tokenised_again(tokenizer, stories, tmp_path, monkeypatch):
     first = tokenise_to_shards(stories, tokenizer, tmp_path, shard_tokens=900)
-    (first.folder / shards.INDEX).unlink()
+    (first.folder / shard_writer.INDEX).unlink()
     for ending in (".npy", ".ends.npy", ".json"):
-        shards.file_of(first.folder, len(first.shards) - 1, ending).unlink()
+        shard_writer.file_of(first.folder, len(first.shards) - 1, ending).unlink()
     kept = contents(first.folder)
     tokenised = []
     rows = type(tokenizer.backend).rows
@@ -208,7 +209,8 @@ def test_a_file_that_was_changed_without_a_trace_is_told_by_its_samples(tmp_path
 
 def test_the_fingerprint_is_the_same_in_every_process(tokenizer, tokenizer_folder):
     script = (
-        "import sys; from glassformer.data.shards import fingerprint; from glassformer.text.tokenizer import Tokenizer;"
+        "import sys; from glassformer.data.shard_writer import fingerprint;"
+        "from glassformer.text.tokenizer import Tokenizer;"
         "print(fingerprint(Tokenizer.from_folder(sys.argv[1])))"
     )
     run = subprocess.run([sys.executable, "-c", script, str(tokenizer_folder)], capture_output=True, check=True)
@@ -235,8 +237,8 @@ def test_a_damaged_file_is_named_and_once_deleted_made_again(
     found = tokenise_to_shards(stories, tokenizer, tmp_path, identity="stories", shard_tokens=900)
     whole = contents(found.folder)
     if not complete:
-        (found.folder / shards.INDEX).unlink()
-    path = shards.file_of(found.folder, 1, ending)
+        (found.folder / shard_writer.INDEX).unlink()
+    path = shard_writer.file_of(found.folder, 1, ending)
     content = path.read_bytes()
     path.write_bytes(content[:-3] if damage == "cut" else content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(ValueError, match=rf"{path.name} is damaged \(.*{reason}.*\): delete it and tokenise again"):

@@ -6,9 +6,9 @@ import signal
 import numpy as np
 import pytest
 
-from glassformer.data import shards, tokenising
+from glassformer.data import shard_writer, tokenising
 from glassformer.data.examples import Document
-from glassformer.data.shards import tokenise_to_shards
+from glassformer.data.shard_writer import tokenise_to_shards
 from glassformer.text.train import train
 
 TEXTS = [f"Anna gave the {colour} book number {number} to Tom ." for number in range(60) for colour in ("red", "")]
@@ -31,7 +31,7 @@ class Deadly:
 
 
 def test_processes_write_the_same_shards(tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr(shards, "BATCH_DOCUMENTS", 7)
+    monkeypatch.setattr(shard_writer, "BATCH_DOCUMENTS", 7)
     documents, frame = [Document(text) for text in TEXTS], {"end_token_id": 0, "shard_tokens": 500}
     one, two = (
         tokenise_to_shards(iter(documents), tokenizer, tmp_path / str(jobs), jobs=jobs, **frame) for jobs in (1, 2)

@@ -14,7 +14,7 @@ import glassformer as gf
 from chats import CHATML, LLAMA_2, LLAMA_3, llama_folder, tokenizer_folder
 from glassformer.cli.main import app
 from glassformer.data.examples import Document
-from glassformer.data.shards import tokenise_to_shards
+from glassformer.data.shard_writer import tokenise_to_shards
 from glassformer.jobs.reading import reading
 from glassformer.tasks.text_generation import TextGeneration
 

@@ -14,7 +14,7 @@ from torch.testing import assert_close
 import glassformer as gf
 from glassformer.data.examples import Document
 from glassformer.data.masking import sentences_of
-from glassformer.data.shards import tokenise_to_shards
+from glassformer.data.shard_writer import tokenise_to_shards
 from glassformer.tasks.pretraining import BertPretraining
 from glassformer.tasks.task import evaluate
 

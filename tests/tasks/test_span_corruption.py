@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import glassformer as gf
 from glassformer.data.corruption import corrupt, draw_spans, num_spans
 from glassformer.data.examples import Document
-from glassformer.data.shards import tokenise_to_shards
+from glassformer.data.shard_writer import tokenise_to_shards
 from glassformer.tasks.span_corruption import SpanCorruption
 from glassformer.text.sentinels import sentinel_ids, sentinel_tokens
 from glassformer.text.train import train

@@ -14,7 +14,7 @@ from torch.testing import assert_close
 
 from glassformer.data.blocks import Windows
 from glassformer.data.examples import Document
-from glassformer.data.shards import tokenise_to_shards
+from glassformer.data.shard_writer import tokenise_to_shards
 from glassformer.hub.registry import build
 from glassformer.tasks.task import evaluate
 from glassformer.tasks.text_generation import TextGeneration

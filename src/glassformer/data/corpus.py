@@ -4,7 +4,6 @@ Shards lie in the folder "shards" of $GLASSFORMER_CACHE, by default ~/.cache/gla
 files with the same tokenizer finds them, whatever its run folder. They can be deleted at any time.
 """
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,9 @@ from glassformer.data.documents import Unit, stream_documents
 from glassformer.data.examples import Document
 from glassformer.data.report import ReadReport
 from glassformer.data.rows import Format
-from glassformer.data.shards import DocumentFrame, Shards, home_of, identity_of, tokenise_to_shards
+from glassformer.data.shard_store import cache_home
+from glassformer.data.shard_writer import home_of, identity_of, tokenise_to_shards
+from glassformer.data.shards import DocumentFrame, Shards
 from glassformer.data.source import resolve
 from glassformer.data.tokenising import usable_cores
 from glassformer.files import read_json, write_json
@@ -170,12 +171,6 @@ def files_of(sources: Sequence[str]) -> list[Path]:
         if one.path is None:
             raise ValueError(f"{one.name} cannot be read twice, as shards need it to be: save it to a file first")
     return [one.path for one in found if one.path is not None]
-
-
-def cache_home() -> Path:
-    """Where everything is that can be deleted at any time."""
-    home = os.environ.get("GLASSFORMER_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "glassformer"
-    return Path(home).expanduser()
 
 
 def shards_folder() -> Path:

@@ -37,7 +37,7 @@ def parts(value: Any) -> Iterator[bytes | memoryview]:
         case None | bool() | int() | float() | np.generic():
             yield f"{value!r} ".encode()
         case Shards():
-            yield from parts([value.dtype.name, [shard.text + repr(shard.files) for shard in value.shards]])
+            yield from parts(value.identity())
         case Mapping():
             yield from parts([*value.items()])
         case Sequence():

@@ -27,7 +27,7 @@ def is_remote(name: str) -> bool:
 
 def remote_files(address: str) -> list[RemoteFile]:
     """The files that an address or a glob of them stands for, in alphabetical order; none is a ValueError."""
-    system, path = _opened(address)
+    system, path = file_system(address)
     try:
         found = sorted(system.glob(path)) if _is_glob(path) else [path]
         known = [(one, system.info(one)) for one in found]
@@ -46,7 +46,7 @@ def remote_files(address: str) -> list[RemoteFile]:
 @contextmanager
 def local_copy(address: str) -> Iterator[Path]:
     """A copy of a file, of the same name, for as long as it is read."""
-    system, path = _opened(address)
+    system, path = file_system(address)
     with TemporaryDirectory(prefix="glassformer-") as folder:
         copy = Path(folder) / Path(path).name
         try:
@@ -56,7 +56,7 @@ def local_copy(address: str) -> Iterator[Path]:
         yield copy
 
 
-def _opened(address: str) -> tuple[Any, str]:
+def file_system(address: str) -> tuple[Any, str]:
     """The file system of an address, and the path in it."""
     try:
         core: Any = import_module("fsspec.core")

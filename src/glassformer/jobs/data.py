@@ -7,7 +7,8 @@ from typing import Any
 
 from glassformer.data.corpus import Corpus, account_of
 from glassformer.data.report import Read, ReadReport
-from glassformer.data.shards import Shards, is_complete
+from glassformer.data.shard_writer import is_complete
+from glassformer.data.shards import Shards
 from glassformer.data.splits import draw, keep_labels
 from glassformer.tasks.running_text import RunningTextTask
 from glassformer.tasks.task import AnyTask

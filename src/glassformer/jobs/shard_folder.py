@@ -14,7 +14,7 @@ from typing import Any
 from glassformer.data.remote import RemoteFile, is_remote, remote_files
 from glassformer.data.row_files import RowFormat
 from glassformer.data.rows import EXTENSIONS
-from glassformer.data.shards import digest, identity_of
+from glassformer.data.shard_writer import digest, identity_of
 from glassformer.data.source import COMPRESSED, DataSource, resolve
 from glassformer.files import read_json, write_json
 from glassformer.files.writing import PARTIAL

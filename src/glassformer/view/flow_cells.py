@@ -22,7 +22,7 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Cell:
+class CellCard:
     """A cell: where it begins, and how high it is."""
 
     y: float
@@ -44,11 +44,11 @@ def rows_height(count: int) -> float:
     return count * min(HIGH, max(LOW, ROOM / count))
 
 
-def cells(steps: Steps, height: float) -> list[Cell]:
+def cells(steps: Steps, height: float) -> list[CellCard]:
     """One a token, from above, in rows that are `height` high together."""
     high = height / steps.count
     between = _between(high)
-    return [Cell(row * high + between / 2, high - between) for row in range(steps.count)]
+    return [CellCard(row * high + between / 2, high - between) for row in range(steps.count)]
 
 
 def state_arrows(steps: Steps, height: float) -> list[StateArrow]:

@@ -1,0 +1,211 @@
+"""Where the files of shards lie: in a folder, or at an address (s3://, gs://, hf://, …) of which some are kept here.
+
+Copies are made when they are read, or before where that is foreseen; each is checked as it comes. All processes of a
+machine share them. When more bytes are here than may be, those that were not used for longest go; what is mapped stays
+readable until it is let go of.
+"""
+
+import os
+import re
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Protocol
+
+from filelock import FileLock
+
+from glassformer.data.arrow import one_line
+from glassformer.data.remote import file_system, is_remote
+from glassformer.files import parse_json, read_json, replacing
+
+INDEX = "shards.json"
+ENDINGS = (".npy", ".ends.npy")
+CACHE_BYTES = "GLASSFORMER_STREAM_CACHE"  # the variable that says how much is kept of what lies elsewhere
+STANDARD = "16GB"  # two windows of a shuffle, and as much again
+UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+TRIES, PAUSE = 4, 1.0  # how often a file is asked for, and seconds before it is asked for again, doubled each time
+FETCHERS = 4  # files that are fetched at once
+
+Files = Mapping[str, list[int]]  # the size and checksum of each file of a shard, by its ending
+
+
+class ShardStore(Protocol):
+    """The files of a folder of shards, as paths on this machine."""
+
+    most_open: int | None  # how many of its files may be mapped at once; None: as many as there are
+
+    def path(self, name: str, ending: str, files: Files) -> Path:
+        """A file of a shard, which is here when this returns."""
+        ...
+
+    def expect(self, shards: Sequence[tuple[str, Files]]) -> None:
+        """These will be asked for."""
+        ...
+
+    def check(self, name: str, files: Files, *, checksums: bool) -> None:
+        """Refuse a shard whose files are not as they were written, as far as that can be seen without fetching them."""
+        ...
+
+
+class LocalStore:
+    """A folder of this machine, or one that it sees as its own."""
+
+    most_open: int | None = None
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, name: str, ending: str, files: Files) -> Path:
+        del files
+        return self.folder / f"{name}{ending}"
+
+    def expect(self, shards: Sequence[tuple[str, Files]]) -> None: ...
+
+    def check(self, name: str, files: Files, *, checksums: bool) -> None:
+        for ending, known in files.items():
+            check_file(self.path(name, ending, files), known, checksums=checksums)
+
+
+class RemoteStore:
+    """An address, of which up to `limit` bytes are kept in a folder here."""
+
+    def __init__(self, address: str, folder: Path, *, limit: int) -> None:
+        self.address, self.limit = address.rstrip("/"), limit
+        self.folder = folder / blake2b(self.address.encode(), digest_size=8).hexdigest()
+        self.most_open: int | None = None
+        self._fetching: dict[str, Future[None]] = {}
+        self._pool: ThreadPoolExecutor | None = None
+
+    def path(self, name: str, ending: str, files: Files) -> Path:
+        found = self._here(name, ending)
+        if (waited := self._fetching.pop(found.name, None)) is not None:
+            with suppress(ValueError):  # asked for again below, by whoever needs it
+                waited.result()
+        if not found.exists():
+            self._fetch(name, ending, files)
+        with suppress(OSError):
+            os.utime(found)
+        return found
+
+    def expect(self, shards: Sequence[tuple[str, Files]]) -> None:
+        self._pool = self._pool or ThreadPoolExecutor(FETCHERS, thread_name_prefix="glassformer-shards")
+        self._fetching = {name: one for name, one in self._fetching.items() if not one.done()}
+        for name, files in shards:
+            path = self._here(name, ".npy")
+            if not path.exists() and path.name not in self._fetching:
+                self._fetching[path.name] = self._pool.submit(self._fetch, name, ".npy", files)
+
+    def check(self, name: str, files: Files, *, checksums: bool) -> None:
+        del name, checksums  # each is checked as it comes
+        size = files[".npy"][0]
+        self.most_open = max(2, self.limit // max(1, size)) if self.most_open is None else self.most_open
+
+    def _here(self, name: str, ending: str) -> Path:
+        return self.folder / f"{name.replace('/', '-')}{ending}"
+
+    def _fetch(self, name: str, ending: str, files: Files) -> None:
+        """Fetch a file, unless another process did meanwhile."""
+        path = self._here(name, ending)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.with_name(f".{path.name}.lock")):
+            if path.exists():
+                return
+            self._make_room(files[ending][0])
+            for attempt in range(TRIES):
+                try:
+                    with replacing(path) as partial:
+                        system, place = file_system(f"{self.address}/{name}{ending}")
+                        system.get_file(place, str(partial))
+                        check_file(partial, files[ending], checksums=True, known_as=f"{self.address}/{name}{ending}")
+                    return
+                except Exception as error:  # of many kinds: no network, no key, a file that is not whole
+                    if attempt + 1 == TRIES:
+                        told = f"{type(error).__name__}: {one_line(error)}"
+                        raise ValueError(f"{self.address}/{name}{ending} cannot be fetched ({told})") from None
+                    time.sleep(PAUSE * 2**attempt)
+
+    def _make_room(self, size: int) -> None:
+        """Let go of what was not used for longest, so that `size` more bytes are within the limit."""
+        with FileLock(self.folder / ".room.lock"):
+            here = []
+            for path in self.folder.glob("*.npy"):
+                with suppress(OSError):  # another process has just let go of it
+                    stat = path.stat()
+                    here.append((stat.st_mtime_ns, stat.st_size, path))
+            total = size + sum(one for _, one, _ in here)
+            for _, one, path in sorted(here):
+                if total <= self.limit:
+                    break
+                path.unlink(missing_ok=True)
+                total -= one
+
+
+def store_of(place: str | Path) -> ShardStore:
+    """Where the shards of a folder or an address lie."""
+    if not is_remote(str(place)):
+        return LocalStore(Path(place))
+    return RemoteStore(str(place), cache_home() / "streams", limit=stream_cache())
+
+
+def stream_cache() -> int:
+    """How many bytes are kept here of all that lies elsewhere."""
+    given = os.environ.get(CACHE_BYTES, STANDARD)
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]B)", given.strip().upper())
+    if found is None:
+        raise ValueError(f"{CACHE_BYTES}={given!r} is no size: write it as 16GB")
+    return int(float(found[1]) * UNITS[found[2]])
+
+
+def cache_home() -> Path:
+    """Where everything is that can be deleted at any time."""
+    home = os.environ.get("GLASSFORMER_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "glassformer"
+    return Path(home).expanduser()
+
+
+def has_index(place: str | Path) -> bool:
+    """Whether a place holds finished shards."""
+    if not is_remote(str(place)):
+        return (Path(place) / INDEX).is_file()
+    system, path = file_system(f"{str(place).rstrip('/')}/{INDEX}")
+    try:
+        return bool(system.exists(path))
+    except Exception as error:  # of many kinds
+        raise ValueError(f"{place} cannot be read ({type(error).__name__}: {one_line(error)})") from None
+
+
+def read_index(place: str | Path) -> dict[str, Any]:
+    """What shards.json says."""
+    if not has_index(place):
+        raise ValueError(f"{place} has no {INDEX}: tokenise to the end first")
+    if not is_remote(str(place)):
+        return dict(read_json(Path(place) / INDEX))
+    address = f"{str(place).rstrip('/')}/{INDEX}"
+    system, path = file_system(address)
+    return dict(parse_json(system.cat_file(path), address))
+
+
+def file_of(home: Path, number: int, ending: str) -> Path:
+    return home / f"shard-{number:05}{ending}"
+
+
+def check_file(path: Path, known: Sequence[int], *, checksums: bool, known_as: str | None = None) -> None:
+    """Refuse a file that has not the size, or the checksum, that it was written with."""
+    size, sum_of_bytes = known
+    found, name = path.stat().st_size if path.exists() else 0, known_as or path
+    if found != size:
+        raise ValueError(f"{name} is damaged ({found} bytes, not {size}): delete it and tokenise again")
+    if checksums and checksum(path) != sum_of_bytes:
+        raise ValueError(f"{name} is damaged (its checksum is wrong): delete it and tokenise again")
+
+
+def checksum(path: Path) -> int:
+    """The CRC-32 of a file."""
+    total = 0
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            total = zlib.crc32(chunk, total)
+    return total
