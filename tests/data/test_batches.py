@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.data.batches import Budget, Prefetch, Schedule, in_order, share_out, shuffled
+from glassformer.data.batches import PIECES, Budget, Prefetch, Schedule, in_order, share_out
 from glassformer.data.ragged import Ragged
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=300).map(lambda sizes: np.array(sizes, np.int64))
@@ -20,7 +20,7 @@ BUDGETS = st.one_of(
 
 @given(LENGTHS, BUDGETS, st.integers(0, 5), st.integers(0, 3))
 def test_every_example_once_and_never_over_the_budget(lengths, budget, seed, epoch):
-    for batches in (in_order(lengths, budget), shuffled(lengths, budget, seed=seed, epoch=epoch)):
+    for batches in (in_order(lengths, budget), Schedule(lengths, budget, seed=seed).epoch(epoch)):
         assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
         for batch in batches:
             if budget.rows is not None:
@@ -33,7 +33,7 @@ def test_epochs_and_seeds_differ_and_repeat():
     lengths = np.arange(1, 200)
 
     def order(seed, epoch):
-        return np.concatenate(shuffled(lengths, Budget(rows=8), seed=seed, epoch=epoch)).tolist()
+        return np.concatenate(Schedule(lengths, Budget(rows=8), seed=seed).epoch(epoch)).tolist()
 
     assert order(0, 0) == order(0, 0)
     assert len({tuple(order(seed, epoch)) for seed in range(3) for epoch in range(3)}) == 9
@@ -47,7 +47,7 @@ def test_buckets_waste_little():
         return 1 - lengths.sum() / places
 
     arrival = [np.arange(start, start + 32) for start in range(0, 20_000, 32)]
-    assert padding(shuffled(lengths, Budget(rows=32), seed=0, epoch=0)) < 0.03 < 0.4 < padding(arrival)
+    assert padding(Schedule(lengths, Budget(rows=32), seed=0).epoch(0)) < 0.03 < 0.4 < padding(arrival)
 
 
 @given(LENGTHS, BUDGETS, st.integers(0, 40))
@@ -114,3 +114,29 @@ def test_ragged_rows_come_back_padded(rows, data):
     for line, real, index in zip(table, mask.bool(), indices, strict=True):
         assert line[real].tolist() == rows[index] == ragged[index].tolist()
         assert torch.equal(line[~real], torch.full_like(line[~real], 7))
+
+
+@given(LENGTHS, BUDGETS, st.integers(1, 4000), st.integers(0, 3), st.integers(1, 2))
+def test_windows_lose_nothing_and_need_as_many_steps(lengths, budget, window, seed, epochs):
+    schedule = Schedule(lengths, budget, seed=seed, window=window)
+    windows = list(schedule.windows(1))
+    found = np.concatenate([batch for batches in windows for batch in batches])
+    assert sorted(found.tolist()) == list(range(len(lengths)))
+    assert schedule.steps(epochs) == sum(len(schedule.epoch(number)) for number in range(epochs))
+    size = int(window / lengths.mean())
+    stretch = max(1, size // PIECES // (budget.rows or 1)) * (budget.rows or 1)
+    for batches in windows[: len(windows) if len(lengths) > size else 0]:
+        assert len({index // stretch for batch in batches for index in batch.tolist()}) <= PIECES
+    if len(lengths) <= size:
+        assert len(windows) == 1
+
+
+@given(LENGTHS, st.integers(1, 400), st.integers(0, 12))
+def test_what_comes_next_is_said_before_it_is_asked_for(lengths, window, step):
+    schedule, known = Schedule(lengths, Budget(rows=3), seed=0, window=window), set()
+    for found in schedule.after(step % len(schedule.epoch(0))):
+        assert known or found.coming is not None
+        known |= set() if found.coming is None else set(found.coming.tolist())
+        assert set(found.indices.tolist()) <= known
+        if found.epoch == 1:
+            break

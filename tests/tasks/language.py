@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from glassformer.data import microworld
-from glassformer.data.batches import Budget, shuffled
+from glassformer.data.batches import Budget, Schedule
 from glassformer.hub.registry import build
 from glassformer.text.train import train
 
@@ -65,7 +65,7 @@ def learn(model, task, items, *, steps, lr, rows):
     model.train()
     done = 0
     while done < steps:
-        for indices in shuffled(items.lengths, Budget(rows=rows), seed=1, epoch=done)[: steps - done]:
+        for indices in Schedule(items.lengths, Budget(rows=rows), seed=1).epoch(done)[: steps - done]:
             batch = task.batch(items, indices, seed=done + 1)
             optimiser.zero_grad()
             (task.loss(model, batch) / batch.count).backward()

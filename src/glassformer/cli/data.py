@@ -1,5 +1,7 @@
-"""`glassformer data clean`: a corpus without what is there twice, too short, too long or in another language."""
+"""`glassformer data`: a corpus cleaned, and a corpus tokenised into shards that training streams."""
 
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,6 +64,69 @@ def clean(
         print_json({"out": str(out), "kept": cleaner.kept, "left_out": dict(cleaner.left_out)})
     else:
         echo_line(_told(cleaner, out))
+
+
+@app.command()
+def tokenize(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            help="Texts or tables, also compressed; globs, folders of .txt, s3:// and the like.", show_default=False
+        ),
+    ],
+    tokenizer: Annotated[str, typer.Option(metavar="NAME", help="A folder, zoo:NAME or hub name.", show_default=False)],
+    out: Annotated[str, typer.Option(metavar="FOLDER", help="A new folder, or an address.", show_default=False)],
+    task: Annotated[str, typer.Option(help="What it is for: says what stands between documents.")] = "text-generation",
+    unit: Annotated[str, typer.Option(help="What is a document of a text: file, article, block or line.")] = "file",
+    columns: Columns = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes; by default a core each.", show_default=False)
+    ] = None,
+    ray: Annotated[
+        bool, typer.Option("--ray", help="On the Ray cluster of $RAY_ADDRESS, or on one begun here.")
+    ] = False,
+    shard_tokens: Annotated[int, typer.Option(min=1, help="Tokens of a file, about.")] = 1 << 26,
+    json: Json = False,
+) -> None:
+    """Tokenise a corpus once, into a folder that `train --data FOLDER` takes, from here or from s3://.
+
+    Example: glassformer data tokenize 'crawl/*.jsonl.gz' --tokenizer ./my-tokenizer --out tokens --jobs 8
+    """
+    from glassformer.data.listing import listed_files
+    from glassformer.data.report import ReadReport
+    from glassformer.data.tokenising import usable_cores
+    from glassformer.jobs.progress import clock, shown
+    from glassformer.jobs.recipe import parsed_columns
+    from glassformer.jobs.tokenise import FileGroup, TokenisedGroup, grouped, made_for, tokenise_files
+
+    began, groups = time.time(), grouped(listed_files(files, folder="txt"))
+    jobs = jobs or usable_cores()
+    how = made_for(task, tokenizer, out, unit=unit, columns=parsed_columns(columns), shard_tokens=shard_tokens)
+    report, total, done, before = ReadReport(), sum(one.size for group in groups for one in group), 0, 0
+    with shown("tokenising") as on_progress:
+
+        def on_group(group: FileGroup, found: TokenisedGroup) -> None:
+            nonlocal done, before
+            done += sum(one.size for one in group)
+            before += found.report is None
+            if found.report is not None:
+                report.add(found.report)
+            on_progress(done, total)
+
+        threads = max(1, jobs // len(groups))
+        shards = tokenise_files(groups, replace(how, threads=threads), jobs=jobs, ray=ray, on_group=on_group)
+    seconds = time.time() - began
+    if json:
+        counts = {"documents": shards.documents, "tokens": len(shards), "bytes": shards.bytes}
+        print_json({"out": out, **counts, "shards": len(shards.shards), "seconds": round(seconds, 2)})
+        return
+    for line in report.lines()[1:] if report.rows else []:
+        echo_line(line, err=True)
+    kept = f", {before} of {len(groups)} groups of files were done before" if before else ""
+    echo_line(
+        f"{out}: {len(shards):,} tokens of {shards.documents:,} documents in {len(shards.shards)} shards, "
+        f"in {clock(seconds)}{kept}"
+    )
 
 
 def _told(cleaner: "Cleaner", out: Path) -> str:

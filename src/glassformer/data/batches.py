@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count, pairwise
 from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 
 Indices = NDArray[np.int64]
 POOL = 64  # batches are sorted by length within so many: little padding, yet well mixed
+WINDOW = 1 << 30  # tokens among which examples are mixed
+PIECES = 16  # stretches of neighbouring examples that make a window
 T = TypeVar("T")
 
 
@@ -62,20 +65,44 @@ def in_order(lengths: NDArray[np.int64], budget: Budget) -> list[Indices]:
     return budget.split(np.argsort(lengths, kind="stable"), lengths)
 
 
-def shuffled(lengths: NDArray[np.int64], budget: Budget, *, seed: int, epoch: int) -> list[Indices]:
-    """For training: every example once, neighbours of like length, batches in random order."""
+def shuffled(
+    lengths: NDArray[np.int64], budget: Budget, *, seed: int, epoch: int, window: int = WINDOW
+) -> Iterator[list[Indices]]:
+    """For training: every example once, neighbours of like length, batches in random order.
+
+    A list for each window: more than `window` tokens are mixed a part at a time (see `drawn_windows`).
+    """
     chance = np.random.Generator(np.random.Philox(key=[seed, epoch]))
-    drawn = chance.permutation(len(lengths))
     if budget.rows is not None:
         size = budget.rows * POOL
     else:
         assert budget.tokens is not None
         size = max(1, int(budget.tokens / max(1.0, float(lengths.mean())))) * POOL
-    batches = []
-    for start in range(0, len(drawn), size):
-        pool = drawn[start : start + size]
-        batches += budget.split(pool[np.argsort(lengths[pool], kind="stable")], lengths)
-    return [batches[place] for place in chance.permutation(len(batches))]
+    for drawn in drawn_windows(lengths, window, multiple=budget.rows or 1, chance=chance):
+        batches = []
+        for start in range(0, len(drawn), size):
+            pool = drawn[start : start + size]
+            batches += budget.split(pool[np.argsort(lengths[pool], kind="stable")], lengths)
+        yield [batches[place] for place in chance.permutation(len(batches))]
+
+
+def drawn_windows(
+    lengths: NDArray[np.int64], tokens: int, *, multiple: int, chance: np.random.Generator
+) -> Iterator[Indices]:
+    """Every example once, in random order: all together where they hold up to so many tokens.
+
+    Of more, a window is a few stretches of neighbours from anywhere, mixed: what lies elsewhere is then read stretch by
+    stretch, once an epoch. All stretches but the last have a `multiple` of examples.
+    """
+    total, size = len(lengths), int(tokens / max(1.0, float(lengths.mean())))
+    if total <= size:
+        yield chance.permutation(total)
+        return
+    stretch = max(1, size // PIECES // multiple) * multiple
+    order = chance.permutation(-(-total // stretch))
+    for first in range(0, len(order), PIECES):
+        parts = [np.arange(one * stretch, min(total, (one + 1) * stretch)) for one in order[first : first + PIECES]]
+        yield chance.permutation(np.concatenate(parts))
 
 
 def contiguous(count: int, rows: int) -> list[Indices]:
@@ -91,21 +118,34 @@ class BatchIndices(NamedTuple):
     epoch: int
     indices: Indices
     closes_epoch: bool
+    coming: Indices | None = None  # with the first batch of a window the examples of the next; at first, of its own too
 
 
 class Schedule:
     """The batch of every step, over as many epochs as it takes."""
 
-    def __init__(self, lengths: NDArray[np.int64], budget: Budget, *, seed: int, ordered: bool = False) -> None:
+    def __init__(
+        self,
+        lengths: NDArray[np.int64],
+        budget: Budget,
+        *,
+        seed: int,
+        ordered: bool = False,
+        window: int = WINDOW,
+    ) -> None:
         """`ordered`: batches go on where the ones before them ended (`contiguous`), instead of being shuffled."""
         if not len(lengths):
             raise ValueError("there is no example to train on")
-        self.lengths, self.budget, self.seed, self.ordered = lengths, budget, seed, ordered
+        self.lengths, self.budget, self.seed, self.ordered, self.window = lengths, budget, seed, ordered, window
+
+    def windows(self, number: int) -> Iterator[list[Indices]]:
+        """The batches of an epoch, window by window."""
+        if self.ordered:
+            return iter([contiguous(len(self.lengths), self.budget.rows_of(int(self.lengths.max())))])
+        return shuffled(self.lengths, self.budget, seed=self.seed, epoch=number, window=self.window)
 
     def epoch(self, number: int) -> list[Indices]:
-        if self.ordered:
-            return contiguous(len(self.lengths), self.budget.rows_of(int(self.lengths.max())))
-        return shuffled(self.lengths, self.budget, seed=self.seed, epoch=number)
+        return [batch for window in self.windows(number) for batch in window]
 
     def steps(self, epochs: float) -> int:
         """How many batches so many epochs have; the last may be a part of one."""
@@ -119,13 +159,15 @@ class Schedule:
 
     def after(self, step: int) -> Iterator["BatchIndices"]:
         """The examples of each step after `step`, without end."""
-        number, passed = 0, 0
-        while True:
-            batches = self.epoch(number)
+        passed, begun = 0, False
+        every = ((epoch, batches) for epoch in count() for batches in self.windows(epoch))
+        for (epoch, batches), (following, coming) in pairwise(every):
             for place in range(max(0, step - passed), len(batches)):
-                yield BatchIndices(number, batches[place], place + 1 == len(batches))
+                closes = place + 1 == len(batches) and following != epoch
+                soon = coming if begun and place == 0 else [*batches, *coming] if not begun else []
+                yield BatchIndices(epoch, batches[place], closes, np.concatenate(soon) if soon else None)
+                begun = True
             passed += len(batches)
-            number += 1
 
 
 def share_out(indices: Indices, parts: int) -> list[Indices]:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.data.shards import Shards
 from glassformer.text.tokenizer import Tokenizer
 
 CHUNK = 1000  # documents tokenised at a time
@@ -59,6 +60,14 @@ class Reframed:
         return np.concatenate([self.before[start:stop], rest])[::step]
 
 
+def expect(ids: TokenStream, starts: NDArray[np.int64], size: int) -> None:
+    """These stretches of a stream will be read soon: of shards that lie elsewhere the files are fetched."""
+    while isinstance(ids, Reframed):
+        starts, ids = starts - len(ids.before), ids.ids
+    if isinstance(ids, Shards):
+        ids.expect(np.clip(starts, 0, len(ids)), size)
+
+
 class Windows:
     """Blocks of one size over a stream, each with the token after it; of the targets, each is new in one window only.
 
@@ -85,6 +94,10 @@ class Windows:
     def take(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The ids of some windows (B, L + 1), and which of their targets are new (B, L)."""
         return self._read(self.starts[indices]), np.arange(self.size) >= self.size - self.new[indices][:, None]
+
+    def expect(self, indices: NDArray[np.int64]) -> None:
+        """These windows will be taken soon."""
+        expect(self.ids, self.starts[indices], self.size + 1)
 
     def follow(self, indices: NDArray[np.int64], shift: int = 0) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The ids of some windows (B, L + 1), each of which begins where the one before it ends, and which of their
@@ -113,3 +126,7 @@ class Blocks:
     def __getitem__(self, index: int) -> NDArray[np.int64]:
         text = self.ids[index * self.size : (index + 1) * self.size]
         return np.concatenate([self.before, text.astype(np.int64), self.after])
+
+    def expect(self, indices: NDArray[np.int64]) -> None:
+        """These blocks will be read soon."""
+        expect(self.ids, indices * self.size, self.size)

@@ -44,15 +44,26 @@ def stream_documents(
     report: ReadReport | None = None,
 ) -> Iterator[Document]:
     """Documents one by one, for more text than memory; `report` is complete when the last has come."""
+    found = resolve(sources, labels=True, folder="txt")
+    return documents_of(found, columns, unit=unit, file_format=file_format, report=report)
+
+
+def documents_of(
+    sources: list[DataSource],
+    columns: Columns | None = None,
+    *,
+    unit: Unit = "file",
+    file_format: Format | None = None,
+    report: ReadReport | None = None,
+) -> Iterator[Document]:
+    """The same of files that are found already."""
     if unit not in get_args(Unit):
         raise ValueError(f"unit={unit!r} is not known: use one of {', '.join(get_args(Unit))}")
     named = check_roles(columns, ("text", "label"))
     reading = TableOptions(
         file_format=file_format, known=names_given(named) | set(NAMES), by_position=are_numbers(named)
     )
-    account = ReadReport() if report is None else report
-    found = resolve(sources, labels=True, folder="txt")
-    return documents(found, named, unit, reading, account)
+    return documents(sources, named, unit, reading, ReadReport() if report is None else report)
 
 
 def documents(

@@ -56,6 +56,30 @@ def local_copy(address: str) -> Iterator[Path]:
         yield copy
 
 
+def upload(folder: Path, address: str, *, last: str = "") -> None:
+    """Copy the files of a folder to an address; the one called `last` when all others are there."""
+    files = sorted((one for one in folder.iterdir() if one.is_file()), key=lambda one: (one.name == last, one.name))
+    for file in files:
+        system, path = file_system(f"{address.rstrip('/')}/{file.name}")
+        try:
+            system.makedirs(path.rpartition("/")[0], exist_ok=True)
+            system.put_file(str(file), path)
+        except Exception as error:  # of many kinds: no network, no key, no such bucket
+            raise ValueError(f"{address} cannot be written to ({type(error).__name__}: {one_line(error)})") from None
+
+
+def download(address: str, folder: Path) -> None:
+    """Copy the files at an address into a folder; those in folders there are left."""
+    system, path = file_system(address)
+    try:
+        found = [one["name"] for one in system.ls(path, detail=True) if one["type"] == "file"]
+        folder.mkdir(parents=True, exist_ok=True)
+        for one in found:
+            system.get_file(one, str(folder / Path(one).name))
+    except Exception as error:  # of many kinds: no network, no key, nothing there
+        raise ValueError(f"{address} cannot be fetched ({type(error).__name__}: {one_line(error)})") from None
+
+
 def file_system(address: str) -> tuple[Any, str]:
     """The file system of an address, and the path in it."""
     try:

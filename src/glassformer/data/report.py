@@ -54,6 +54,16 @@ class ReadReport:
         """A row was mended, and kept."""
         self.noted.setdefault(what, Tally(place)).count += 1
 
+    def add(self, other: "ReadReport") -> None:
+        """The account of more files."""
+        self.rows |= other.rows
+        for what, files in other.taken.items():
+            for file in files:
+                self.take(file, what)
+        for own, new in ((self.skipped, other.skipped), (self.noted, other.noted)):
+            for what, tally in new.items():
+                own.setdefault(what, Tally(tally.first)).count += tally.count
+
     def lines(self) -> list[str]:
         """The account for a person, a line for each fact."""
         total = sum(self.rows.values())

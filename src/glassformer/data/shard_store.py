@@ -20,7 +20,8 @@ from filelock import FileLock
 
 from glassformer.data.arrow import one_line
 from glassformer.data.remote import file_system, is_remote
-from glassformer.files import parse_json, read_json, replacing
+from glassformer.files import parse_json, read_json
+from glassformer.files.writing import PARTIAL
 
 INDEX = "shards.json"
 ENDINGS = (".npy", ".ends.npy")
@@ -50,6 +51,10 @@ class ShardStore(Protocol):
         """Refuse a shard whose files are not as they were written, as far as that can be seen without fetching them."""
         ...
 
+    def close(self) -> None:
+        """Wait for what is being fetched."""
+        ...
+
 
 class LocalStore:
     """A folder of this machine, or one that it sees as its own."""
@@ -68,6 +73,8 @@ class LocalStore:
     def check(self, name: str, files: Files, *, checksums: bool) -> None:
         for ending, known in files.items():
             check_file(self.path(name, ending, files), known, checksums=checksums)
+
+    def close(self) -> None: ...
 
 
 class RemoteStore:
@@ -104,42 +111,54 @@ class RemoteStore:
         size = files[".npy"][0]
         self.most_open = max(2, self.limit // max(1, size)) if self.most_open is None else self.most_open
 
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+            self._pool = None
+
     def _here(self, name: str, ending: str) -> Path:
         return self.folder / f"{name.replace('/', '-')}{ending}"
 
     def _fetch(self, name: str, ending: str, files: Files) -> None:
         """Fetch a file, unless another process did meanwhile."""
         path = self._here(name, ending)
+        partial = path.with_name(f".{path.name}{PARTIAL}")
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_name(f".{path.name}.lock")):
             if path.exists():
                 return
-            self._make_room(files[ending][0])
-            for attempt in range(TRIES):
-                try:
-                    with replacing(path) as partial:
-                        system, place = file_system(f"{self.address}/{name}{ending}")
-                        system.get_file(place, str(partial))
-                        check_file(partial, files[ending], checksums=True, known_as=f"{self.address}/{name}{ending}")
-                    return
-                except Exception as error:  # of many kinds: no network, no key, a file that is not whole
-                    if attempt + 1 == TRIES:
-                        told = f"{type(error).__name__}: {one_line(error)}"
-                        raise ValueError(f"{self.address}/{name}{ending} cannot be fetched ({told})") from None
-                    time.sleep(PAUSE * 2**attempt)
+            self._copy(f"{self.address}/{name}{ending}", partial, files[ending])
+            with FileLock(self.folder / ".room.lock"):
+                self._make_room(files[ending][0])
+                os.replace(partial, path)
+
+    def _copy(self, address: str, path: Path, known: Sequence[int]) -> None:
+        """A checked copy of a file; what goes wrong is tried again some times."""
+        for attempt in range(TRIES):
+            try:
+                system, place = file_system(address)
+                system.get_file(place, str(path))
+                check_file(path, known, checksums=True, known_as=address)
+                return
+            except Exception as error:  # of many kinds: no network, no key, a file that is not whole
+                path.unlink(missing_ok=True)
+                if attempt + 1 == TRIES and isinstance(error, ValueError):
+                    raise  # which says all
+                if attempt + 1 == TRIES:
+                    told = f"{type(error).__name__}: {one_line(error)}"
+                    raise ValueError(f"{address} cannot be fetched ({told})") from None
+                time.sleep(PAUSE * 2**attempt)
 
     def _make_room(self, size: int) -> None:
         """Let go of what was not used for longest, so that `size` more bytes are within the limit."""
-        with FileLock(self.folder / ".room.lock"):
-            here = []
-            for path in self.folder.glob("*.npy"):
-                with suppress(OSError):  # another process has just let go of it
-                    stat = path.stat()
-                    here.append((stat.st_mtime_ns, stat.st_size, path))
-            total = size + sum(one for _, one, _ in here)
-            for _, one, path in sorted(here):
-                if total <= self.limit:
-                    break
+        here = []
+        for path in self.folder.glob("*.npy"):
+            with suppress(OSError):  # someone has deleted it by hand
+                stat = path.stat()
+                here.append((stat.st_mtime_ns, stat.st_size, path))
+        total = size + sum(one for _, one, _ in here)
+        for _, one, path in sorted(here):
+            if total > self.limit:
                 path.unlink(missing_ok=True)
                 total -= one
 

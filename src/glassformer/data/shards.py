@@ -9,6 +9,7 @@ They lie in a folder, or at an address such as s3://bucket/corpus, of which a bo
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -16,9 +17,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.data.shard_store import read_index, store_of
+from glassformer.data.shard_store import LocalStore, read_index, store_of
 
 MOST_MAPS = 4096  # files that are mapped at once
+TRIES = 4
 
 
 @dataclass(frozen=True)
@@ -103,10 +105,14 @@ class Shards:
         ]
         return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, self.dtype), *parts])
 
-    def expect(self, start: int, stop: int) -> None:
-        """These tokens will be wanted: what lies elsewhere is fetched in the background."""
-        numbers = self._holding(start + self._first, stop + self._first)
-        self.store.expect([(self.names[number], self.shards[number].files) for number in numbers])
+    def expect(self, starts: NDArray[np.int64], size: int) -> None:
+        """So many tokens from each of these places on will be read soon: what lies elsewhere is fetched meanwhile."""
+        if isinstance(self.store, LocalStore):
+            return
+        places = np.stack([starts, np.minimum(starts + size, len(self))]) + self._first
+        numbers = np.unique(np.searchsorted(self._starts, places, side="right") - 1)
+        wanted = [number for number in numbers.tolist() if number < len(self.shards)]
+        self.store.expect([(self.names[number], self.shards[number].files) for number in wanted])
 
     def ends(self) -> NDArray[np.int64]:
         """Where each document of the whole row ends: document i is tokens(ends[i - 1], ends[i]), the first begins at
@@ -129,12 +135,18 @@ class Shards:
 
     def _map(self, number: int) -> NDArray[Any]:
         if number not in self._maps:
-            path = self.store.path(self.names[number], ".npy", self.shards[number].files)
-            self._maps[number] = np.load(path, mmap_mode="r")
+            self._maps[number] = self._opened(self.names[number], self.shards[number])
             while len(self._maps) > (self.store.most_open or MOST_MAPS):
                 self._maps.popitem(last=False)
         self._maps.move_to_end(number)
         return self._maps[number]
+
+    def _opened(self, name: str, shard: Shard) -> NDArray[Any]:
+        for _ in range(TRIES):
+            with suppress(FileNotFoundError):  # let go of by another process, between its coming and its opening
+                found: NDArray[Any] = np.load(self.store.path(name, ".npy", shard.files), mmap_mode="r")
+                return found
+        raise ValueError(f"{self.place}: {name} is fetched and gone again: set $GLASSFORMER_STREAM_CACHE higher")
 
 
 def opened(place: str, first: int, last: int) -> Shards:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from glassformer.data.shards import Shards
 from glassformer.hub.fetch import config_folder
 from glassformer.models.contract import as_model
 from glassformer.tasks.task import AnyTask
@@ -22,7 +23,7 @@ from .generator import complete
 from .models import head_for, in_order_of, model_for, state_generation
 from .recipe import Recipe, changed
 from .tasks import taken, task_class
-from .vocabulary import tokenizer_for
+from .vocabulary import tokenizer_for, tokenizer_of
 
 
 class Assembly(NamedTuple):
@@ -44,8 +45,9 @@ def assemble(recipe: Recipe, device: torch.device, processes: Processes | None =
     spec = cls.spec_of_data(examples_with_labels(cls, splits), **_options(recipe, cls))
     if recipe.model:
         spec = in_order_of(recipe.model, spec)
+    own = tokenizer_of(splits.train) if isinstance(splits.train, Shards) else None
     known = tokenizer_for(
-        recipe.tokenizer or recipe.model or cls.vocabulary,
+        recipe.tokenizer or recipe.model or own or cls.vocabulary,
         lambda: texts_of(cls, splits.train),
         vocab_size=recipe.vocab_size,
         lowercase=recipe.lowercase,

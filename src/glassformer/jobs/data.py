@@ -3,11 +3,14 @@
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from glassformer.data.corpus import Corpus, account_of
+from glassformer.data.remote import is_remote
 from glassformer.data.report import Read, ReadReport
-from glassformer.data.shard_writer import is_complete
+from glassformer.data.shard_store import has_index
+from glassformer.data.shard_writer import fingerprint, is_complete
 from glassformer.data.shards import Shards
 from glassformer.data.splits import draw, keep_labels
 from glassformer.tasks.running_text import RunningTextTask
@@ -19,12 +22,15 @@ from .built_in import built_in_examples, is_built_in
 from .progress import shown
 from .recipe import Recipe, expanded
 
+HELD_TOKENS = 250_000  # of shards that are kept for dev, or a tenth of few
+
 
 @dataclass
 class Splits:
     """Examples by split, and what the readers had to say.
 
     A split is a list; where it is larger than memory, a Corpus, and Shards once there is a tokenizer to make them with.
+    Shards that `glassformer data tokenize` made are there from the beginning, with a tokenizer of their own.
     """
 
     train: Any
@@ -48,6 +54,11 @@ def read_splits(recipe: Recipe, task: type[AnyTask]) -> Splits:
     elif isinstance(splits.train, Corpus):
         splits.train, splits.dev = splits.train.split()
         splits.messages.append(f"no dev data given: the last {splits.dev.held:,} characters of the text are held out")
+    elif isinstance(splits.train, Shards):
+        held = min(HELD_TOKENS, len(splits.train) // 10)
+        border = len(splits.train) - held
+        splits.train, splits.dev = splits.train.between(0, border), splits.train.between(border, border + held)
+        splits.messages.append(f"no dev data given: the last {held:,} tokens are held out")
     else:
         splits.train, splits.dev, rare = keep_labels(*task.split(splits.train), lambda one: one.key, task.labels_in)
         splits.messages.append(f"no dev data given: {len(splits.dev)} examples are held out of the training data")
@@ -58,6 +69,8 @@ def read_splits(recipe: Recipe, task: type[AnyTask]) -> Splits:
         splits.test = _read(recipe.test, "test", recipe, task, splits)
     if isinstance(splits.train, Corpus):
         splits.train = replace(splits.train, limit=recipe.limit)
+    elif recipe.limit is not None and isinstance(splits.train, Shards):
+        raise ValueError("limit counts documents, which shards hold tokenised: give steps, to train on a part of them")
     elif recipe.limit is not None and recipe.limit < len(splits.train):
         splits.train = draw(splits.train, recipe.limit, task.labels_in, seed=int(recipe.plan.get("seed", 0)))
     return splits
@@ -67,6 +80,8 @@ def _read(sources: Sequence[str], split: str, recipe: Recipe, task: type[AnyTask
     if is_built_in(sources):
         return built_in_examples(sources[0], split, task, limit=recipe.limit, length=recipe.options.get("length"))
     files, columns = expanded(sources), recipe.columns or None
+    if is_tokenised(files):
+        return _tokenised(files, split, task, splits)
     if issubclass(task, RunningTextTask) and (corpus := task.corpus(files, columns=columns, **recipe.options)):
         return corpus
     with shown(f"reading {split}"):
@@ -76,10 +91,27 @@ def _read(sources: Sequence[str], split: str, recipe: Recipe, task: type[AnyTask
     return read.examples
 
 
+def is_tokenised(sources: Sequence[str]) -> bool:
+    """Whether a place is named in which `glassformer data tokenize` has left shards."""
+    return any((is_remote(one) or Path(one).is_dir()) and has_index(one) for one in sources)
+
+
+def _tokenised(sources: Sequence[str], split: str, task: type[AnyTask], splits: Splits) -> Shards:
+    if not issubclass(task, RunningTextTask):
+        raise ValueError(f"{sources[0]} holds shards of running text, which {task.name} does not learn from")
+    if len(sources) > 1:
+        raise ValueError(f"{split} names shards and other data: give one folder of shards, or files")
+    shards = Shards(sources[0], verify=False)
+    splits.messages.append(
+        f"{split}: {len(shards):,} tokens of {shards.documents:,} documents in {len(shards.shards)} shards"
+    )
+    return shards
+
+
 def examples_with_labels(task: type[AnyTask], splits: Splits) -> list[Any]:
     """What the labels of a task are learnt from; streams have none."""
     sides = (splits.train, splits.dev, splits.test) if task.labels_of_all else (splits.train,)
-    return [one for side in sides if not isinstance(side, Corpus) for one in side]
+    return [one for side in sides if not isinstance(side, Corpus | Shards) for one in side]
 
 
 def texts_of(task: type[AnyTask], examples: Any) -> Iterator[str]:
@@ -90,6 +122,8 @@ def texts_of(task: type[AnyTask], examples: Any) -> Iterator[str]:
 def tokenise(splits: Splits, task: AnyTask, processes: Processes) -> None:
     """Put shards in the place of streams; one process makes them for all."""
     for name, corpus in splits.by_name().items():
+        if isinstance(corpus, Shards):
+            _check_made_for(task, corpus)
         if isinstance(corpus, Corpus):
             assert isinstance(task, RunningTextTask)
             shards = _shards(corpus, task, processes, what=f"tokenising {name}")
@@ -98,6 +132,21 @@ def tokenise(splits: Splits, task: AnyTask, processes: Processes) -> None:
             splits.messages.append(f"{name}: {len(shards):,} tokens in shards, in {shards.folder}")
             splits.accounts[name] = account.facts
             setattr(splits, name, shards)
+
+
+def _check_made_for(task: AnyTask, shards: Shards) -> None:
+    """Refuse ids of another tokenizer, and other ids around the documents."""
+    assert isinstance(task, RunningTextTask)
+    if shards.tokenizer not in (None, fingerprint(task.tokenizer)):
+        raise ValueError(
+            f"{shards.place} was made with another tokenizer than the model's: leave --tokenizer out, or, for a model "
+            "that is trained already, tokenise the text with its own"
+        )
+    if shards.frame not in (None, task.frame):
+        raise ValueError(
+            f"{shards.place} has {shards.frame} around each document, and {task.name} needs {task.frame}: tokenise the "
+            f"text again with --task {task.name}"
+        )
 
 
 def _shards(corpus: Corpus, task: RunningTextTask[Any], processes: Processes, *, what: str) -> Shards:

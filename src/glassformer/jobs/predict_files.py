@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from glassformer.data.arrow import one_line, parquet_schema
 from glassformer.data.input_rows import PARQUET, InputColumns, InputRow, InputTable, RowReport, open_inputs
-from glassformer.data.remote import is_remote, local_copy
+from glassformer.data.listing import opened_here
 from glassformer.data.row_files import WRITERS, OutputRow
-from glassformer.data.source import DataSource, row_size
+from glassformer.data.source import row_size
 from glassformer.files import replacing
 
 from .pools import DeadWorkers, Pool
@@ -220,13 +220,11 @@ def _pieces(files: Sequence[InputFile], reading: Reading, report: RowReport) -> 
 
 
 def _opened(file: InputFile, reading: Reading, report: RowReport, stack: ExitStack) -> tuple[InputTable, Any]:
-    source = file.source
+    source = stack.enter_context(opened_here(file.source))
     assert source.path is not None
-    path = stack.enter_context(local_copy(source.name)) if is_remote(source.name) else source.path
-    source = DataSource(source.name, path)
     table = open_inputs(source, reading.wanted, report, columns=reading.columns, **reading.options)
     kept = file.form == "parquet" and source.extension in PARQUET
-    return table, parquet_schema(path) if kept else None
+    return table, parquet_schema(source.path) if kept else None
 
 
 def _pieces_of(file: InputFile, opened: tuple[InputTable, Any]) -> Iterator[FilePiece]:

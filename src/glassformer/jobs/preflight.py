@@ -122,7 +122,9 @@ def _lengths(found: Preflight, task: AnyTask, train: Items, dev: Items | None) -
 
 def _padding(found: Preflight, task: AnyTask, train: Items, plan: Plan) -> None:
     """Real and padded places of the first epoch's batches, just as the loop will make them."""
-    schedule = Schedule(train.lengths, plan.budget, seed=plan.seed, ordered=task.carry_state)
+    schedule = Schedule(
+        train.lengths, plan.budget, seed=plan.seed, ordered=task.carry_state, window=plan.shuffle_window
+    )
     batches = schedule.epoch(0)
     places = sum(int(train.lengths[one].max()) * len(one) for one in batches)
     share = 1 - float(train.lengths.sum()) / max(1, places)
@@ -133,7 +135,7 @@ def _padding(found: Preflight, task: AnyTask, train: Items, plan: Plan) -> None:
 
 def _memory(found: Preflight, model: nn.Module, plan: Plan, train: Items) -> None:
     """What the largest batch of the first epoch will take."""
-    batches = Schedule(train.lengths, plan.budget, seed=plan.seed).epoch(0)
+    batches = Schedule(train.lengths, plan.budget, seed=plan.seed, window=plan.shuffle_window).epoch(0)
     length, rows = max(
         ((int(train.lengths[one].max()), len(one)) for one in batches), key=lambda shape: shape[0] * shape[1]
     )

@@ -37,6 +37,16 @@ class RayCluster:
             self.ray.shutdown()
 
 
+def answer_of(ray: Any, reference: Any) -> Any:
+    """What a task or an actor gave; an error that is for the user is raised here as it was there."""
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:  # of our own code
+        if isinstance(error.cause, ValueError | OSError):
+            raise ValueError(f"{error.cause} (on a worker of the cluster)") from None
+        raise
+
+
 class RayPool:
     """So many actors; by default as many as the cluster has place for. One that dies is begun anew, if need be on
     another machine, and what it was asked is asked again."""
@@ -73,14 +83,9 @@ class RayPool:
         return found
 
     def _got(self, reference: Any) -> Any:
-        errors = self.cluster.ray.exceptions
         try:
-            return self.cluster.ray.get(reference)
-        except errors.RayTaskError as error:  # of our own code: what it says is for the user
-            if isinstance(error.cause, ValueError | OSError):
-                raise ValueError(f"{error.cause} (on a worker of the cluster)") from None
-            raise
-        except errors.RayActorError:
+            return answer_of(self.cluster.ray, reference)
+        except self.cluster.ray.exceptions.RayActorError:
             raise DeadWorkers from None
 
     def close(self) -> None:

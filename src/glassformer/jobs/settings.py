@@ -73,6 +73,8 @@ class LoopSettings(TypedDict, total=False):
     """Examples an update sees, over all processes. Larger is steadier, and wants a higher lr."""
     batch_tokens: int | None
     """Tokens an update sees, padding counted, in the place of batch_size: for texts of unlike length."""
+    shuffle_window: int
+    """Tokens among which examples are mixed; more are mixed part by part, so that remote shards are fetched once."""
     accumulate: int
     """Micro-batches each batch is cut into, on each process: less memory, the same result."""
     lr: float

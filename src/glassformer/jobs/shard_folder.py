@@ -11,11 +11,11 @@ from os.path import commonpath
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.remote import RemoteFile, is_remote, remote_files
+from glassformer.data.listing import listed_files
 from glassformer.data.row_files import RowFormat
 from glassformer.data.rows import EXTENSIONS
 from glassformer.data.shard_writer import digest, identity_of
-from glassformer.data.source import COMPRESSED, DataSource, resolve
+from glassformer.data.source import COMPRESSED, DataSource
 from glassformer.files import read_json, write_json
 from glassformer.files.writing import PARTIAL
 from glassformer.hub.fetch import config_folder
@@ -50,10 +50,7 @@ class FinishedFile:
 def input_files(sources: Sequence[str], form: RowFormat | None = None) -> list[InputFile]:
     """The files that names, globs and addresses stand for, each once; outputs are named as they are, below the folder
     that they have in common. Two that would be written to one file are refused."""
-    found: dict[str, tuple[DataSource, int, str]] = {}
-    for name in sources:
-        for source, size, identity in _remote(name) if is_remote(name) else _local(name):
-            found.setdefault(source.name, (source, size, identity))
+    found = {one.source.name: one for one in listed_files(sources)}
     parents = [str(Path(name).parent) for name in found]
     base = parents[0] if len(set(parents)) == 1 else commonpath(parents)
     files: dict[str, InputFile] = {}
@@ -65,20 +62,6 @@ def input_files(sources: Sequence[str], form: RowFormat | None = None) -> list[I
             raise ValueError(f"{other} and {name} would both be written to {output}: give them in two runs")
         files[output] = InputFile(source, output, own, size, identity)
     return list(files.values())
-
-
-def _local(name: str) -> Iterator[tuple[DataSource, int, str]]:
-    for source in resolve([name]):
-        if source.path is None:
-            raise ValueError(f"--data {name} is no file, by whose name its predictions could be called: use --file")
-        path = source.path.resolve()
-        yield DataSource(str(path), path), path.stat().st_size, identity_of([path])
-
-
-def _remote(name: str) -> Iterator[tuple[DataSource, int, str]]:
-    for one in remote_files(name):
-        assert isinstance(one, RemoteFile)
-        yield DataSource(one.address, Path(one.address)), one.size, one.version
 
 
 def _without_ending(path: Path) -> Path:

@@ -132,6 +132,10 @@ class MaskedTextTask(RunningTextTask[MaskedTexts]):
         stream = joined(tokenised(self.tokenizer, [one.text for one in examples]), self.end)
         return stream if self.end is None else stream[1:-1]
 
+    def expect(self, items: MaskedTexts, indices: Indices) -> None:
+        if isinstance(items.rows, Blocks):
+            items.rows.expect(indices)
+
     def batch(self, items: MaskedTexts, indices: Indices, seed: int = 0) -> Batch:
         table = ragged([items.rows[index] for index in indices.tolist()])
         every = np.arange(len(indices))

@@ -123,6 +123,9 @@ class SpanCorruption(RunningTextTask[TextBlocks]):
     def _stream(self, examples: Sequence[Document]) -> NDArray[np.int32]:
         return joined(tokenised(self.tokenizer, [one.text for one in examples]), self.end)[1:]
 
+    def expect(self, items: TextBlocks, indices: Indices) -> None:
+        items.blocks.expect(indices)
+
     def batch(self, items: TextBlocks, indices: Indices, seed: int = 0) -> Batch:
         """Which parts are taken out depends on the seed and the block alone."""
         found = []

@@ -61,6 +61,9 @@ class Task(ABC, Generic[E, I]):
     def compile(self) -> None:
         """Compile what is costly in the loss beside the model's layers; most tasks have nothing of the kind."""
 
+    def expect(self, items: I, indices: Indices) -> None:
+        """These examples will be asked for soon; a task whose examples may lie elsewhere has them fetched."""
+
     # Before there is a task: what the data says.
 
     @classmethod

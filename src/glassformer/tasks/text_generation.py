@@ -17,6 +17,7 @@ from glassformer.data.blocks import Reframed, Windows, drawn, joined, tokenised
 from glassformer.data.corpus import Corpus, is_labelled
 from glassformer.data.examples import Document
 from glassformer.data.ragged import Ragged
+from glassformer.data.remote import is_remote
 from glassformer.data.shards import DocumentFrame, Shards
 from glassformer.files.schema import Size
 from glassformer.generate.api import generate
@@ -183,6 +184,10 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
         if isinstance(examples, Shards):
             if not self.packing:
                 raise ValueError("shards hold one stream of text: leave packing on, or give documents")
+            if self.random_windows and is_remote(examples.place):
+                raise ValueError(
+                    "random_windows reads from anywhere, and these shards are not here: copy them, or leave it out"
+                )
             ids = Reframed(examples, before=() if self.tokenizer.bos_ids else [self.end])
             return PackedStream(Windows(ids, size, stride=self.stride), examples.bytes / max(1, len(examples)))
         rows = tokenised(self.tokenizer, [self.marked(one) for one in examples])
@@ -198,6 +203,10 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
         return Texts(
             kept, sizes * (kept.lengths - 1) / (lengths - 1), num_truncated=int((lengths - kept.lengths).sum())
         )
+
+    def expect(self, items: PackedStream | Texts, indices: Indices) -> None:
+        if isinstance(items, PackedStream):
+            items.windows.expect(indices)
 
     def batch(self, items: PackedStream | Texts, indices: Indices, seed: int | None = None) -> Batch:
         """Blocks of a stream or rows of texts; without a seed as they are scored, with one as they are learnt."""

@@ -109,7 +109,13 @@ class Fit:
         plan = self.plan
         name = plan.metric or self.task.metric
         self.metric, self.lower = name.removeprefix("-"), name.startswith("-")
-        self.schedule = Schedule(self.train.lengths, plan.budget, seed=plan.seed, ordered=self.task.carry_state)
+        self.schedule = Schedule(
+            self.train.lengths,
+            plan.budget,
+            seed=plan.seed,
+            ordered=self.task.carry_state,
+            window=plan.shuffle_window,
+        )
         self.total = plan.steps or self.schedule.steps(plan.epochs or 1)
         self.layout = lay_out(self.model, self.task, plan, self.processes)
         self.optimiser = build_optimiser(

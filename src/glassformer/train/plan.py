@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Annotated, Literal
 
-from glassformer.data.batches import Budget
+from glassformer.data.batches import WINDOW, Budget
 from glassformer.files import conform
 from glassformer.files.schema import Bounds, NotNegative, Positive, Probability, Size, hints_of
 
@@ -27,6 +27,8 @@ class Plan:
     """Examples an update sees, over all processes. Larger is steadier, and wants a higher lr."""
     batch_tokens: Size | None = None
     """Tokens an update sees, padding counted, in the place of batch_size: for texts of unlike length."""
+    shuffle_window: Annotated[int, Bounds(1)] = WINDOW
+    """Tokens among which examples are mixed; more are mixed part by part, so that remote shards are fetched once."""
     accumulate: Size = 1
     """Micro-batches each batch is cut into, on each process: less memory, the same result."""
     lr: Positive = 5e-5

@@ -52,6 +52,8 @@ def updates(
 ) -> Iterator[Update]:
     """The updates that follow step `after`, without end."""
     for chosen in schedule.after(after):
+        if chosen.coming is not None:
+            task.expect(items, chosen.coming)
         parts = share_out(chosen.indices, plan.accumulate * processes.world_size)[
             processes.rank :: processes.world_size
         ]

@@ -1,0 +1,210 @@
+"""A corpus tokenised by processes of this machine or on Ray, into one folder of shards that can be moved, uploaded and
+streamed: what training takes as its data.
+
+Files are done in groups, small ones together and large ones alone. Each group has a folder of its own, named by a hash
+of the files, the tokenizer and the settings, so that what is finished is found again: work goes on where it was broken
+off, and when files are added behind the others only these are done.
+"""
+
+import re
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple, get_args
+
+from glassformer.data.documents import Unit, documents_of
+from glassformer.data.examples import Document
+from glassformer.data.listing import ListedFile, opened_here
+from glassformer.data.remote import is_remote, upload
+from glassformer.data.report import ReadReport
+from glassformer.data.shard_store import INDEX, has_index, read_index
+from glassformer.data.shard_writer import SHARD_TOKENS, fingerprint, home_of, tokenise_to_shards
+from glassformer.data.shards import DocumentFrame, Shard, Shards
+from glassformer.files import write_json
+from glassformer.hub.load import load_tokenizer
+from glassformer.tasks.running_text import RunningTextTask
+from glassformer.text.tokenizer import Tokenizer
+
+from .ray_pool import RayCluster, answer_of
+from .tasks import task_class
+
+RETRIES = 3  # of a group whose machine is lost
+HOME = re.compile(r"[0-9a-f]{16}")  # the folder of a group
+GROUP = 256 << 20  # bytes from which files are a group: a shard or so
+TOKENIZER = "tokenizer"  # the folder of it, in the folder of the shards
+
+
+@dataclass(frozen=True)
+class Tokenising:
+    """How texts become shards, wherever this is done."""
+
+    tokenizer: str  # a folder, or a name on the hub
+    frame: DocumentFrame
+    out: str  # a folder that all machines see, or an address
+    unit: Unit = "file"
+    columns: Mapping[str, str] | None = None
+    shard_tokens: int = SHARD_TOKENS
+    threads: int = 1  # processes for one group: where there are fewer groups than processes
+
+
+FileGroup = tuple[ListedFile, ...]
+
+
+class TokenisedGroup(NamedTuple):
+    """What became of a group: its folder, its shards, and the account of its reading; None if that was done before."""
+
+    home: str
+    dtype: str
+    shards: list[Shard]
+    report: ReadReport | None
+
+
+OnGroup = Callable[[FileGroup, TokenisedGroup], None]
+Results = Generator[tuple[FileGroup, TokenisedGroup], None, None]
+
+
+def grouped(files: Sequence[ListedFile]) -> list[FileGroup]:
+    """Neighbours together, up to the first that makes a group large enough."""
+    groups: list[list[ListedFile]] = [[]]
+    for file in files:
+        if sum(one.size for one in groups[-1]) >= GROUP:
+            groups.append([])
+        groups[-1].append(file)
+    return [tuple(group) for group in groups]
+
+
+def made_for(
+    task: str, tokenizer: str, out: str, *, unit: str, columns: Mapping[str, str] | None, shard_tokens: int
+) -> Tokenising:
+    """What a task needs: its ids around each document."""
+    cls = task_class(task)
+    if not issubclass(cls, RunningTextTask):
+        raise ValueError(f"{task} does not learn from running text: shards are for text-generation, fill-mask and such")
+    if unit not in get_args(Unit):
+        raise ValueError(f"--unit {unit} is not known: use one of {', '.join(get_args(Unit))}")
+    if "label" in (columns or {}):
+        raise ValueError("shards hold one stream of text without labels: leave --columns label=… out")
+    if not is_remote(out):
+        out = str(Path(out).expanduser().resolve())
+        _check_folder(Path(out))
+    if Path(tokenizer).is_dir():
+        tokenizer = str(Path(tokenizer).resolve())
+    frame = cls(_tokenizer(tokenizer)).frame
+    kind: Any = unit
+    return Tokenising(tokenizer, frame, out.rstrip("/"), unit=kind, columns=columns, shard_tokens=shard_tokens)
+
+
+def _check_folder(out: Path) -> None:
+    """Refuse a file, and a folder that holds something else."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} is a file: name a folder")
+    others = [one.name for one in out.iterdir() if not _is_ours(one)] if out.is_dir() else []
+    if others:
+        raise ValueError(f"--out {out} holds other files, as {min(others)}: name a new or an empty folder")
+
+
+def _is_ours(path: Path) -> bool:
+    return path.name in (INDEX, TOKENIZER) or (path.is_dir() and HOME.fullmatch(path.name) is not None)
+
+
+def tokenise_group(group: FileGroup, how: Tokenising) -> TokenisedGroup:
+    """The shards of a group of files, made or found."""
+    tokenizer = _tokenizer(how.tokenizer)
+    reading = (how.unit, sorted((how.columns or {}).items()))
+    identity = "\n".join([*(f"{one.source.name} {one.identity}" for one in group), str(reading)])
+    settings = {"identity": identity, "shard_tokens": how.shard_tokens, **how.frame._asdict()}
+    name = home_of("", tokenizer, **settings).name
+    if has_index(place := f"{how.out}/{name}"):
+        index = read_index(place)
+        return TokenisedGroup(name, index["dtype"], [Shard(**one) for one in index["shards"]], None)
+    report = ReadReport()
+    with TemporaryDirectory(prefix="glassformer-") as staging:
+        folder = Path(staging) if is_remote(how.out) else Path(how.out)
+        documents = _documents(group, how, report)
+        shards = tokenise_to_shards(documents, tokenizer, folder, jobs=how.threads, **settings)
+        if is_remote(how.out):
+            upload(shards.folder, place, last=INDEX)
+    return TokenisedGroup(name, shards.dtype.name, shards.shards, report)
+
+
+def _documents(group: FileGroup, how: Tokenising, report: ReadReport) -> Iterator[Document]:
+    for file in group:
+        with opened_here(file.source) as source:
+            yield from documents_of([source], how.columns, unit=how.unit, report=report)
+
+
+@cache
+def _tokenizer(name: str) -> Tokenizer:
+    return load_tokenizer(name)
+
+
+def tokenise_files(
+    groups: Sequence[FileGroup],
+    how: Tokenising,
+    *,
+    jobs: int = 1,
+    ray: bool = False,
+    on_group: OnGroup = lambda _group, _found: None,
+) -> Shards:
+    """All groups, by so many processes or on a cluster, and the index over them, in the order of the files."""
+    tokenizer = _tokenizer(how.tokenizer)
+    found: dict[FileGroup, TokenisedGroup] = {}
+    with closing(_on_ray(groups, how) if ray else _in_processes(groups, how, jobs)) as results:
+        for group, one in results:
+            found[group] = one
+            on_group(group, one)
+    parts = [found[group] for group in groups]
+    index = {
+        "dtype": parts[0].dtype,
+        "tokenizer": fingerprint(tokenizer),
+        "frame": how.frame._asdict(),
+        "names": [f"{part.home}/shard-{number:05}" for part in parts for number in range(len(part.shards))],
+        "shards": [asdict(shard) for part in parts for shard in part.shards],
+    }
+    with TemporaryDirectory(prefix="glassformer-") as staging:
+        folder = Path(staging) if is_remote(how.out) else Path(how.out)
+        tokenizer.save(folder / TOKENIZER)
+        write_json(folder / INDEX, index)
+        if is_remote(how.out):
+            upload(folder / TOKENIZER, f"{how.out}/{TOKENIZER}")
+            upload(folder, how.out, last=INDEX)
+    return Shards(how.out, verify=False)
+
+
+def _in_processes(groups: Sequence[FileGroup], how: Tokenising, jobs: int) -> Results:
+    if jobs == 1:
+        yield from ((group, tokenise_group(group, how)) for group in groups)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        waiting = {pool.submit(tokenise_group, group, how): group for group in groups}
+        try:
+            for one in as_completed(waiting):
+                yield waiting[one], one.result()
+        except BrokenProcessPool:
+            raise ValueError(
+                "a process that tokenises was killed, perhaps for want of memory: start again with fewer --jobs, and "
+                "it goes on after the last finished shard"
+            ) from None
+        finally:
+            for one in waiting:
+                one.cancel()
+
+
+def _on_ray(groups: Sequence[FileGroup], how: Tokenising) -> Results:
+    cluster = RayCluster()
+    task = cluster.ray.remote(num_cpus=1, max_retries=RETRIES)(tokenise_group)
+    waiting = {task.remote(group, how): group for group in groups}
+    try:
+        while waiting:
+            (one, *_), _ = cluster.ray.wait(list(waiting), num_returns=1)
+            yield waiting.pop(one), answer_of(cluster.ray, one)
+    finally:
+        for one in waiting:
+            cluster.ray.cancel(one, force=True)
+        cluster.close()
