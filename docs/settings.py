@@ -30,11 +30,11 @@ from glassformer.train.plan import Plan
 
 GROUPS = {
     "run": "out device tensorboard",
-    "data": "data dev test columns limit",
+    "data": "data weights dev test columns limit",
     "model": "model arch config freeze lora lora_targets",
     "tokenizer": "tokenizer vocab_size lowercase",
-    "training": "epochs steps batch_size batch_tokens accumulate lr schedule warmup final_lr optimiser weight_decay "
-    "beta1 beta2 eps momentum clip layer_decay precision compile checkpointing ema average seed",
+    "training": "epochs steps batch_size batch_tokens shuffle_window accumulate lr schedule warmup final_lr optimiser "
+    "weight_decay beta1 beta2 eps momentum clip layer_decay precision compile checkpointing ema average seed",
     "processes": "parallel tensor_parallel shard_size reshard offload deadline",
     "evaluation": "metric eval_every patience keep save_every save_minutes log_every",
 }

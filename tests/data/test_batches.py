@@ -8,7 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.data.batches import PIECES, Budget, Prefetch, Schedule, in_order, share_out
+from glassformer.data.batches import Budget, Prefetch, Schedule, in_order, share_out
+from glassformer.data.mixing import PIECES, CorpusPart, shares_of, tokens_by_source
 from glassformer.data.ragged import Ragged
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=300).map(lambda sizes: np.array(sizes, np.int64))
@@ -124,11 +125,50 @@ def test_windows_lose_nothing_and_need_as_many_steps(lengths, budget, window, se
     assert sorted(found.tolist()) == list(range(len(lengths)))
     assert schedule.steps(epochs) == sum(len(schedule.epoch(number)) for number in range(epochs))
     size = int(window / lengths.mean())
-    stretch = max(1, size // PIECES // (budget.rows or 1)) * (budget.rows or 1)
-    for batches in windows[: len(windows) if len(lengths) > size else 0]:
-        assert len({index // stretch for batch in batches for index in batch.tolist()}) <= PIECES
+    stretch, spare = max(1, size // PIECES), budget.rows or 0  # those that are left over by the window before
+    for batches in windows if len(lengths) > size else []:
+        touched = [index // stretch for batch in batches for index in batch.tolist()]
+        assert len(set(touched)) <= PIECES + spare
     if len(lengths) <= size:
         assert len(windows) == 1
+
+
+PARTS = st.lists(st.tuples(st.integers(1, 60), st.floats(0.05, 5)), min_size=1, max_size=4)
+
+
+def parts_of(sizes):
+    firsts = np.cumsum([0, *(count for count, _ in sizes)]).tolist()
+    return [
+        CorpusPart(f"corpus {number}", first, count, weight)
+        for number, (first, (count, weight)) in enumerate(zip(firsts, sizes, strict=False))
+    ]
+
+
+@given(PARTS, st.integers(1, 500), st.integers(1, 9), st.integers(0, 3), st.data())
+def test_corpora_are_seen_by_their_weights_and_in_turns(sizes, window, rows, seed, data):
+    parts = parts_of(sizes)
+    total = sum(one.count for one in parts)
+    lengths = np.array(data.draw(st.lists(st.integers(1, 9), min_size=total, max_size=total)))
+    schedule = Schedule(lengths, Budget(rows=rows), seed=seed, window=window, sources=parts)
+    shares, epochs = shares_of(parts, total), 4
+    assert sum(shares) == total
+    found = [np.concatenate(schedule.epoch(epoch)) for epoch in range(epochs)]
+    ledger = tokens_by_source(parts, lengths, np.concatenate(found))
+    for one, share in zip(parts, shares, strict=True):
+        own = [epoch[(epoch >= one.first) & (epoch < one.first + one.count)] for epoch in found]
+        assert [len(epoch) for epoch in own] == [share] * epochs
+        assert abs(share - total * one.weight / sum(weight for _, weight in sizes)) < 1.001
+        seen = np.concatenate(own) - one.first
+        times = np.bincount(seen, minlength=one.count)
+        assert times.max() - times.min() <= 1  # none again before all have come
+        assert ledger[one.name] == int(lengths[seen + one.first].sum())
+    assert schedule.steps(epochs) == sum(len(schedule.epoch(epoch)) for epoch in range(epochs))
+
+
+def test_without_weights_corpora_are_one():
+    lengths, parts = np.full(90, 4), [CorpusPart("a", 0, 40), CorpusPart("b", 40, 50)]
+    one, other = (Schedule(lengths, Budget(rows=7), seed=1, sources=sources) for sources in ((), parts))
+    assert [batch.tolist() for batch in one.epoch(2)] == [batch.tolist() for batch in other.epoch(2)]
 
 
 @given(LENGTHS, st.integers(1, 400), st.integers(0, 12))

@@ -3,18 +3,22 @@ here and from elsewhere alike."""
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 import glassformer as gf
 from glassformer.data import microworld, shard_store
+from glassformer.data.joined import JoinedShards
 from glassformer.data.shard_writer import fingerprint
 from glassformer.data.shards import Shards
 from glassformer.jobs import tokenise
+from glassformer.jobs.run_folder import RESULT
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.train import train
 
@@ -162,6 +166,56 @@ def test_a_run_goes_on_over_small_windows_to_the_same_weights(corpus, glassforme
     gf.train(**{**run, "schedule": "constant"}, out=tmp_path / "whole", **quiet)
     one, other = (gf.load(tmp_path / name).state_dict() for name in ("cut", "whole"))
     assert all((one[name] == other[name]).all() for name in one)
+
+
+def two_corpora(corpus, glassformer, tmp_path):
+    for name, files in (("a", ["0.txt", "2.txt"]), ("b", ["3.txt", "4.txt", "5.txt"])):
+        assert glassformer(*words(corpus, tmp_path / name, names=files))[0] == 0
+    return [f"file://{tmp_path}/a", str(tmp_path / "b")]
+
+
+def test_several_corpora_are_learnt_by_their_weights_with_a_ledger(corpus, glassformer, tmp_path):
+    places, told = two_corpora(corpus, glassformer, tmp_path), []
+    run = {**LOOP, "task": "text-generation", "arch": "gpt2", "data": places, "steps": 40, "log_every": 10}
+    gf.train(**run, weights=[3.0, 1.0], out=tmp_path / "run", log=told.append)
+    ledger = json.loads((tmp_path / "run" / RESULT).read_text())["progress"]["sources"]
+    assert list(ledger) == places
+    assert sum(ledger.values()) == 40 * 4 * 16
+    assert ledger[places[0]] / sum(ledger.values()) == pytest.approx(0.75, abs=0.06)
+    assert any(line.startswith(f"{places[0]}: 75 % of what is learnt, seen ") for line in told)
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    logged = [line for line in lines if "loss" in line]
+    assert logged[-1][f"tokens of {places[1]}"] == ledger[places[1]]
+    gf.train(**{**run, "steps": 20}, weights=[3.0, 1.0], out=tmp_path / "cut", log=lambda _: None)
+    half = json.loads((tmp_path / "cut" / RESULT).read_text())["progress"]["sources"]
+    assert all(half[place] < ledger[place] for place in places)
+
+
+def test_several_corpora_without_weights_are_one_text(corpus, glassformer, tmp_path):
+    places = two_corpora(corpus, glassformer, tmp_path)
+    joined = JoinedShards([Shards(place) for place in places])
+    whole = np.concatenate([Shards(place)[:] for place in places])
+    assert joined[:].tolist() == whole.tolist()
+    for start in range(0, len(whole), 701):
+        for stop in range(start, len(whole), 997):
+            assert joined.tokens(start, stop).tolist() == whole[start:stop].tolist()
+            assert joined.between(start, stop)[:].tolist() == whole[start:stop].tolist()
+    assert pickle.loads(pickle.dumps(joined))[:].tolist() == whole.tolist()
+    assert joined.ends()[-1] == len(whole)
+    run = {**LOOP, "task": "text-generation", "arch": "gpt2", "out": tmp_path / "run", "log": lambda _: None}
+    gf.train(**run, data=places, dev=places)
+    ledger = json.loads((tmp_path / "run" / RESULT).read_text())["progress"]["sources"]
+    assert sum(ledger.values()) == 6 * 4 * 16
+
+
+@pytest.mark.parametrize(
+    ("weights", "reason"),
+    [([1.0], "weights has 1 numbers"), ([1.0, 0.0], "each must be above 0"), ([1.0, "x"], "weights")],
+)
+def test_wrong_weights_are_named(weights, reason, corpus, glassformer, tmp_path):
+    run = {**LOOP, "task": "text-generation", "arch": "gpt2", "out": tmp_path / "run", "log": lambda _: None}
+    with pytest.raises(ValueError, match=reason):
+        gf.train(**run, data=two_corpora(corpus, glassformer, tmp_path), weights=weights)
 
 
 @pytest.mark.parametrize(

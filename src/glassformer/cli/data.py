@@ -74,7 +74,9 @@ def tokenize(
             help="Texts or tables, also compressed; globs, folders of .txt, s3:// and the like.", show_default=False
         ),
     ],
-    tokenizer: Annotated[str, typer.Option(metavar="NAME", help="A folder, zoo:NAME or hub name.", show_default=False)],
+    tokenizer: Annotated[
+        str, typer.Option(metavar="NAME", help="A folder, zoo:NAME, or a name on the hub.", show_default=False)
+    ],
     out: Annotated[str, typer.Option(metavar="FOLDER", help="A new folder, or an address.", show_default=False)],
     task: Annotated[str, typer.Option(help="What it is for: says what stands between documents.")] = "text-generation",
     unit: Annotated[str, typer.Option(help="What is a document of a text: file, article, block or line.")] = "file",

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple, Self
 
 import torch
 
-from glassformer.data.batches import Schedule
 from glassformer.hub.load import usable
 from glassformer.jobs.assemble import assemble
 from glassformer.jobs.progress import NullListener
 from glassformer.jobs.recipe import Recipe, changed
 from glassformer.train.loop import Fit
 from glassformer.train.processes import local_device
+from glassformer.train.update import schedule_of
 
 UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 SIZES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "B": 10**9}
@@ -84,7 +84,7 @@ def tokens_a_step(settings: Mapping[str, Any]) -> float:
         recipe = Recipe.of(changed(settings, {"steps": 1, "out": folder}))
         splits, task, _, plan = assemble(recipe, torch.device("cpu"))
         items = task.encode(splits.train)
-    return float(items.lengths.sum()) / len(Schedule(items.lengths, plan.budget, seed=plan.seed).epoch(0))
+    return float(items.lengths.sum()) / len(schedule_of(task, items, plan).epoch(0))
 
 
 class StepClock(NullListener):

@@ -7,7 +7,7 @@ go on from any step.
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count, pairwise
@@ -16,10 +16,12 @@ from typing import NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.data.mixing import CorpusPart, drawn_windows, mixed_windows
+
 Indices = NDArray[np.int64]
+
 POOL = 64  # batches are sorted by length within so many: little padding, yet well mixed
 WINDOW = 1 << 30  # tokens among which examples are mixed
-PIECES = 16  # stretches of neighbouring examples that make a window
 T = TypeVar("T")
 
 
@@ -66,19 +68,27 @@ def in_order(lengths: NDArray[np.int64], budget: Budget) -> list[Indices]:
 
 
 def shuffled(
-    lengths: NDArray[np.int64], budget: Budget, *, seed: int, epoch: int, window: int = WINDOW
+    lengths: NDArray[np.int64],
+    budget: Budget,
+    *,
+    seed: int,
+    epoch: int,
+    window: int = WINDOW,
+    sources: Sequence[CorpusPart] = (),
 ) -> Iterator[list[Indices]]:
-    """For training: every example once, neighbours of like length, batches in random order.
-
-    A list for each window: more than `window` tokens are mixed a part at a time (see `drawn_windows`).
-    """
+    """For training: every example once, or by the weights of its source; neighbours of like length, batches in random
+    order. A list for each window: more than `window` tokens are mixed a part at a time (see `drawn_windows`)."""
     chance = np.random.Generator(np.random.Philox(key=[seed, epoch]))
     if budget.rows is not None:
         size = budget.rows * POOL
     else:
         assert budget.tokens is not None
         size = max(1, int(budget.tokens / max(1.0, float(lengths.mean())))) * POOL
-    for drawn in drawn_windows(lengths, window, multiple=budget.rows or 1, chance=chance):
+    if any(one.weight is not None for one in sources):
+        windows = mixed_windows(sources, lengths, window, seed=seed, epoch=epoch)
+    else:
+        windows = drawn_windows(lengths, window, chance=chance)
+    for drawn in in_multiples(windows, budget.rows or 1):
         batches = []
         for start in range(0, len(drawn), size):
             pool = drawn[start : start + size]
@@ -86,23 +96,15 @@ def shuffled(
         yield [batches[place] for place in chance.permutation(len(batches))]
 
 
-def drawn_windows(
-    lengths: NDArray[np.int64], tokens: int, *, multiple: int, chance: np.random.Generator
-) -> Iterator[Indices]:
-    """Every example once, in random order: all together where they hold up to so many tokens.
-
-    Of more, a window is a few stretches of neighbours from anywhere, mixed: what lies elsewhere is then read stretch by
-    stretch, once an epoch. All stretches but the last have a `multiple` of examples.
-    """
-    total, size = len(lengths), int(tokens / max(1.0, float(lengths.mean())))
-    if total <= size:
-        yield chance.permutation(total)
-        return
-    stretch = max(1, size // PIECES // multiple) * multiple
-    order = chance.permutation(-(-total // stretch))
-    for first in range(0, len(order), PIECES):
-        parts = [np.arange(one * stretch, min(total, (one + 1) * stretch)) for one in order[first : first + PIECES]]
-        yield chance.permutation(np.concatenate(parts))
+def in_multiples(windows: Iterable[Indices], multiple: int) -> Iterator[Indices]:
+    """The same examples in the same order, cut so that every window but the last has a multiple of so many."""
+    waiting = np.zeros(0, np.int64)
+    for number, drawn in enumerate(windows):
+        cut = len(waiting) - len(waiting) % multiple
+        if cut:
+            yield waiting[:cut]
+        waiting = np.concatenate([waiting[cut:], drawn]) if number else drawn
+    yield waiting
 
 
 def contiguous(count: int, rows: int) -> list[Indices]:
@@ -132,17 +134,21 @@ class Schedule:
         seed: int,
         ordered: bool = False,
         window: int = WINDOW,
+        sources: Sequence[CorpusPart] = (),
     ) -> None:
         """`ordered`: batches go on where the ones before them ended (`contiguous`), instead of being shuffled."""
         if not len(lengths):
             raise ValueError("there is no example to train on")
-        self.lengths, self.budget, self.seed, self.ordered, self.window = lengths, budget, seed, ordered, window
+        self.lengths, self.budget, self.seed, self.ordered = lengths, budget, seed, ordered
+        self.window, self.sources = window, sources
 
     def windows(self, number: int) -> Iterator[list[Indices]]:
         """The batches of an epoch, window by window."""
         if self.ordered:
             return iter([contiguous(len(self.lengths), self.budget.rows_of(int(self.lengths.max())))])
-        return shuffled(self.lengths, self.budget, seed=self.seed, epoch=number, window=self.window)
+        return shuffled(
+            self.lengths, self.budget, seed=self.seed, epoch=number, window=self.window, sources=self.sources
+        )
 
     def epoch(self, number: int) -> list[Indices]:
         return [batch for window in self.windows(number) for batch in window]

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.data.joined import JoinedShards
+from glassformer.data.mixing import CorpusPart
 from glassformer.data.shards import Shards
 from glassformer.text.tokenizer import Tokenizer
 
@@ -68,6 +70,22 @@ def expect(ids: TokenStream, starts: NDArray[np.int64], size: int) -> None:
         ids.expect(np.clip(starts, 0, len(ids)), size)
 
 
+def sources_of(ids: TokenStream, starts: NDArray[np.int64]) -> list[CorpusPart]:
+    """Of several shards that are read as one stream, which stretches of it begin in which; of others none."""
+    while isinstance(ids, Reframed):
+        starts, ids = starts - len(ids.before), ids.ids
+    if not isinstance(ids, JoinedShards):
+        return []
+    borders = np.searchsorted(starts, ids.borders[1:-1]).tolist()
+    found = []
+    for number, (part, first, stop) in enumerate(zip(ids.parts, [0, *borders], [*borders, len(starts)], strict=True)):
+        if first == stop:
+            raise ValueError(f"{part.place} has {len(part):,} tokens, which is less than one block: leave it out")
+        weight = None if ids.weights is None else ids.weights[number]
+        found.append(CorpusPart(part.place, first, stop - first, weight))
+    return found
+
+
 class Windows:
     """Blocks of one size over a stream, each with the token after it; of the targets, each is new in one window only.
 
@@ -98,6 +116,10 @@ class Windows:
     def expect(self, indices: NDArray[np.int64]) -> None:
         """These windows will be taken soon."""
         expect(self.ids, self.starts[indices], self.size + 1)
+
+    @property
+    def sources(self) -> list[CorpusPart]:
+        return sources_of(self.ids, self.starts)
 
     def follow(self, indices: NDArray[np.int64], shift: int = 0) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The ids of some windows (B, L + 1), each of which begins where the one before it ends, and which of their
@@ -130,3 +152,7 @@ class Blocks:
     def expect(self, indices: NDArray[np.int64]) -> None:
         """These blocks will be read soon."""
         expect(self.ids, indices * self.size, self.size)
+
+    @property
+    def sources(self) -> list[CorpusPart]:
+        return sources_of(self.ids, np.arange(len(self.lengths)) * self.size)

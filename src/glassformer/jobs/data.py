@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.data.corpus import Corpus, account_of
+from glassformer.data.joined import JoinedShards
 from glassformer.data.remote import is_remote
 from glassformer.data.report import Read, ReadReport
 from glassformer.data.shard_store import has_index
@@ -55,10 +56,8 @@ def read_splits(recipe: Recipe, task: type[AnyTask]) -> Splits:
         splits.train, splits.dev = splits.train.split()
         splits.messages.append(f"no dev data given: the last {splits.dev.held:,} characters of the text are held out")
     elif isinstance(splits.train, Shards):
-        held = min(HELD_TOKENS, len(splits.train) // 10)
-        border = len(splits.train) - held
-        splits.train, splits.dev = splits.train.between(0, border), splits.train.between(border, border + held)
-        splits.messages.append(f"no dev data given: the last {held:,} tokens are held out")
+        splits.train, splits.dev = _held_out(splits.train)
+        splits.messages.append(f"no dev data given: the last {len(splits.dev):,} tokens are held out")
     else:
         splits.train, splits.dev, rare = keep_labels(*task.split(splits.train), lambda one: one.key, task.labels_in)
         splits.messages.append(f"no dev data given: {len(splits.dev)} examples are held out of the training data")
@@ -67,6 +66,7 @@ def read_splits(recipe: Recipe, task: type[AnyTask]) -> Splits:
             splits.messages.append(f"too rare to be held out, so in training: {names}")
     if recipe.test:
         splits.test = _read(recipe.test, "test", recipe, task, splits)
+    splits.train = _weighted(splits.train, recipe.weights)
     if isinstance(splits.train, Corpus):
         splits.train = replace(splits.train, limit=recipe.limit)
     elif recipe.limit is not None and isinstance(splits.train, Shards):
@@ -91,6 +91,28 @@ def _read(sources: Sequence[str], split: str, recipe: Recipe, task: type[AnyTask
     return read.examples
 
 
+def _held_out(shards: Shards) -> tuple[Shards, Shards]:
+    """All but the end, and the end; of several, of each."""
+    parts = shards.parts if isinstance(shards, JoinedShards) else [shards]
+    most = HELD_TOKENS // len(parts)
+    borders = [len(one) - min(most, len(one) // 10) for one in parts]
+    train = [one.between(0, border) for one, border in zip(parts, borders, strict=True)]
+    dev = [one.between(border, len(one)) for one, border in zip(parts, borders, strict=True)]
+    return (train[0], dev[0]) if len(parts) == 1 else (JoinedShards(train), JoinedShards(dev))
+
+
+def _weighted(train: Any, weights: Sequence[float] | None) -> Any:
+    """Folders of shards, each with its share."""
+    if weights is None:
+        return train
+    parts = train.parts if isinstance(train, JoinedShards) else []
+    if len(weights) != len(parts):
+        raise ValueError(f"weights has {len(weights)} numbers: give one for each of several folders of shards in data")
+    if not all(weight > 0 for weight in weights):
+        raise ValueError(f"weights are {', '.join(map(str, weights))}: each must be above 0")
+    return JoinedShards(parts, weights)
+
+
 def is_tokenised(sources: Sequence[str]) -> bool:
     """Whether a place is named in which `glassformer data tokenize` has left shards."""
     return any((is_remote(one) or Path(one).is_dir()) and has_index(one) for one in sources)
@@ -99,13 +121,14 @@ def is_tokenised(sources: Sequence[str]) -> bool:
 def _tokenised(sources: Sequence[str], split: str, task: type[AnyTask], splits: Splits) -> Shards:
     if not issubclass(task, RunningTextTask):
         raise ValueError(f"{sources[0]} holds shards of running text, which {task.name} does not learn from")
-    if len(sources) > 1:
-        raise ValueError(f"{split} names shards and other data: give one folder of shards, or files")
-    shards = Shards(sources[0], verify=False)
-    splits.messages.append(
-        f"{split}: {len(shards):,} tokens of {shards.documents:,} documents in {len(shards.shards)} shards"
-    )
-    return shards
+    if not all(is_tokenised([one]) for one in sources):
+        raise ValueError(f"{split} names shards and other data: give folders of shards, or files")
+    found = [Shards(one, verify=False) for one in sources]
+    splits.messages += [
+        f"{split}: {len(one):,} tokens of {one.documents:,} documents in {len(one.shards)} shards, in {one.place}"
+        for one in found
+    ]
+    return found[0] if len(found) == 1 else JoinedShards(found)
 
 
 def examples_with_labels(task: type[AnyTask], splits: Splits) -> list[Any]:

@@ -13,7 +13,8 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import nn
 
-from glassformer.data.batches import Indices, Schedule
+from glassformer.data.batches import Indices
+from glassformer.data.mixing import shares_of
 from glassformer.data.shards import Shards
 from glassformer.data.splits import overlap, repeats
 from glassformer.models.contract import as_model
@@ -22,6 +23,7 @@ from glassformer.tasks.task import AnyTask
 from glassformer.train.freeze import percent
 from glassformer.train.memory import estimate
 from glassformer.train.plan import Plan
+from glassformer.train.update import schedule_of
 
 from .data import Splits
 
@@ -47,7 +49,7 @@ def preflight(
     _duplicates(found, splits)
     _lengths(found, task, train, dev)
     _padding(found, task, train, plan)
-    _memory(found, model, plan, train)
+    _memory(found, task, model, plan, train)
     _processes(found, plan)
     return found
 
@@ -122,20 +124,22 @@ def _lengths(found: Preflight, task: AnyTask, train: Items, dev: Items | None) -
 
 def _padding(found: Preflight, task: AnyTask, train: Items, plan: Plan) -> None:
     """Real and padded places of the first epoch's batches, just as the loop will make them."""
-    schedule = Schedule(
-        train.lengths, plan.budget, seed=plan.seed, ordered=task.carry_state, window=plan.shuffle_window
-    )
+    schedule = schedule_of(task, train, plan)
     batches = schedule.epoch(0)
     places = sum(int(train.lengths[one].max()) * len(one) for one in batches)
     share = 1 - float(train.lengths.sum()) / max(1, places)
     steps = plan.steps or schedule.steps(plan.epochs or 1)
     found.facts |= {"padding_share": share, "steps": steps, "batches_an_epoch": len(batches)}
     found.lines.append(f"batches: {len(batches)} an epoch, {steps} steps in all; {100 * share:.1f} % padding")
+    shares = shares_of(schedule.sources, len(train.lengths)) if schedule.sources else []
+    for one, number in zip(schedule.sources, shares, strict=True):
+        part, passes = percent(number / len(train.lengths)), steps / len(batches) * number / one.count
+        found.lines.append(f"{one.name}: {part} of what is learnt, seen {passes:.2f} times")
 
 
-def _memory(found: Preflight, model: nn.Module, plan: Plan, train: Items) -> None:
+def _memory(found: Preflight, task: AnyTask, model: nn.Module, plan: Plan, train: Items) -> None:
     """What the largest batch of the first epoch will take."""
-    batches = Schedule(train.lengths, plan.budget, seed=plan.seed, window=plan.shuffle_window).epoch(0)
+    batches = schedule_of(task, train, plan).epoch(0)
     length, rows = max(
         ((int(train.lengths[one].max()), len(one)) for one in batches), key=lambda shape: shape[0] * shape[1]
     )

@@ -58,6 +58,8 @@ class Recipe:
     """The run folder: the model, its scores, curves, recipe and checkpoints."""
     data: tuple[str, ...] = ()
     """Training files, globs, - for stdin, hub:NAME, or microworld for made-up examples."""
+    weights: Sequence[float] | None = None
+    """Of several folders of shards in data: how much of what is learnt is from each; by default as they are large."""
     dev: tuple[str, ...] = ()
     """Files that choose the best weights; without any, a tenth of the data is held out."""
     test: tuple[str, ...] = ()

@@ -28,6 +28,8 @@ class RunSettings(TypedDict, total=False):
     """The run folder: the model, its scores, curves, recipe and checkpoints."""
     data: Files
     """Training files, globs, - for stdin, hub:NAME, or microworld for made-up examples."""
+    weights: Sequence[float] | None
+    """Of several folders of shards in data: how much of what is learnt is from each; by default as they are large."""
     dev: Files
     """Files that choose the best weights; without any, a tenth of the data is held out."""
     test: Files

@@ -17,6 +17,7 @@ from glassformer.data.batches import Budget, Indices
 from glassformer.data.blocks import Blocks, Reframed, TokenStream, joined, tokenised
 from glassformer.data.examples import Document
 from glassformer.data.masking import Masking, mask_tokens, word_numbers, word_starts
+from glassformer.data.mixing import CorpusPart
 from glassformer.data.ragged import Ragged
 from glassformer.data.shards import Shards
 from glassformer.files.schema import Count, Probability, Size
@@ -135,6 +136,9 @@ class MaskedTextTask(RunningTextTask[MaskedTexts]):
     def expect(self, items: MaskedTexts, indices: Indices) -> None:
         if isinstance(items.rows, Blocks):
             items.rows.expect(indices)
+
+    def sources(self, items: MaskedTexts) -> Sequence[CorpusPart]:
+        return items.rows.sources if isinstance(items.rows, Blocks) else ()
 
     def batch(self, items: MaskedTexts, indices: Indices, seed: int = 0) -> Batch:
         table = ragged([items.rows[index] for index in indices.tolist()])

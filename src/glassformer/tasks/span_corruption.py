@@ -15,6 +15,7 @@ from glassformer.data.batches import Indices
 from glassformer.data.blocks import Blocks, TokenStream, joined, tokenised
 from glassformer.data.corruption import corrupt, draw_spans, num_spans
 from glassformer.data.examples import Document
+from glassformer.data.mixing import CorpusPart
 from glassformer.data.ragged import Ragged
 from glassformer.data.shards import Shards
 from glassformer.files.schema import Positive, Probability, Size
@@ -125,6 +126,9 @@ class SpanCorruption(RunningTextTask[TextBlocks]):
 
     def expect(self, items: TextBlocks, indices: Indices) -> None:
         items.blocks.expect(indices)
+
+    def sources(self, items: TextBlocks) -> Sequence[CorpusPart]:
+        return items.blocks.sources
 
     def batch(self, items: TextBlocks, indices: Indices, seed: int = 0) -> Batch:
         """Which parts are taken out depends on the seed and the block alone."""

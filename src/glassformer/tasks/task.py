@@ -16,6 +16,7 @@ from torch import Tensor
 from glassformer.data.batches import Budget, Indices, in_order
 from glassformer.data.examples import Example
 from glassformer.data.input_rows import InputColumns, TextColumn
+from glassformer.data.mixing import CorpusPart
 from glassformer.data.report import Read
 from glassformer.data.splits import split_by_hash
 from glassformer.files import conform, shown
@@ -63,6 +64,11 @@ class Task(ABC, Generic[E, I]):
 
     def expect(self, items: I, indices: Indices) -> None:
         """These examples will be asked for soon; a task whose examples may lie elsewhere has them fetched."""
+
+    def sources(self, items: I) -> Sequence[CorpusPart]:
+        """The corpora that examples are from, where there are several."""
+        del items
+        return ()
 
     # Before there is a task: what the data says.
 

@@ -16,6 +16,7 @@ from glassformer.data.batches import Budget, Indices, contiguous
 from glassformer.data.blocks import Reframed, Windows, drawn, joined, tokenised
 from glassformer.data.corpus import Corpus, is_labelled
 from glassformer.data.examples import Document
+from glassformer.data.mixing import CorpusPart
 from glassformer.data.ragged import Ragged
 from glassformer.data.remote import is_remote
 from glassformer.data.shards import DocumentFrame, Shards
@@ -207,6 +208,9 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
     def expect(self, items: PackedStream | Texts, indices: Indices) -> None:
         if isinstance(items, PackedStream):
             items.windows.expect(indices)
+
+    def sources(self, items: PackedStream | Texts) -> Sequence[CorpusPart]:
+        return items.windows.sources if isinstance(items, PackedStream) else ()
 
     def batch(self, items: PackedStream | Texts, indices: Indices, seed: int | None = None) -> Batch:
         """Blocks of a stream or rows of texts; without a seed as they are scored, with one as they are learnt."""

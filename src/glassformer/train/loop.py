@@ -14,8 +14,9 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from glassformer.data.batches import Prefetch, Schedule, in_order
+from glassformer.data.batches import Prefetch, in_order
 from glassformer.data.fingerprint import fingerprint
+from glassformer.data.mixing import tokens_by_source
 from glassformer.models.contract import as_model
 from glassformer.tasks.batch import Items, device_of
 from glassformer.tasks.task import AnyTask, evaluate
@@ -28,7 +29,7 @@ from .plan import Plan
 from .processes import Processes
 from .schedule import Rate
 from .signals import stops
-from .update import OptimizerStep, Update, combine_seeds, seed_step, updates
+from .update import OptimizerStep, Update, combine_seeds, schedule_of, seed_step, updates
 
 
 @dataclass
@@ -44,6 +45,7 @@ class Progress:
     examples: int = 0
     tokens: int = 0
     padding: int = 0
+    sources: dict[str, int] = field(default_factory=dict)  # tokens of each corpus, where there are several
     seconds: float = 0.0  # of training; evaluations and checkpoints are not counted
     waited: float = 0.0  # seconds the model stood idle for want of a batch
 
@@ -109,13 +111,7 @@ class Fit:
         plan = self.plan
         name = plan.metric or self.task.metric
         self.metric, self.lower = name.removeprefix("-"), name.startswith("-")
-        self.schedule = Schedule(
-            self.train.lengths,
-            plan.budget,
-            seed=plan.seed,
-            ordered=self.task.carry_state,
-            window=plan.shuffle_window,
-        )
+        self.schedule = schedule_of(self.task, self.train, plan)
         self.total = plan.steps or self.schedule.steps(plan.epochs or 1)
         self.layout = lay_out(self.model, self.task, plan, self.processes)
         self.optimiser = build_optimiser(
@@ -191,6 +187,9 @@ class Fit:
         at.step += 1
         at.targets, at.tokens, at.padding = at.targets + count, at.tokens + tokens, at.padding + padding
         at.examples += len(update.examples.indices)
+        if self.schedule.sources:
+            found = tokens_by_source(self.schedule.sources, self.schedule.lengths, update.examples.indices)
+            at.sources = {name: at.sources.get(name, 0) + tokens for name, tokens in found.items()}
         at.waited += feed.waited - waited
         at.seconds += time.perf_counter() - began
         stop = signal.SIGTERM if terminated else signal.SIGINT if interrupted else 0
@@ -225,6 +224,7 @@ class Fit:
         (loss,) = self.layout.data.all_reduce(float(self.window))
         rate = self.rate(at.step - 1) * self.plan.lr
         values = {"loss": loss / max(1, at.targets), "lr": rate, "grad_norm": float(norm), "tokens": at.tokens}
+        values |= {f"tokens of {name}": tokens for name, tokens in at.sources.items()}
         self._write(MetricsLine(at.step, epoch, values))
         at.targets, self.window = 0, 0.0
 

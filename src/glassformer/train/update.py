@@ -47,6 +47,18 @@ def seed_step(seed: int, device: torch.device) -> None:
     (torch.default_generator.manual_seed if device.type == "cpu" else torch.manual_seed)(seed)
 
 
+def schedule_of(task: AnyTask, items: Items, plan: Plan) -> Schedule:
+    """Which examples each step of a plan sees."""
+    return Schedule(
+        items.lengths,
+        plan.budget,
+        seed=plan.seed,
+        ordered=task.carry_state,
+        window=plan.shuffle_window,
+        sources=task.sources(items),
+    )
+
+
 def updates(
     task: AnyTask, items: Items, schedule: Schedule, plan: Plan, *, after: int, processes: Processes
 ) -> Iterator[Update]:
