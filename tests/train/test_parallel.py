@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import glassformer as gf
 from families import CASES
+from glassformer.text.train import train
 from tasks.cases import ONE_OF_EACH_TASK
 from train.parallel_cases import FAMILIES, PARTS
 
@@ -50,6 +52,29 @@ def test_heads_neurons_and_words_that_are_dealt_out_compute_what_the_whole_model
     }
     assert far == {}
     assert min(values["dealt"] for values in found.values()) > 0
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="only Linux tells mapped memory from a process's own"
+)
+def test_a_folder_is_dealt_out_while_each_process_holds_little_more_than_its_shard(tmp_path):
+    folders = {}
+    for name, width, layers in (("large", 640, 10), ("small", 32, 1)):
+        tokenizer = trained_on(["a b c"], tmp_path)
+        sizes = {"hidden_size": width, "num_hidden_layers": layers, "intermediate_size": 4 * width, "vocab_size": 300}
+        heads = {"num_attention_heads": 8, "num_key_value_heads": 8, "max_position_embeddings": 64}
+        model = gf.build("llama", "text-generation", **sizes, **heads)
+        folders[name] = gf.save(model, tmp_path / name, tokenizer=tokenizer)
+    found = found_by(4, "loading_cases", tmp_path / "found.json", *folders.values())
+    for one in found.values():
+        assert one["model"] > 250e6
+        assert one["shard"] < 0.26 * one["model"]
+        assert one["peak"] < 1.2 * one["shard"], found
+
+
+def trained_on(texts, folder):
+    (folder / "texts.txt").write_text("\n".join(texts))
+    return train([folder / "texts.txt"], kind="bpe", vocab_size=300)
 
 
 def found_by(world_size, module, out, *words):

@@ -28,10 +28,11 @@ class WeightEntry:
 
     def split(self, tensor: Tensor) -> list[Tensor]:
         """Theirs -> ours; a tensor that needs no change stays in the mapped file."""
-        if self.op is Op.TRANSPOSE and tensor.dim() == 2:
-            tensor = tensor.t()
-        parts = tensor.chunk(len(self.ours))
-        return [part if part is tensor else part.clone(memory_format=torch.contiguous_format) for part in parts]
+        turned = self.op is Op.TRANSPOSE and tensor.dim() == 2
+        if len(self.ours) == 1 and not turned:
+            return [tensor]
+        parts = (tensor.t() if turned else tensor).chunk(len(self.ours))
+        return [part.clone(memory_format=torch.contiguous_format) for part in parts]
 
     def join(self, tensors: Sequence[Tensor]) -> Tensor:
         """Ours -> theirs."""
