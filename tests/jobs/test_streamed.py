@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from glassformer.data import corpus as corpora
-from glassformer.data import microworld, shards
+from glassformer.data import microworld, shard_writer
+from glassformer.hub.load import load_tokenizer
 from glassformer.jobs.train import train
 
 SMALL = {
@@ -46,7 +47,7 @@ def forbid_tokenising(monkeypatch):
     def rows(*_):
         raise AssertionError("tokenised again")
 
-    monkeypatch.setattr(shards.DocumentStream, "rows", rows)
+    monkeypatch.setattr(shard_writer.DocumentStream, "rows", rows)
 
 
 @pytest.mark.few(2)
@@ -101,14 +102,51 @@ def test_files_over_the_threshold_are_streamed_unasked(tmp_path, files, monkeypa
     monkeypatch.setattr(corpora, "LARGE", 1)
     _, said = run(tmp_path / "run", "text-generation", files)
     assert sum("tokens in shards" in line for line in said) == 2
-    for number, kept in enumerate(({"packing": False}, {"shards": False}, {"data_label": True})):
-        given = files | ({"train": f"good={files['train']}"} if kept.pop("data_label", False) else {})
-        _, said = run(tmp_path / str(number), "text-generation", given, **kept)
+    for number, kept in enumerate(({"packing": False}, {"shards": False})):
+        _, said = run(tmp_path / str(number), "text-generation", files, **kept)
         assert not any("tokens in shards" in line for line in said)
 
 
+def labelled(tmp_path):
+    """Texts of two kinds: as two files with labels in their names, and as a table with a column of them."""
+    kinds = {
+        "short": microworld.examples("documents", 12, seed=5),
+        "long": microworld.examples("documents", 12, seed=6),
+    }
+    names, lines = [], []
+    for kind, documents in kinds.items():
+        path = tmp_path / f"{kind}.txt"
+        path.write_text("\n\n".join(one.text.replace("\n", " ") for one in documents), encoding="utf-8")
+        names.append(f"{kind}={path}")
+        lines += [json.dumps({"text": one.text.replace("\n", " "), "kind": kind}) for one in documents]
+    (tmp_path / "table.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return names, {"data": str(tmp_path / "table.jsonl"), "columns": {"label": "kind"}, "conditions": ["long", "short"]}
+
+
+@pytest.mark.parametrize("table", [False, True])
+def test_labelled_texts_go_to_shards_with_their_conditions(tmp_path, files, table):
+    names, rows_of_kinds = labelled(tmp_path)
+    given = rows_of_kinds if table else {"data": names}
+    loop = {"steps": 4, "batch_size": 4, "vocab_size": 300, "device": "cpu", "unit": "block", "log": lambda _: None}
+    found = {}
+    for name, shards in (("memory", False), ("shards", True)):
+        dev = given["data"]
+        settings = {**SMALL["text-generation"], **loop, **given, "dev": dev, "shards": shards}
+        found[name] = train(task="text-generation", out=str(tmp_path / f"run {name}"), **settings)
+    assert found["shards"].scores["dev"] == pytest.approx(found["memory"].scores["dev"])
+    torch.testing.assert_close(found["shards"].load().state_dict(), found["memory"].load().state_dict())
+    tok = load_tokenizer(found["shards"].folder)
+    assert {"<|long|>", "<|short|>"} <= set(tok.get_vocab())
+
+
 def test_what_cannot_go_to_shards_is_refused(tmp_path, files):
-    with pytest.raises(ValueError, match="without conditions"):
-        run(tmp_path / "labels", "text-generation", files | {"train": f"good={files['train']}"}, shards=True)
+    names, table = labelled(tmp_path)
+    given, columns = {"train": table["data"]}, {"columns": table["columns"], "dev": table["data"]}
+    with pytest.raises(ValueError, match=r"give dev data of its own \(--dev\)"):
+        run(tmp_path / "labels", "text-generation", {"train": names}, shards=True)
+    with pytest.raises(ValueError, match="set conditions to them"):
+        run(tmp_path / "unknown", "text-generation", given, shards=True, **columns)
+    with pytest.raises(ValueError, match="knows no condition 'short'"):
+        run(tmp_path / "another", "text-generation", given, shards=True, conditions=["long"], **columns)
     with pytest.raises(ValueError, match="leave packing on"):
         run(tmp_path / "rows", "text-generation", files, shards=True, packing=False)

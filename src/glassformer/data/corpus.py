@@ -16,7 +16,7 @@ from glassformer.data.examples import Document
 from glassformer.data.report import ReadReport
 from glassformer.data.rows import Format
 from glassformer.data.shard_store import cache_home
-from glassformer.data.shard_writer import home_of, identity_of, tokenise_to_shards
+from glassformer.data.shard_writer import Marked, home_of, identity_of, tokenise_to_shards
 from glassformer.data.shards import DocumentFrame, Shards
 from glassformer.data.source import resolve
 from glassformer.data.tokenising import usable_cores
@@ -48,6 +48,7 @@ class Corpus:
     held: int = 0
     part: Part = "all"
     limit: int | None = None  # at most so many documents
+    labels: tuple[str, ...] = ()  # those that its documents have, where they are learnt with them
 
     @property
     def files(self) -> list[Path]:
@@ -86,15 +87,23 @@ class Corpus:
         """What tells this stream from others."""
         columns = sorted((self.columns or {}).items())
         reading = (self.unit, self.file_format, columns, self.part, self.held, self.limit)
-        return f"{identity_of(self.files)}\n{reading}"
+        named = [one.label for one in resolve(self.sources, labels=True, folder="txt")] if self.labels else []
+        return f"{identity_of(self.files)}\n{reading}" + (f"\n{named}" if self.labels else "")
 
     def home(self, tokenizer: Tokenizer, frame: DocumentFrame) -> Path:
         """The folder of its shards."""
         return home_of(shards_folder(), tokenizer, identity=self.identity(), **frame._asdict())
 
-    def to_shards(self, tokenizer: Tokenizer, frame: DocumentFrame, on_progress: OnProgress | None = None) -> Shards:
+    def to_shards(
+        self,
+        tokenizer: Tokenizer,
+        frame: DocumentFrame,
+        on_progress: OnProgress | None = None,
+        *,
+        marked: Marked | None = None,
+    ) -> Shards:
         """Tokenise it, or what is left of it after a stop, with all cores if it is large; what was done before is only
-        opened."""
+        opened. `marked` is the text of a document as it is learnt."""
         report = ReadReport()
         shards = tokenise_to_shards(
             self.documents(on_progress, report),
@@ -102,6 +111,7 @@ class Corpus:
             shards_folder(),
             identity=self.identity(),
             jobs=usable_cores() if self.size >= LARGE else 1,
+            marked=marked,
             **frame._asdict(),
         )
         if report.rows:
@@ -161,7 +171,13 @@ def is_large(sources: Sequence[str]) -> bool:
 
 def is_labelled(sources: Sequence[str], columns: Mapping[str, str] | None) -> bool:
     """Whether documents will have labels."""
-    return "label" in (columns or {}) or any(one.label for one in resolve(sources, labels=True, folder="txt"))
+    return "label" in (columns or {}) or bool(labels_of(sources))
+
+
+def labels_of(sources: Sequence[str]) -> list[str]:
+    """The labels that names bring, as LABEL=file."""
+    found = (one.label for one in resolve(sources, labels=True, folder="txt"))
+    return sorted({label for label in found if label is not None})
 
 
 def files_of(sources: Sequence[str]) -> list[Path]:

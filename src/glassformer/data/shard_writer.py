@@ -7,6 +7,7 @@ that was broken off, even by kill -9 or a power cut, goes on after the last fini
 there, and must be the text it was made from.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from functools import partial
@@ -26,6 +27,7 @@ from glassformer.data.tokenising import tokenised_batches
 from glassformer.files import read_json, write_atomically, write_json
 from glassformer.text.tokenizer import Tokenizer
 
+Marked = Callable[[Document], str]
 Progress = Callable[[int, int], None]  # bytes of text done, tokens made of them
 SHARD_TOKENS = 1 << 26  # 128 MB with a vocabulary of up to 65,536
 BATCH_DOCUMENTS, BATCH_CHARACTERS = 1000, 1 << 20  # tokenised at a time: the first that is reached
@@ -43,13 +45,15 @@ def tokenise_to_shards(
     shard_tokens: int = SHARD_TOKENS,
     jobs: int = 1,
     progress: Progress | None = None,
+    marked: Marked | None = None,
 ) -> Shards:
     """The ids of all documents, without special tokens but for `bos_token_id` before and `end_token_id` after each;
     done before, they are reused.
 
     `identity` is whatever tells this stream from others: `identity_of(files)`, and how they are read. With it, finished
     shards are opened and the stream is not touched. Without it, the stream is read, and compared with what they were
-    made from. One process at a time may write to a folder; it may have `jobs` others tokenise, which changes nothing.
+    made from. `marked` is the text of a document as it is tokenised; its mark is not counted in bytes. One process at a
+    time may write to a folder; it may have `jobs` others tokenise, which changes nothing.
     """
     if shard_tokens < 1:
         raise ValueError(f"shard_tokens={shard_tokens}: a shard holds at least 1 token, and is best in millions")
@@ -57,7 +61,7 @@ def tokenise_to_shards(
     home = home_of(folder, tokenizer, identity=identity, shard_tokens=shard_tokens, **frame._asdict())
     if identity and is_complete(home):
         return Shards(home)
-    stream = DocumentStream(documents, tokenizer, progress or (lambda _bytes, _tokens: None), jobs=jobs)
+    stream = DocumentStream(documents, tokenizer, progress or (lambda _bytes, _tokens: None), jobs=jobs, marked=marked)
     return write_shards(stream, home, frame, shard_tokens=shard_tokens)
 
 
@@ -72,8 +76,8 @@ def write_shards(stream: "DocumentStream", home: Path, frame: DocumentFrame, *, 
         shards.append(shard)
     bos, end = (np.array([] if token is None else [token], stream.dtype) for token in frame)
     draft = ShardWriter(stream.dtype)
-    for text, ids in stream.rows():
-        draft.add(text, np.concatenate([bos, ids, end]))
+    for text, size, ids in stream.rows():
+        draft.add(text, np.concatenate([bos, ids, end]), size)
         if draft.tokens >= shard_tokens:
             shards.append(draft.write(home, len(shards)))
             draft = ShardWriter(stream.dtype)
@@ -134,10 +138,17 @@ class DocumentStream:
     """Documents that are passed over, or tokenised in batches; each is taken from the source once."""
 
     def __init__(
-        self, documents: Iterable[Document], tokenizer: Tokenizer, progress: Progress, *, jobs: int = 1
+        self,
+        documents: Iterable[Document],
+        tokenizer: Tokenizer,
+        progress: Progress,
+        *,
+        jobs: int = 1,
+        marked: Marked | None = None,
     ) -> None:
         self.dtype = id_dtype(tokenizer)
-        self._texts = (document.text for document in documents)
+        self._sizes: deque[int] = deque()  # of those that are on their way, without their marks
+        self._texts = self._taken(documents, marked or (lambda one: one.text))
         self._tokenizer, self._jobs = tokenizer, jobs
         self._progress = progress
         self._bytes = self._tokens = 0
@@ -147,16 +158,22 @@ class DocumentStream:
         text = TextHash()
         for document in islice(self._texts, shard.documents):
             text.add(document.encode())
+            self._sizes.popleft()
         if text.hexdigest() != shard.text:
             raise ValueError(f"the shards in {home} were made from other text: delete that folder and tokenise again")
         self._advance(shard.bytes, shard.tokens)
 
-    def rows(self) -> Iterator[tuple[bytes, NDArray[np.int64]]]:
-        """Each document that is left, in UTF-8, and its ids."""
+    def rows(self) -> Iterator[tuple[bytes, int, NDArray[np.int64]]]:
+        """Each document that is left, marked and in UTF-8, its bytes without the mark, and its ids."""
         for batch, ids in tokenised_batches(self._tokenizer.backend, batches(self._texts), self._jobs):
             texts = [text.encode() for text in batch]
-            yield from zip(texts, ids, strict=True)
+            yield from zip(texts, [self._sizes.popleft() for _ in texts], ids, strict=True)
             self._advance(sum(map(len, texts)), sum(map(len, ids)))
+
+    def _taken(self, documents: Iterable[Document], marked: Marked) -> Iterator[str]:
+        for one in documents:
+            self._sizes.append(len(one.text.encode()))
+            yield marked(one)
 
     def _advance(self, text: int, tokens: int) -> None:
         self._bytes += text
@@ -206,12 +223,12 @@ class ShardWriter:
         self._bytes = 0
         self._text = TextHash()
 
-    def add(self, text: bytes, ids: NDArray[Any]) -> None:
-        """One more document."""
+    def add(self, text: bytes, ids: NDArray[Any], size: int) -> None:
+        """One more document, which has so many bytes of its own."""
         self._parts.append(ids.astype(self._dtype))
         self.tokens += len(ids)
         self.ends.append(self.tokens)
-        self._bytes += len(text)
+        self._bytes += size
         self._text.add(text)
 
     def write(self, home: Path, number: int) -> Shard:

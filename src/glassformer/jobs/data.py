@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.data.corpus import Corpus, account_of
+from glassformer.data.examples import Document
 from glassformer.data.joined import JoinedShards
 from glassformer.data.remote import is_remote
 from glassformer.data.report import Read, ReadReport
@@ -53,6 +54,8 @@ def read_splits(recipe: Recipe, task: type[AnyTask]) -> Splits:
     elif is_built_in(recipe.data):
         splits.dev = _read(recipe.data, "dev", recipe, task, splits)
     elif isinstance(splits.train, Corpus):
+        if splits.train.labels:
+            raise ValueError("the end of a labelled text is not like all of it: give dev data of its own (--dev)")
         splits.train, splits.dev = splits.train.split()
         splits.messages.append(f"no dev data given: the last {splits.dev.held:,} characters of the text are held out")
     elif isinstance(splits.train, Shards):
@@ -132,9 +135,11 @@ def _tokenised(sources: Sequence[str], split: str, task: type[AnyTask], splits: 
 
 
 def examples_with_labels(task: type[AnyTask], splits: Splits) -> list[Any]:
-    """What the labels of a task are learnt from; streams have none."""
+    """What the labels of a task are learnt from; of streams they are known beforehand."""
     sides = (splits.train, splits.dev, splits.test) if task.labels_of_all else (splits.train,)
-    return [one for side in sides if not isinstance(side, Corpus | Shards) for one in side]
+    streams = [side for side in sides if isinstance(side, Corpus)]
+    known = [Document("", label) for side in streams for label in side.labels]
+    return [*known, *(one for side in sides if not isinstance(side, Corpus | Shards) for one in side)]
 
 
 def texts_of(task: type[AnyTask], examples: Any) -> Iterator[str]:
@@ -180,7 +185,7 @@ def _shards(corpus: Corpus, task: RunningTextTask[Any], processes: Processes, *,
                 show(done, total)
                 still_at_it()
 
-            corpus.to_shards(task.tokenizer, task.frame, on_progress)
+            corpus.to_shards(task.tokenizer, task.frame, on_progress, marked=task.marked)
 
     processes.run_on_main(make)
     homes = processes.all_gather(corpus.home(task.tokenizer, task.frame))

@@ -68,6 +68,10 @@ class RunningTextTask(Task[Document, I]):
         """What stands around each document of a stream."""
         return DocumentFrame(end_token_id=self.end)
 
+    def marked(self, example: Document) -> str:
+        """The text of a document as it is learnt."""
+        return example.text
+
     @classmethod
     def split(cls, examples: Sequence[Document]) -> tuple[list[Document], list[Document]]:
         """Of many documents some are held out, of few the last tenth of each."""

@@ -4,7 +4,7 @@ B batch, T length, D model width, V vocabulary.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from glassformer.data.batches import Budget, Indices, contiguous
 from glassformer.data.blocks import Reframed, Windows, drawn, joined, tokenised
-from glassformer.data.corpus import Corpus, is_labelled
+from glassformer.data.corpus import Corpus, is_labelled, labels_of
 from glassformer.data.examples import Document
 from glassformer.data.mixing import CorpusPart
 from glassformer.data.ragged import Ragged
@@ -116,11 +116,17 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
 
     @classmethod
     def corpus(cls, sources: Sequence[str], **options: Any) -> Corpus | None:
-        if not is_labelled(sources, options.get("columns")):
-            return super().corpus(sources, **options)
+        """Of labelled texts the labels have to be known before the first is read: by the names of files, or as
+        `conditions`."""
+        found = super().corpus(sources, **options)
+        if found is None or not is_labelled(sources, options.get("columns")):
+            return found
+        labels = options.get("conditions") or labels_of(sources)
+        if labels:
+            return replace(found, labels=tuple(labels))
         if options.get("shards"):
             raise ValueError(
-                "shards hold one stream of text without conditions: give files and no labels, or no shards"
+                "texts with a column of labels go to shards when the labels are known before: set conditions to them"
             )
         return None
 
