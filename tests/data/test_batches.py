@@ -1,6 +1,7 @@
 """Batches: every example once, under the budget, the same for a seed; and a prefetcher that loses nothing."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -180,3 +181,37 @@ def test_what_comes_next_is_said_before_it_is_asked_for(lengths, window, step):
         assert set(found.indices.tolist()) <= known
         if found.epoch == 1:
             break
+
+
+@given(st.integers(1, 200), st.integers(1, 9), st.integers(1, 300))
+def test_a_text_in_order_is_foreseen_part_by_part(count, rows, window):
+    lengths = np.full(count, 4)
+    parts, whole = (
+        Schedule(lengths, Budget(rows=rows), seed=0, ordered=True, window=size) for size in (window, 4 * count)
+    )
+    assert [one.tolist() for one in parts.epoch(0)] == [one.tolist() for one in whole.epoch(0)]
+    assert max(len(batches) for batches in parts.windows(0)) <= max(1, window // (4 * min(rows, count)) + 1)
+
+
+def test_what_comes_after_the_last_step_is_not_foreseen():
+    schedule = Schedule(np.full(64, 4), Budget(rows=4), seed=0, window=128)  # two windows of eight steps
+    said = {}
+    for total in (None, 20, 16):
+        turns = schedule.after(0, total=total)
+        said[total] = [at for at in range(20) if next(turns).coming is not None]
+    assert said == {None: [0, 8, 16], 20: [0, 8], 16: [0]}
+
+
+def test_a_feed_that_waits_is_not_waited_for():
+    begun, never = threading.Event(), threading.Event()
+
+    def source():
+        begun.set()
+        yield never.wait(60)
+
+    feed = Prefetch(source())
+    begun.wait()
+    before = time.monotonic()
+    feed.close()
+    assert time.monotonic() - before < 30
+    never.set()

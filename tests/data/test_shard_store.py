@@ -1,6 +1,7 @@
 """Shards that lie elsewhere: the same ids, each file fetched once a window, checked, and kept within a limit."""
 
 import pickle
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -78,11 +79,11 @@ def test_what_is_kept_stays_within_its_limit(room, once, here, address, fetched,
             windows.expect(found.coming)
         ids, _ = windows.take(found.indices)
         np.testing.assert_array_equal(ids, [here[at : at + 9] for at in windows.starts[found.indices].tolist()])
-        with FileLock(windows.ids.store.folder / ".room.lock"):  # while nothing comes or goes
+        with FileLock(windows.ids.store.home / ".room.lock"):  # while nothing comes or goes
             assert sum(path.stat().st_size for path in kept(tmp_path)) <= limit
         if found.closes_epoch:
             break
-    windows.ids.store.close()
+    windows.ids.store.settle()
     assert set(fetched) == {f"{name}.npy" for name in here.names}
     assert (len(fetched) == len(here.names)) == once
 
@@ -90,7 +91,7 @@ def test_what_is_kept_stays_within_its_limit(room, once, here, address, fetched,
 def test_what_is_foreseen_is_there_before_it_is_read(address, fetched, tmp_path):
     there = Shards(address)
     there.expect(np.array([0, 250, 700]), 10)
-    there.store.close()  # which waits
+    there.store.settle()
     asked, _ = list(fetched), fetched.clear()
     assert {"shard-00000.npy", "shard-00001.npy", "shard-00003.npy"} & set(asked)
     there.tokens(0, 10), there.tokens(250, 260), there.tokens(700, 710)
@@ -147,3 +148,49 @@ def test_wrong_places_and_limits_are_named(tmp_path, monkeypatch):
     monkeypatch.setenv("GLASSFORMER_STREAM_CACHE", "much")
     with pytest.raises(ValueError, match="GLASSFORMER_STREAM_CACHE='much' is no size: write it as 16GB"):
         stream_cache()
+
+
+def test_what_is_here_is_told_from_what_took_its_place(here, address, tmp_path):
+    moved = tmp_path / "moved"
+    shutil.copytree(here.folder, moved)
+    assert Shards(f"file://{moved}").tokens(0, 10).tolist() == here.tokens(0, 10).tolist()
+    stories = microworld.examples("documents", 8, seed=9)
+    other = tokenise_to_shards(iter(stories), retrained(tmp_path), tmp_path / "other", shard_tokens=200)
+    shutil.rmtree(moved)
+    shutil.copytree(other.folder, moved)
+    assert (
+        Shards(f"file://{moved}").tokens(0, 10).tolist() == other.tokens(0, 10).tolist() != here.tokens(0, 10).tolist()
+    )
+
+
+def retrained(folder):
+    (folder / "corpus.txt").write_text("other words than those before " * 20)
+    return train([folder / "corpus.txt"], kind="bpe", vocab_size=300)
+
+
+def test_a_copy_that_a_power_cut_has_shortened_is_fetched_again(here, address, tmp_path):
+    assert Shards(address).tokens(0, 10).tolist() == here.tokens(0, 10).tolist()
+    (copy,) = kept(tmp_path)
+    copy.write_bytes(copy.read_bytes()[:20])
+    assert Shards(address).tokens(0, 10).tolist() == here.tokens(0, 10).tolist()
+
+
+def test_the_limit_is_of_all_addresses(here, address, tmp_path, monkeypatch):
+    limit = 5 * max(shard.files[".npy"][0] for shard in here.shards)
+    monkeypatch.setattr(shard_store, "stream_cache", lambda: limit)
+    shutil.copytree(here.folder, tmp_path / "copy")
+    for place in (address, f"file://{tmp_path}/copy", address):
+        there = Shards(place)
+        np.testing.assert_array_equal(there[:], here[:])
+        assert sum(path.stat().st_size for path in kept(tmp_path)) <= limit
+
+
+def test_a_process_does_not_wait_for_what_it_no_longer_needs(address, tmp_path):
+    script = f"""
+import time, numpy as np
+from glassformer.data import shard_store
+from glassformer.data.shards import Shards
+shard_store.check_file = lambda *_, **__: time.sleep(600)
+Shards({address!r}).expect(np.arange(0, 4000, 100), 10)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)

@@ -170,7 +170,7 @@ def test_what_cannot_be_done_is_said_in_one_line(glassformer, trained, tmp_path)
         ([*data, "--out", out, "--format", "text"], "use csv, tsv, jsonl, parquet"),
         ([*data, "--out", out, "--set", "qqq=1"], "no option 'qqq'"),
         ([*data, "--data", tmp_path / "0.csv", "--format", "jsonl", "--out", out], "both be written to 0.jsonl"),
-        (["--data", "-", "--out", out], "use --file"),
+        (["--data", "-", "--out", out], "save it to one first"),
         (["--data", "nowhere://a/*.csv", "--out", out], "nowhere://a/*.csv cannot be opened"),
         (["a text", "--format", "parquet"], "is for files"),
     ]

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -119,6 +121,47 @@ def test_what_is_finished_is_not_done_again(corpus, glassformer, tmp_path, monke
     assert Shards(tmp_path / "tokens")[:].tolist()[: len(before)] == before
 
 
+def test_what_is_lost_or_left_over_is_mended(corpus, glassformer, tmp_path):
+    asked, out = words(corpus, tmp_path / "tokens"), tmp_path / "tokens"
+    assert glassformer(*asked)[0] == 0
+    before = contents(out)
+    next(out.glob("*/shard-00001.npy")).unlink()
+    (out / ".shards.json.1.2.partial").write_text("{")
+    assert glassformer(*asked)[0] == 0
+    (out / ".shards.json.1.2.partial").unlink()
+    assert contents(out) == before
+    assert glassformer(*words(corpus, out, names=["0.txt"]))[0] == 0
+    homes = {name.partition("/")[0] for name in Shards(out).names}
+    assert {one.name for one in out.iterdir()} == {*homes, "tokenizer", "shards.json"}
+
+
+@pytest.mark.slow
+def test_no_process_of_a_job_that_was_killed_writes_on(corpus, tmp_path):
+    script = "import sys; from glassformer.jobs import tokenise; tokenise.GROUP = 3000; "
+    script += "from glassformer.cli.main import main; main()"
+    asked = words(corpus, tmp_path / "out", "--jobs", "2")
+    job = subprocess.Popen([sys.executable, "-c", script, *asked], stderr=subprocess.DEVNULL, start_new_session=True)
+    while job.poll() is None and not list((tmp_path / "out").glob("*/*.npy")):
+        time.sleep(0.002)
+    job.kill()  # alone
+    job.wait()
+    ends = time.monotonic() + 60
+    while of_session(job.pid) and time.monotonic() < ends:
+        time.sleep(0.05)
+    assert of_session(job.pid) == []
+
+
+def of_session(session):
+    """The processes of a session that are not over."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, *rest = stat.read_text().rpartition(")")[2].split()
+            if rest[2] == str(session) and state != "Z":
+                found.append(stat.parent.name)
+    return found
+
+
 @pytest.mark.slow
 def test_killed_again_and_again_it_ends_with_the_same_bytes(corpus, glassformer, tmp_path):
     script = "import sys; from glassformer.jobs import tokenise; tokenise.GROUP = 3000; "
@@ -208,6 +251,32 @@ def test_several_corpora_without_weights_are_one_text(corpus, glassformer, tmp_p
     assert sum(ledger.values()) == 6 * 4 * 16
 
 
+@pytest.mark.parametrize("way", ["random_windows", "carry_state"])
+def test_weights_go_with_shuffling_alone(way, corpus, glassformer, tmp_path):
+    places = two_corpora(corpus, glassformer, tmp_path)
+    arch = {"arch": "lstm", "config": {"hidden_size": 16}} if way == "carry_state" else {"arch": "gpt2"}
+    run = {**LOOP, "task": "text-generation", **arch, "out": tmp_path / "run", "log": lambda _: None, way: True}
+    with pytest.raises(ValueError, match="weights are kept by shuffling"):
+        gf.train(**run, data=places, weights=[1.0, 2.0])
+
+
+def test_shards_are_scored_and_what_is_not_finished_is_named(corpus, glassformer, tmp_path):
+    tokens = tmp_path / "tokens"
+    assert glassformer(*words(corpus, tokens))[0] == 0
+    run = {"task": "text-generation", "arch": "gpt2", "data": tokens, "out": tmp_path / "run", "log": lambda _: None}
+    known = gf.train(**{**run, **LOOP}, dev=tokens).scores["dev"]
+    code, out, _ = glassformer("eval", tmp_path / "run", "--data", tokens, "--json")
+    assert code == 0
+    assert json.loads(out)["loss"] == pytest.approx(known["loss"], rel=1e-4)
+    home = next(tokens.glob("*/shards.json")).parent
+    with pytest.raises(ValueError, match="has no tokenizer beside it: name the folder above it"):
+        gf.train(**{**run, **LOOP, "data": home, "out": tmp_path / "other"})
+    (tokens / "shards.json").unlink()
+    code, _, err = glassformer("eval", tmp_path / "run", "--data", tokens)
+    assert code == 1
+    assert "has no shards.json: tokenise to the end first" in err
+
+
 @pytest.mark.parametrize(
     ("weights", "reason"),
     [([1.0], "weights has 1 numbers"), ([1.0, 0.0], "each must be above 0"), ([1.0, "x"], "weights")],
@@ -227,6 +296,9 @@ def test_wrong_weights_are_named(weights, reason, corpus, glassformer, tmp_path)
         ({"limit": 5}, "limit counts documents, which shards hold tokenised: give steps"),
         ({"data": ["{tokens}", "{corpus}/0.txt"]}, "names shards and other data"),
         ({"random_windows": True, "data": "file://{tokens}"}, "these shards are not here: copy them"),
+        ({"data": ["{tokens}", "{tokens}/"]}, "is named twice"),
+        ({"data": "{tokens}", "weights": [1.0]}, "weights has 1 numbers: give one for each of several folders"),
+        ({"data": "file://{tokens}/none"}, "from elsewhere only shards are read"),
     ],
 )
 def test_what_shards_are_not_for_is_said(changes, reason, corpus, glassformer, tmp_path):
@@ -251,6 +323,7 @@ def test_what_shards_are_not_for_is_said(changes, reason, corpus, glassformer, t
         (["--unit", "page"], "--unit page is not known: use one of file, article, block, line"),
         (["--columns", "label=team"], "without labels"),
         (["--task", "fill-mask"], "has no mask token"),
+        (["--task", "pretraining"], "pretraining does not learn from running text"),
         (["--out", "{corpus}"], "holds other files, as 0.txt"),
         (["--out", "{corpus}/0.txt"], "is a file: name a folder"),
         (["--tokenizer", "{corpus}/none"], "none"),

@@ -82,7 +82,7 @@ def tokenize(
     unit: Annotated[str, typer.Option(help="What is a document of a text: file, article, block or line.")] = "file",
     columns: Columns = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes; by default a core each.", show_default=False)
+        int | None, typer.Option(min=1, help="Processes, without --ray; by default a core each.", show_default=False)
     ] = None,
     ray: Annotated[
         bool, typer.Option("--ray", help="On the Ray cluster of $RAY_ADDRESS, or on one begun here.")
@@ -115,7 +115,7 @@ def tokenize(
                 report.add(found.report)
             on_progress(done, total)
 
-        threads = max(1, jobs // len(groups))
+        threads = 1 if ray else max(1, jobs // len(groups))
         shards = tokenise_files(groups, replace(how, threads=threads), jobs=jobs, ray=ray, on_group=on_group)
     seconds = time.time() - began
     if json:

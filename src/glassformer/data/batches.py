@@ -21,7 +21,8 @@ from glassformer.data.mixing import CorpusPart, drawn_windows, mixed_windows
 Indices = NDArray[np.int64]
 
 POOL = 64  # batches are sorted by length within so many: little padding, yet well mixed
-WINDOW = 1 << 30  # tokens among which examples are mixed
+WINDOW = 1 << 29  # tokens among which examples are mixed
+PATIENCE = 1.0  # seconds
 T = TypeVar("T")
 
 
@@ -145,7 +146,9 @@ class Schedule:
     def windows(self, number: int) -> Iterator[list[Indices]]:
         """The batches of an epoch, window by window."""
         if self.ordered:
-            return iter([contiguous(len(self.lengths), self.budget.rows_of(int(self.lengths.max())))])
+            batches = contiguous(len(self.lengths), self.budget.rows_of(int(self.lengths.max())))
+            some = max(1, int(self.window * len(batches) / max(1, int(self.lengths.sum()))))
+            return (batches[start : start + some] for start in range(0, len(batches), some))
         return shuffled(
             self.lengths, self.budget, seed=self.seed, epoch=number, window=self.window, sources=self.sources
         )
@@ -163,14 +166,15 @@ class Schedule:
         steps = sum(len(self.epoch(number)) for number in range(whole))
         return max(1, steps + round((epochs - whole) * len(self.epoch(whole))) if epochs > whole else steps)
 
-    def after(self, step: int) -> Iterator["BatchIndices"]:
-        """The examples of each step after `step`, without end."""
+    def after(self, step: int, *, total: int | None = None) -> Iterator["BatchIndices"]:
+        """The examples of each step after `step`, without end; those after `total` are not said to come."""
         passed, begun = 0, False
         every = ((epoch, batches) for epoch in count() for batches in self.windows(epoch))
         for (epoch, batches), (following, coming) in pairwise(every):
+            later = coming if total is None or passed + len(batches) < total else []
             for place in range(max(0, step - passed), len(batches)):
                 closes = place + 1 == len(batches) and following != epoch
-                soon = coming if begun and place == 0 else [*batches, *coming] if not begun else []
+                soon = later if begun and place == 0 else [*batches, *later] if not begun else []
                 yield BatchIndices(epoch, batches[place], closes, np.concatenate(soon) if soon else None)
                 begun = True
             passed += len(batches)
@@ -217,5 +221,6 @@ class Prefetch(Iterator[T]):
         return item
 
     def close(self) -> None:
+        """Let it end; what it waits for from elsewhere is not waited for."""
         self._closed.set()
-        self._thread.join()
+        self._thread.join(PATIENCE)

@@ -15,7 +15,9 @@ class JoinedShards(Shards):
     is large."""
 
     def __init__(self, parts: Sequence[Shards], weights: Sequence[float] | None = None) -> None:
-        first = parts[0]
+        first, places = parts[0], [one.place.rstrip("/") for one in parts]
+        if twice := [place for place in places if places.count(place) > 1]:
+            raise ValueError(f"{twice[0]} is named twice: name each folder of shards once, and give weights")
         for one in parts[1:]:
             if (one.tokenizer, one.frame, one.dtype) != (first.tokenizer, first.frame, first.dtype):
                 raise ValueError(f"{one.place} and {first.place} were made with two tokenizers, or for two tasks")
@@ -25,6 +27,10 @@ class JoinedShards(Shards):
         self.bytes = sum(one.bytes for one in parts)
         self.documents = sum(one.documents for one in parts)
         self.borders = np.cumsum([0, *map(len, parts)])  # where each begins, and the end
+
+    @property
+    def is_here(self) -> bool:
+        return all(one.is_here for one in self.parts)
 
     @property
     def folder(self) -> Path:

@@ -6,13 +6,13 @@ orders of its own, one after the other, so that none of its examples comes again
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 
 import numpy as np
 from numpy.typing import NDArray
 
 Numbers = NDArray[np.int64]
-PIECES = 16  # stretches of neighbouring examples that make a window
+PIECES = 8  # stretches of neighbouring examples that make a window; of several corpora, each has its share of them
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,9 @@ class CorpusPart:
     weight: float | None = None  # its share of what is learnt; None: as large as it is
 
 
-def drawn_windows(lengths: Numbers, tokens: int, *, chance: np.random.Generator) -> Iterator[Numbers]:
+def drawn_windows(
+    lengths: Numbers, tokens: int, *, chance: np.random.Generator, pieces: int = PIECES
+) -> Iterator[Numbers]:
     """Every example once, in random order: all together where they hold up to so many tokens.
 
     Of more, a window is a few stretches of neighbours from anywhere, mixed: what lies elsewhere is then read stretch by
@@ -35,10 +37,10 @@ def drawn_windows(lengths: Numbers, tokens: int, *, chance: np.random.Generator)
     if total <= size:
         yield chance.permutation(total)
         return
-    stretch = max(1, size // PIECES)
+    stretch = max(1, size // pieces)
     order = chance.permutation(-(-total // stretch))
-    for first in range(0, len(order), PIECES):
-        parts = [np.arange(one * stretch, min(total, (one + 1) * stretch)) for one in order[first : first + PIECES]]
+    for first in range(0, len(order), pieces):
+        parts = [np.arange(one * stretch, min(total, (one + 1) * stretch)) for one in order[first : first + pieces]]
         yield chance.permutation(np.concatenate(parts))
 
 
@@ -53,7 +55,8 @@ def mixed_windows(
     for number, (one, share) in enumerate(zip(sources, shares, strict=True)):
         own = tokens * share // max(1, len(lengths))  # of a window
         part = lengths[one.first : one.first + one.count]
-        visits.append(_Visits(one, part, max(1, own), seed=(seed, number), start=epoch * share))
+        pieces = max(1, round(PIECES * share / max(1, len(lengths))))
+        visits.append(_Visits(one, part, max(1, own), pieces, seed=(seed, number), start=epoch * share))
     for window in range(windows):
         borders = [(share * window // windows, share * (window + 1) // windows) for share in shares]
         found = [one.take(stop - start) for one, (start, stop) in zip(visits, borders, strict=True)]
@@ -77,19 +80,19 @@ def tokens_by_source(sources: Sequence[CorpusPart], lengths: Numbers, indices: N
 class _Visits:
     """The examples of one source, order after order, from some place on."""
 
-    def __init__(self, source: CorpusPart, lengths: Numbers, tokens: int, *, seed: tuple[int, int], start: int) -> None:
+    def __init__(
+        self, source: CorpusPart, lengths: Numbers, tokens: int, pieces: int, *, seed: tuple[int, int], start: int
+    ) -> None:
         self.left = np.zeros(0, np.int64)
-        self.more = self._from(source, lengths, tokens, seed, start)
-
-    def _from(
-        self, source: CorpusPart, lengths: Numbers, tokens: int, seed: tuple[int, int], start: int
-    ) -> Iterator[Numbers]:
         first, skipped = divmod(start, source.count)
-        for order in count(first):
-            chance = np.random.Generator(np.random.Philox(np.random.SeedSequence([*seed, order])))
-            for drawn in drawn_windows(lengths, tokens, chance=chance):
-                yield source.first + drawn[skipped:]
-                skipped = max(0, skipped - len(drawn))
+        chances = (np.random.Generator(np.random.Philox(np.random.SeedSequence([*seed, one]))) for one in count(first))
+        orders = (drawn_windows(lengths, tokens, chance=chance, pieces=pieces) for chance in chances)
+        self.more = self._from(source.first, chain.from_iterable(orders), skipped)
+
+    def _from(self, first: int, windows: Iterator[Numbers], skipped: int) -> Iterator[Numbers]:
+        for drawn in windows:
+            yield first + drawn[skipped:]
+            skipped = max(0, skipped - len(drawn))
 
     def take(self, number: int) -> Numbers:
         parts = [self.left]

@@ -6,12 +6,15 @@ readable until it is let go of.
 """
 
 import os
+import platform
+import queue
 import re
+import threading
 import time
 import zlib
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,9 +29,9 @@ from glassformer.files.writing import PARTIAL
 INDEX = "shards.json"
 ENDINGS = (".npy", ".ends.npy")
 CACHE_BYTES = "GLASSFORMER_STREAM_CACHE"  # the variable that says how much is kept of what lies elsewhere
-STANDARD = "16GB"  # two windows of a shuffle, and as much again
+STANDARD = "16GB"  # two windows of a shuffle have 4 GB, and twice that with a vocabulary of more than 65,536
 UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-TRIES, PAUSE = 4, 1.0  # how often a file is asked for, and seconds before it is asked for again, doubled each time
+TRIES, PAUSE = 9, 1.0  # how often a file is asked for, and seconds before it is asked for again, doubled each time
 FETCHERS = 4  # files that are fetched at once
 
 Files = Mapping[str, list[int]]  # the size and checksum of each file of a shard, by its ending
@@ -37,7 +40,10 @@ Files = Mapping[str, list[int]]  # the size and checksum of each file of a shard
 class ShardStore(Protocol):
     """The files of a folder of shards, as paths on this machine."""
 
-    most_open: int | None  # how many of its files may be mapped at once; None: as many as there are
+    @property
+    def most_open(self) -> int | None:
+        """How many of its files may be mapped at once; None: as many as the system allows."""
+        ...
 
     def path(self, name: str, ending: str, files: Files) -> Path:
         """A file of a shard, which is here when this returns."""
@@ -51,7 +57,7 @@ class ShardStore(Protocol):
         """Refuse a shard whose files are not as they were written, as far as that can be seen without fetching them."""
         ...
 
-    def close(self) -> None:
+    def settle(self) -> None:
         """Wait for what is being fetched."""
         ...
 
@@ -74,66 +80,66 @@ class LocalStore:
         for ending, known in files.items():
             check_file(self.path(name, ending, files), known, checksums=checksums)
 
-    def close(self) -> None: ...
+    def settle(self) -> None: ...
 
 
 class RemoteStore:
-    """An address, of which up to `limit` bytes are kept in a folder here."""
+    """An address, of which some files are kept in a folder here, with those of all others up to `limit` bytes."""
 
     def __init__(self, address: str, folder: Path, *, limit: int) -> None:
-        self.address, self.limit = address.rstrip("/"), limit
+        self.address, self.limit, self.home = address.rstrip("/"), limit, folder
         self.folder = folder / blake2b(self.address.encode(), digest_size=8).hexdigest()
-        self.most_open: int | None = None
-        self._fetching: dict[str, Future[None]] = {}
-        self._pool: ThreadPoolExecutor | None = None
+        self._largest = 1
+        self._fetchers: _Fetchers | None = None
+
+    @property
+    def most_open(self) -> int | None:
+        return max(2, self.limit // self._largest)
 
     def path(self, name: str, ending: str, files: Files) -> Path:
-        found = self._here(name, ending)
-        if (waited := self._fetching.pop(found.name, None)) is not None:
-            with suppress(ValueError):  # asked for again below, by whoever needs it
-                waited.result()
-        if not found.exists():
+        found = self._here(name, ending, files)
+        if self._fetchers is not None:
+            self._fetchers.wait(found)
+        if not _is_whole(found, files[ending][0]):
             self._fetch(name, ending, files)
         with suppress(OSError):
             os.utime(found)
         return found
 
     def expect(self, shards: Sequence[tuple[str, Files]]) -> None:
-        self._pool = self._pool or ThreadPoolExecutor(FETCHERS, thread_name_prefix="glassformer-shards")
-        self._fetching = {name: one for name, one in self._fetching.items() if not one.done()}
+        self._fetchers = self._fetchers or _Fetchers()
         for name, files in shards:
-            path = self._here(name, ".npy")
-            if not path.exists() and path.name not in self._fetching:
-                self._fetching[path.name] = self._pool.submit(self._fetch, name, ".npy", files)
+            path = self._here(name, ".npy", files)
+            if not _is_whole(path, files[".npy"][0]):
+                self._fetchers.add(path, partial(self._fetch, name, ".npy", files))
 
     def check(self, name: str, files: Files, *, checksums: bool) -> None:
         del name, checksums  # each is checked as it comes
-        size = files[".npy"][0]
-        self.most_open = max(2, self.limit // max(1, size)) if self.most_open is None else self.most_open
+        self._largest = max(self._largest, files[".npy"][0])
 
-    def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=True)
-            self._pool = None
+    def settle(self) -> None:
+        if self._fetchers is not None:
+            self._fetchers.settle()
 
-    def _here(self, name: str, ending: str) -> Path:
-        return self.folder / f"{name.replace('/', '-')}{ending}"
+    def _here(self, name: str, ending: str, files: Files) -> Path:
+        """Under its checksum, so that what takes its place there does not pass for it here."""
+        return self.folder / f"{name.replace('/', '-')}-{files[ending][1]:08x}{ending}"
 
     def _fetch(self, name: str, ending: str, files: Files) -> None:
         """Fetch a file, unless another process did meanwhile."""
-        path = self._here(name, ending)
-        partial = path.with_name(f".{path.name}{PARTIAL}")
+        path, (size, _) = self._here(name, ending, files), files[ending]
+        half = path.with_name(f".{path.name}{PARTIAL}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.with_name(f".{path.name}.lock")):
-            if path.exists():
+        with _locked(path.with_name(f".{path.name}.lock")):
+            if _is_whole(path, size):
                 return
-            self._copy(f"{self.address}/{name}{ending}", partial, files[ending])
-            with FileLock(self.folder / ".room.lock"):
-                self._make_room(files[ending][0])
-                os.replace(partial, path)
+            self._copy(f"{self.address}/{name}{ending}", half, files[ending])
+            with _locked(self.home / ".room.lock"):
+                self._make_room(size)
+                os.replace(half, path)
 
     def _copy(self, address: str, path: Path, known: Sequence[int]) -> None:
-        """A checked copy of a file; what goes wrong is tried again some times."""
+        """A checked copy of a file; what goes wrong is tried again for some minutes."""
         for attempt in range(TRIES):
             try:
                 system, place = file_system(address)
@@ -150,9 +156,10 @@ class RemoteStore:
                 time.sleep(PAUSE * 2**attempt)
 
     def _make_room(self, size: int) -> None:
-        """Let go of what was not used for longest, so that `size` more bytes are within the limit."""
+        """Let go of what was not used for longest, from wherever it is, so that `size` more bytes are within the
+        limit."""
         here = []
-        for path in self.folder.glob("*.npy"):
+        for path in self.home.glob("*/*.npy"):
             with suppress(OSError):  # someone has deleted it by hand
                 stat = path.stat()
                 here.append((stat.st_mtime_ns, stat.st_size, path))
@@ -163,11 +170,76 @@ class RemoteStore:
                 total -= one
 
 
+class _Fetchers:
+    """Threads that fetch what is wanted, first come first served. They end with the process, whatever is left to do."""
+
+    def __init__(self) -> None:
+        self._queue: queue.Queue[tuple[Path, Callable[[], None]]] = queue.Queue()
+        self._over: dict[Path, threading.Event] = {}
+        self._lock = threading.Lock()
+        for _ in range(FETCHERS):
+            threading.Thread(target=self._work, daemon=True).start()
+
+    def add(self, path: Path, fetch: Callable[[], None]) -> None:
+        with self._lock:
+            if path in self._over:
+                return
+            self._over[path] = threading.Event()
+        self._queue.put((path, fetch))
+
+    def wait(self, path: Path) -> None:
+        """Until a file that is wanted has come, or could not be fetched."""
+        with self._lock:
+            over = self._over.get(path)
+        if over is not None:
+            over.wait()
+
+    def settle(self) -> None:
+        """Until all have."""
+        self._queue.join()
+
+    def _work(self) -> None:
+        while True:
+            path, fetch = self._queue.get()
+            with suppress(ValueError, OSError):  # it is asked for again, by whoever reads it
+                fetch()
+            with self._lock:
+                self._over.pop(path).set()
+            self._queue.task_done()
+
+
+def _is_whole(path: Path, size: int) -> bool:
+    try:
+        return path.stat().st_size == size
+    except OSError:
+        return False
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One at a time; on a file system that has no locks, do without."""
+    lock = FileLock(path)
+    try:
+        lock.acquire()
+    except (OSError, NotImplementedError):
+        yield
+        return
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def store_of(place: str | Path) -> ShardStore:
     """Where the shards of a folder or an address lie."""
     if not is_remote(str(place)):
         return LocalStore(Path(place))
-    return RemoteStore(str(place), cache_home() / "streams", limit=stream_cache())
+    return RemoteStore(str(place), streams_folder(), limit=stream_cache())
+
+
+def streams_folder() -> Path:
+    """Where is kept what lies elsewhere: for each machine apart, as a file that one lets go of may be mapped."""
+    return cache_home() / "streams" / (re.sub(r"[^\w.-]", "-", platform.node()) or "here")
 
 
 def stream_cache() -> int:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from glassformer.data.shard_store import LocalStore, read_index, store_of
 
-MOST_MAPS = 4096  # files that are mapped at once
+MOST_MAPS = 512  # files that are mapped at once, each of which is open
 TRIES = 4
 
 
@@ -69,6 +69,11 @@ class Shards:
         self._first, self._last = 0, int(self._starts[-1])
 
     @property
+    def is_here(self) -> bool:
+        """Whether they lie on this machine."""
+        return isinstance(self.store, LocalStore)
+
+    @property
     def folder(self) -> Path:
         """Where they are, if that is here."""
         return Path(self.place)
@@ -106,12 +111,13 @@ class Shards:
         return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, self.dtype), *parts])
 
     def expect(self, starts: NDArray[np.int64], size: int) -> None:
-        """So many tokens from each of these places on will be read soon: what lies elsewhere is fetched meanwhile."""
-        if isinstance(self.store, LocalStore):
+        """So many tokens from each of these places on will be read soon: what lies elsewhere is fetched meanwhile, in
+        this order."""
+        if self.is_here:
             return
-        places = np.stack([starts, np.minimum(starts + size, len(self))]) + self._first
-        numbers = np.unique(np.searchsorted(self._starts, places, side="right") - 1)
-        wanted = [number for number in numbers.tolist() if number < len(self.shards)]
+        places = np.stack([starts, np.minimum(starts + size, len(self))], axis=1).ravel() + self._first
+        numbers, firsts = np.unique(np.searchsorted(self._starts, places, side="right") - 1, return_index=True)
+        wanted = [number for number in numbers[np.argsort(firsts)].tolist() if number < len(self.shards)]
         self.store.expect([(self.names[number], self.shards[number].files) for number in wanted])
 
     def ends(self) -> NDArray[np.int64]:

@@ -23,7 +23,8 @@ from .generator import complete
 from .models import head_for, in_order_of, model_for, state_generation
 from .recipe import Recipe, changed
 from .tasks import taken, task_class
-from .vocabulary import tokenizer_for, tokenizer_of
+from .tokenised import tokenizer_of
+from .vocabulary import tokenizer_for
 
 
 class Assembly(NamedTuple):
@@ -45,9 +46,11 @@ def assemble(recipe: Recipe, device: torch.device, processes: Processes | None =
     spec = cls.spec_of_data(examples_with_labels(cls, splits), **_options(recipe, cls))
     if recipe.model:
         spec = in_order_of(recipe.model, spec)
-    own = tokenizer_of(splits.train) if isinstance(splits.train, Shards) else None
+    named = recipe.tokenizer or recipe.model
+    if named is None and isinstance(splits.train, Shards):
+        named = tokenizer_of(splits.train)
     known = tokenizer_for(
-        recipe.tokenizer or recipe.model or own or cls.vocabulary,
+        named or cls.vocabulary,
         lambda: texts_of(cls, splits.train),
         vocab_size=recipe.vocab_size,
         lowercase=recipe.lowercase,

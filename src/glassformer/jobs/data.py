@@ -3,16 +3,13 @@
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from glassformer.data.corpus import Corpus, account_of
 from glassformer.data.examples import Document
 from glassformer.data.joined import JoinedShards
-from glassformer.data.remote import is_remote
 from glassformer.data.report import Read, ReadReport
-from glassformer.data.shard_store import has_index
-from glassformer.data.shard_writer import fingerprint, is_complete
+from glassformer.data.shard_writer import is_complete
 from glassformer.data.shards import Shards
 from glassformer.data.splits import draw, keep_labels
 from glassformer.tasks.running_text import RunningTextTask
@@ -23,6 +20,7 @@ from glassformer.train.processes import Processes
 from .built_in import built_in_examples, is_built_in
 from .progress import shown
 from .recipe import Recipe, expanded
+from .tokenised import check_made_for, is_tokenised, opened_shards
 
 HELD_TOKENS = 250_000  # of shards that are kept for dev, or a tenth of few
 
@@ -84,7 +82,12 @@ def _read(sources: Sequence[str], split: str, recipe: Recipe, task: type[AnyTask
         return built_in_examples(sources[0], split, task, limit=recipe.limit, length=recipe.options.get("length"))
     files, columns = expanded(sources), recipe.columns or None
     if is_tokenised(files):
-        return _tokenised(files, split, task, splits)
+        shards = opened_shards(task, files, split)
+        splits.messages += [
+            f"{split}: {len(one):,} tokens of {one.documents:,} documents in {len(one.shards)} shards, in {one.place}"
+            for one in (shards.parts if isinstance(shards, JoinedShards) else [shards])
+        ]
+        return shards
     if issubclass(task, RunningTextTask) and (corpus := task.corpus(files, columns=columns, **recipe.options)):
         return corpus
     with shown(f"reading {split}"):
@@ -116,24 +119,6 @@ def _weighted(train: Any, weights: Sequence[float] | None) -> Any:
     return JoinedShards(parts, weights)
 
 
-def is_tokenised(sources: Sequence[str]) -> bool:
-    """Whether a place is named in which `glassformer data tokenize` has left shards."""
-    return any((is_remote(one) or Path(one).is_dir()) and has_index(one) for one in sources)
-
-
-def _tokenised(sources: Sequence[str], split: str, task: type[AnyTask], splits: Splits) -> Shards:
-    if not issubclass(task, RunningTextTask):
-        raise ValueError(f"{sources[0]} holds shards of running text, which {task.name} does not learn from")
-    if not all(is_tokenised([one]) for one in sources):
-        raise ValueError(f"{split} names shards and other data: give folders of shards, or files")
-    found = [Shards(one, verify=False) for one in sources]
-    splits.messages += [
-        f"{split}: {len(one):,} tokens of {one.documents:,} documents in {len(one.shards)} shards, in {one.place}"
-        for one in found
-    ]
-    return found[0] if len(found) == 1 else JoinedShards(found)
-
-
 def examples_with_labels(task: type[AnyTask], splits: Splits) -> list[Any]:
     """What the labels of a task are learnt from; of streams they are known beforehand."""
     sides = (splits.train, splits.dev, splits.test) if task.labels_of_all else (splits.train,)
@@ -151,7 +136,7 @@ def tokenise(splits: Splits, task: AnyTask, processes: Processes) -> None:
     """Put shards in the place of streams; one process makes them for all."""
     for name, corpus in splits.by_name().items():
         if isinstance(corpus, Shards):
-            _check_made_for(task, corpus)
+            check_made_for(task, corpus)
         if isinstance(corpus, Corpus):
             assert isinstance(task, RunningTextTask)
             shards = _shards(corpus, task, processes, what=f"tokenising {name}")
@@ -160,21 +145,6 @@ def tokenise(splits: Splits, task: AnyTask, processes: Processes) -> None:
             splits.messages.append(f"{name}: {len(shards):,} tokens in shards, in {shards.folder}")
             splits.accounts[name] = account.facts
             setattr(splits, name, shards)
-
-
-def _check_made_for(task: AnyTask, shards: Shards) -> None:
-    """Refuse ids of another tokenizer, and other ids around the documents."""
-    assert isinstance(task, RunningTextTask)
-    if shards.tokenizer not in (None, fingerprint(task.tokenizer)):
-        raise ValueError(
-            f"{shards.place} was made with another tokenizer than the model's: leave --tokenizer out, or, for a model "
-            "that is trained already, tokenise the text with its own"
-        )
-    if shards.frame not in (None, task.frame):
-        raise ValueError(
-            f"{shards.place} has {shards.frame} around each document, and {task.name} needs {task.frame}: tokenise the "
-            f"text again with --task {task.name}"
-        )
 
 
 def _shards(corpus: Corpus, task: RunningTextTask[Any], processes: Processes, *, what: str) -> Shards:
@@ -207,7 +177,11 @@ def read_examples(
     if is_built_in(sources):
         examples = built_in_examples(sources[0], split, task, length=options.get("length"))
         return Read(examples, ReadReport(rows={sources[0]: len(examples)}))
-    return task.read(expanded(sources), columns=columns, **reading(task, options))
+    files = expanded(sources)
+    if is_tokenised(files):
+        shards: Any = opened_shards(task, files, split)
+        return Read(shards, ReadReport(rows={files[0]: shards.documents}))
+    return task.read(files, columns=columns, **reading(task, options))
 
 
 def reading(task: type[AnyTask], options: Mapping[str, Any]) -> dict[str, Any]:

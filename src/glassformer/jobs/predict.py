@@ -14,6 +14,7 @@ from torch import nn
 from glassformer.data.batches import Budget
 from glassformer.data.report import Read, ReadReport
 from glassformer.data.rows import json_value
+from glassformer.data.shards import Shards
 from glassformer.data.source import check_length, checked_lines, resolve
 from glassformer.engine.prepare import prepared_reader
 from glassformer.generate.settings import GenerationSettings
@@ -41,6 +42,7 @@ from .models import check_fit, check_model
 from .progress import shown
 from .recipe import RECIPE, read_made, task_options
 from .tasks import PAIR, TASKS, taken, task_class
+from .tokenised import check_made_for
 
 UNANSWERED: dict[str, Any] = {"label": None, "tags": None, "answers": (), "target": None}
 LANGUAGES = ("src_lang", "tgt_lang")
@@ -153,6 +155,8 @@ class Pipeline:
         """The score sheet of some examples, with what intervals need."""
         budget = Budget(tokens=batch_tokens)
         with shown("scoring") as on_progress:
+            if isinstance(examples, Shards):
+                check_made_for(self.task, examples)
             items = self.task.encode(examples)
             return evaluate(
                 prepared_reader(as_model(complete(self.task, self.model, self.folder))),

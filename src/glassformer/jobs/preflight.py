@@ -135,6 +135,8 @@ def _padding(found: Preflight, task: AnyTask, train: Items, plan: Plan) -> None:
     for one, number in zip(schedule.sources, shares, strict=True):
         part, passes = percent(number / len(train.lengths)), steps / len(batches) * number / one.count
         found.lines.append(f"{one.name}: {part} of what is learnt, seen {passes:.2f} times")
+        if not number:
+            found.warnings.append(f"the weight of {one.name} is too small for one example of it an epoch")
 
 
 def _memory(found: Preflight, task: AnyTask, model: nn.Module, plan: Plan, train: Items) -> None:

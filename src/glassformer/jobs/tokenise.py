@@ -6,16 +6,18 @@ of the files, the tokenizer and the settings, so that what is finished is found 
 off, and when files are added behind the others only these are done.
 """
 
-import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+import os
+import shutil
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import cache
-from multiprocessing import get_context
+from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import Any, NamedTuple, get_args
 
 from glassformer.data.documents import Unit, documents_of
@@ -24,20 +26,20 @@ from glassformer.data.listing import ListedFile, opened_here
 from glassformer.data.remote import is_remote, upload
 from glassformer.data.report import ReadReport
 from glassformer.data.shard_store import INDEX, has_index, read_index
-from glassformer.data.shard_writer import SHARD_TOKENS, fingerprint, home_of, tokenise_to_shards
+from glassformer.data.shard_writer import SHARD_TOKENS, fingerprint, home_of, is_complete, tokenise_to_shards
 from glassformer.data.shards import DocumentFrame, Shard, Shards
 from glassformer.files import write_json
+from glassformer.files.writing import PARTIAL
 from glassformer.hub.load import load_tokenizer
 from glassformer.tasks.running_text import RunningTextTask
 from glassformer.text.tokenizer import Tokenizer
 
 from .ray_pool import RayCluster, answer_of
 from .tasks import task_class
+from .tokenised import HOME, TOKENIZER
 
 RETRIES = 3  # of a group whose machine is lost
-HOME = re.compile(r"[0-9a-f]{16}")  # the folder of a group
 GROUP = 256 << 20  # bytes from which files are a group: a shard or so
-TOKENIZER = "tokenizer"  # the folder of it, in the folder of the shards
 
 
 @dataclass(frozen=True)
@@ -71,11 +73,13 @@ Results = Generator[tuple[FileGroup, TokenisedGroup], None, None]
 
 def grouped(files: Sequence[ListedFile]) -> list[FileGroup]:
     """Neighbours together, up to the first that makes a group large enough."""
-    groups: list[list[ListedFile]] = [[]]
+    groups, size = list[list[ListedFile]]([[]]), 0
     for file in files:
-        if sum(one.size for one in groups[-1]) >= GROUP:
+        if size >= GROUP:
             groups.append([])
+            size = 0
         groups[-1].append(file)
+        size += file.size
     return [tuple(group) for group in groups]
 
 
@@ -84,7 +88,7 @@ def made_for(
 ) -> Tokenising:
     """What a task needs: its ids around each document."""
     cls = task_class(task)
-    if not issubclass(cls, RunningTextTask):
+    if not (issubclass(cls, RunningTextTask) and cls.reads_shards):
         raise ValueError(f"{task} does not learn from running text: shards are for text-generation, fill-mask and such")
     if unit not in get_args(Unit):
         raise ValueError(f"--unit {unit} is not known: use one of {', '.join(get_args(Unit))}")
@@ -110,7 +114,8 @@ def _check_folder(out: Path) -> None:
 
 
 def _is_ours(path: Path) -> bool:
-    return path.name in (INDEX, TOKENIZER) or (path.is_dir() and HOME.fullmatch(path.name) is not None)
+    half = path.name.startswith(".") and path.name.endswith(PARTIAL)  # of a job that was killed
+    return half or path.name in (INDEX, TOKENIZER) or (path.is_dir() and HOME.fullmatch(path.name) is not None)
 
 
 def tokenise_group(group: FileGroup, how: Tokenising) -> TokenisedGroup:
@@ -120,7 +125,8 @@ def tokenise_group(group: FileGroup, how: Tokenising) -> TokenisedGroup:
     identity = "\n".join([*(f"{one.source.name} {one.identity}" for one in group), str(reading)])
     settings = {"identity": identity, "shard_tokens": how.shard_tokens, **how.frame._asdict()}
     name = home_of("", tokenizer, **settings).name
-    if has_index(place := f"{how.out}/{name}"):
+    place = f"{how.out}/{name}"
+    if has_index(place) and (is_remote(how.out) or is_complete(Path(place))):
         index = read_index(place)
         return TokenisedGroup(name, index["dtype"], [Shard(**one) for one in index["shards"]], None)
     report = ReadReport()
@@ -160,6 +166,8 @@ def tokenise_files(
             found[group] = one
             on_group(group, one)
     parts = [found[group] for group in groups]
+    if not is_remote(how.out) and (lost := [one.home for one in parts if not is_complete(Path(how.out) / one.home)]):
+        raise ValueError(f"{how.out}/{lost[0]} is not here: --out has to be a folder that all machines see")
     index = {
         "dtype": parts[0].dtype,
         "tokenizer": fingerprint(tokenizer),
@@ -174,14 +182,23 @@ def tokenise_files(
         if is_remote(how.out):
             upload(folder / TOKENIZER, f"{how.out}/{TOKENIZER}")
             upload(folder, how.out, last=INDEX)
+        else:
+            _sweep(folder, {part.home for part in parts})
     return Shards(how.out, verify=False)
+
+
+def _sweep(out: Path, homes: Set[str]) -> None:
+    """Take away what the index does not list: groups of files that have changed, or have more of them now."""
+    for one in out.iterdir():
+        if HOME.fullmatch(one.name) and one.name not in homes:
+            shutil.rmtree(one)
 
 
 def _in_processes(groups: Sequence[FileGroup], how: Tokenising, jobs: int) -> Results:
     if jobs == 1:
         yield from ((group, tokenise_group(group, how)) for group in groups)
         return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_end_with_parent) as pool:
         waiting = {pool.submit(tokenise_group, group, how): group for group in groups}
         try:
             for one in as_completed(waiting):
@@ -194,6 +211,18 @@ def _in_processes(groups: Sequence[FileGroup], how: Tokenising, jobs: int) -> Re
         finally:
             for one in waiting:
                 one.cancel()
+
+
+def _end_with_parent() -> None:
+    """A process of the pool ends when the one that has begun it was killed, so that nobody writes beside the next."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 def _on_ray(groups: Sequence[FileGroup], how: Tokenising) -> Results:

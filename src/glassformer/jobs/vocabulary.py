@@ -1,13 +1,9 @@
 """The tokenizer of a run: the model's own, another one, or one learnt from the training texts."""
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from glassformer.data.remote import download, is_remote
-from glassformer.data.shard_store import cache_home
-from glassformer.data.shards import Shards
 from glassformer.hub.load import load_tokenizer
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.train import SPECIAL, Kind, train
@@ -15,24 +11,8 @@ from glassformer.train import checkpoint
 from glassformer.train.processes import Processes
 
 from .progress import shown
-from .tokenise import TOKENIZER
 
 SIZES = {"wordpiece": 8000, "bpe": 8000, "unigram": 8000, "word": 30000, "wordpunct": 30000, "character": 8000}
-
-
-def tokenizer_of(shards: Shards) -> str:
-    """The folder of the tokenizer that shards were made with; from elsewhere it is fetched."""
-    place = f"{shards.place}/{TOKENIZER}"
-    if not is_remote(place):
-        return place
-    folder = cache_home() / "streams" / str(shards.tokenizer) / TOKENIZER
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=folder.parent) as staging:
-            download(place, Path(staging) / TOKENIZER)
-            with suppress(OSError):  # another process was faster
-                (Path(staging) / TOKENIZER).rename(folder)
-    return str(folder)
 
 
 def tokenizer_for(

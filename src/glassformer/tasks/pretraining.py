@@ -39,6 +39,7 @@ class BertPretraining(FillMask):
 
     name = "pretraining"
     head = "pretraining"
+    reads_shards = False
     answers: ClassVar[tuple[str, str]] = ("follows", "another")  # in the order of the model's classes
     prefix: ClassVar[str] = "nsp_"  # of their scores
 

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from glassformer.data.corpus import Corpus, is_large
 from glassformer.data.documents import Unit, read_documents
@@ -20,6 +21,7 @@ class RunningTextTask(Task[Document, I]):
     """A task whose examples are documents."""
 
     metric = "-loss"
+    reads_shards: ClassVar[bool] = True  # of text that is tokenised already, where sentences are not told apart
 
     @classmethod
     def read(

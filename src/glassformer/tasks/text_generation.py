@@ -16,9 +16,9 @@ from glassformer.data.batches import Budget, Indices, contiguous
 from glassformer.data.blocks import Reframed, Windows, drawn, joined, tokenised
 from glassformer.data.corpus import Corpus, is_labelled, labels_of
 from glassformer.data.examples import Document
+from glassformer.data.joined import JoinedShards
 from glassformer.data.mixing import CorpusPart
 from glassformer.data.ragged import Ragged
-from glassformer.data.remote import is_remote
 from glassformer.data.shards import DocumentFrame, Shards
 from glassformer.files.schema import Size
 from glassformer.generate.api import generate
@@ -191,7 +191,9 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
         if isinstance(examples, Shards):
             if not self.packing:
                 raise ValueError("shards hold one stream of text: leave packing on, or give documents")
-            if self.random_windows and is_remote(examples.place):
+            if isinstance(examples, JoinedShards) and examples.weights and (self.random_windows or self.carry_state):
+                raise ValueError("weights are kept by shuffling: leave random_windows and carry_state out")
+            if self.random_windows and not examples.is_here:
                 raise ValueError(
                     "random_windows reads from anywhere, and these shards are not here: copy them, or leave it out"
                 )
@@ -216,7 +218,7 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
             items.windows.expect(indices)
 
     def sources(self, items: PackedStream | Texts) -> Sequence[CorpusPart]:
-        return items.windows.sources if isinstance(items, PackedStream) else ()
+        return items.windows.sources if isinstance(items, PackedStream) and not self.random_windows else ()
 
     def batch(self, items: PackedStream | Texts, indices: Indices, seed: int | None = None) -> Batch:
         """Blocks of a stream or rows of texts; without a seed as they are scored, with one as they are learnt."""

@@ -142,7 +142,15 @@ class Fit:
         self.listener.begin(self.total, self.progress.step)
         after = self.progress.step
         feed = Prefetch(
-            updates(self.task, self.train, self.schedule, self.plan, after=after, processes=self.layout.data)
+            updates(
+                self.task,
+                self.train,
+                self.schedule,
+                self.plan,
+                after=after,
+                processes=self.layout.data,
+                total=self.total,
+            )
         )
         self.model.train()
         self.saved_at = time.monotonic()

@@ -60,10 +60,17 @@ def schedule_of(task: AnyTask, items: Items, plan: Plan) -> Schedule:
 
 
 def updates(
-    task: AnyTask, items: Items, schedule: Schedule, plan: Plan, *, after: int, processes: Processes
+    task: AnyTask,
+    items: Items,
+    schedule: Schedule,
+    plan: Plan,
+    *,
+    after: int,
+    processes: Processes,
+    total: int | None = None,
 ) -> Iterator[Update]:
-    """The updates that follow step `after`, without end."""
-    for chosen in schedule.after(after):
+    """The updates that follow step `after`, without end; `total` is of the steps that will be taken."""
+    for chosen in schedule.after(after, total=total):
         if chosen.coming is not None:
             task.expect(items, chosen.coming)
         parts = share_out(chosen.indices, plan.accumulate * processes.world_size)[
