@@ -130,9 +130,12 @@ def test_what_is_lost_or_left_over_is_mended(corpus, glassformer, tmp_path):
     assert glassformer(*asked)[0] == 0
     (out / ".shards.json.1.2.partial").unlink()
     assert contents(out) == before
-    assert glassformer(*words(corpus, out, names=["0.txt"]))[0] == 0
     homes = {name.partition("/")[0] for name in Shards(out).names}
-    assert {one.name for one in out.iterdir()} == {*homes, "tokenizer", "shards.json"}
+    code, _, err = glassformer(*words(corpus, out, names=["0.txt"]))
+    (home,) = {name.partition("/")[0] for name in Shards(out).names}
+    assert code == 0
+    assert f"also holds {len(homes - {home})} folders of other files or settings" in err
+    assert {one.name for one in out.iterdir()} == {*homes, home, "tokenizer", "shards.json"}  # no work is thrown away
 
 
 @pytest.mark.slow

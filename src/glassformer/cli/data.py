@@ -1,7 +1,6 @@
 """`glassformer data`: a corpus cleaned, and a corpus tokenised into shards that training streams."""
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -94,37 +93,27 @@ def tokenize(
 
     Example: glassformer data tokenize 'crawl/*.jsonl.gz' --tokenizer ./my-tokenizer --out tokens --jobs 8
     """
-    from glassformer.data.listing import listed_files
-    from glassformer.data.report import ReadReport
-    from glassformer.data.tokenising import usable_cores
-    from glassformer.jobs.progress import clock, shown
+    from glassformer.jobs.progress import clock
     from glassformer.jobs.recipe import parsed_columns
-    from glassformer.jobs.tokenise import FileGroup, TokenisedGroup, grouped, made_for, tokenise_files
+    from glassformer.jobs.tokenise import made_for, tokenise_corpus
 
-    began, groups = time.time(), grouped(listed_files(files, folder="txt"))
-    jobs = jobs or usable_cores()
+    began = time.time()
     how = made_for(task, tokenizer, out, unit=unit, columns=parsed_columns(columns), shard_tokens=shard_tokens)
-    report, total, done, before = ReadReport(), sum(one.size for group in groups for one in group), 0, 0
-    with shown("tokenising") as on_progress:
-
-        def on_group(group: FileGroup, found: TokenisedGroup) -> None:
-            nonlocal done, before
-            done += sum(one.size for one in group)
-            before += found.report is None
-            if found.report is not None:
-                report.add(found.report)
-            on_progress(done, total)
-
-        threads = 1 if ray else max(1, jobs // len(groups))
-        shards = tokenise_files(groups, replace(how, threads=threads), jobs=jobs, ray=ray, on_group=on_group)
-    seconds = time.time() - began
+    made = tokenise_corpus(files, how, jobs=jobs, ray=ray)
+    shards, seconds = made.shards, time.time() - began
     if json:
         counts = {"documents": shards.documents, "tokens": len(shards), "bytes": shards.bytes}
         print_json({"out": out, **counts, "shards": len(shards.shards), "seconds": round(seconds, 2)})
         return
-    for line in report.lines()[1:] if report.rows else []:
+    for line in made.report.lines()[1:] if made.report.rows else []:
         echo_line(line, err=True)
-    kept = f", {before} of {len(groups)} groups of files were done before" if before else ""
+    if made.unlisted:
+        echo_line(
+            f"mind: {out} also holds {len(made.unlisted)} folders of other files or settings, as {made.unlisted[0]}: "
+            "delete those that are not wanted",
+            err=True,
+        )
+    kept = f", {made.kept} of {made.groups} groups of files were done before" if made.kept else ""
     echo_line(
         f"{out}: {len(shards):,} tokens of {shards.documents:,} documents in {len(shards.shards)} shards, "
         f"in {clock(seconds)}{kept}"

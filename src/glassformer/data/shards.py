@@ -49,6 +49,8 @@ class Shards:
     says so.
     """
 
+    weights: Sequence[float] | None = None  # of several that are read as one: their shares of what is learnt
+
     def __init__(self, place: str | Path, *, verify: bool = True) -> None:
         """Open a finished folder, or an address; to verify a folder reads all of it once, as fast as the disk gives
         it. What comes from elsewhere is always verified."""

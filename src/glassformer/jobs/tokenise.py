@@ -7,12 +7,11 @@ off, and when files are added behind the others only these are done.
 """
 
 import os
-import shutil
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
@@ -22,18 +21,20 @@ from typing import Any, NamedTuple, get_args
 
 from glassformer.data.documents import Unit, documents_of
 from glassformer.data.examples import Document
-from glassformer.data.listing import ListedFile, opened_here
+from glassformer.data.listing import ListedFile, listed_files, opened_here
 from glassformer.data.remote import is_remote, upload
 from glassformer.data.report import ReadReport
 from glassformer.data.shard_store import INDEX, has_index, read_index
 from glassformer.data.shard_writer import SHARD_TOKENS, fingerprint, home_of, is_complete, tokenise_to_shards
 from glassformer.data.shards import DocumentFrame, Shard, Shards
+from glassformer.data.tokenising import usable_cores
 from glassformer.files import write_json
 from glassformer.files.writing import PARTIAL
 from glassformer.hub.load import load_tokenizer
 from glassformer.tasks.running_text import RunningTextTask
 from glassformer.text.tokenizer import Tokenizer
 
+from .progress import shown
 from .ray_pool import RayCluster, answer_of
 from .tasks import task_class
 from .tokenised import HOME, TOKENIZER
@@ -150,6 +151,37 @@ def _tokenizer(name: str) -> Tokenizer:
     return load_tokenizer(name)
 
 
+class TokenisedCorpus(NamedTuple):
+    """All of it: how many groups of files there are, and how many were done before; the account of reading the others;
+    and folders beside them that the index does not list."""
+
+    shards: Shards
+    groups: int
+    kept: int
+    report: ReadReport
+    unlisted: list[str]
+
+
+def tokenise_corpus(
+    names: Sequence[str], how: Tokenising, *, jobs: int | None = None, ray: bool = False
+) -> TokenisedCorpus:
+    """The files that names, globs, folders of .txt and addresses stand for, while it is shown how far it is."""
+    groups, jobs = grouped(listed_files(names, folder="txt")), jobs or usable_cores()
+    how = replace(how, threads=1 if ray else max(1, jobs // len(groups)))
+    total, done, kept, report = sum(one.size for group in groups for one in group), 0, 0, ReadReport()
+    with shown("tokenising") as on_progress:
+
+        def on_group(group: FileGroup, found: TokenisedGroup) -> None:
+            nonlocal done, kept
+            done += sum(one.size for one in group)
+            kept += found.report is None
+            report.add(found.report or ReadReport())
+            on_progress(done, total)
+
+        shards = tokenise_files(groups, how, jobs=jobs, ray=ray, on_group=on_group)
+    return TokenisedCorpus(shards, len(groups), kept, report, _unlisted(how, shards))
+
+
 def tokenise_files(
     groups: Sequence[FileGroup],
     how: Tokenising,
@@ -182,16 +214,14 @@ def tokenise_files(
         if is_remote(how.out):
             upload(folder / TOKENIZER, f"{how.out}/{TOKENIZER}")
             upload(folder, how.out, last=INDEX)
-        else:
-            _sweep(folder, {part.home for part in parts})
     return Shards(how.out, verify=False)
 
 
-def _sweep(out: Path, homes: Set[str]) -> None:
-    """Take away what the index does not list: groups of files that have changed, or have more of them now."""
-    for one in out.iterdir():
-        if HOME.fullmatch(one.name) and one.name not in homes:
-            shutil.rmtree(one)
+def _unlisted(how: Tokenising, shards: Shards) -> list[str]:
+    """The folders in it that the index does not list: of other files, of files as they were, or of other settings."""
+    homes = {name.partition("/")[0] for name in shards.names}
+    here = [] if is_remote(how.out) else Path(how.out).iterdir()
+    return sorted(one.name for one in here if HOME.fullmatch(one.name) and one.name not in homes)
 
 
 def _in_processes(groups: Sequence[FileGroup], how: Tokenising, jobs: int) -> Results:

@@ -17,7 +17,6 @@ from glassformer.data.batches import Budget, Indices
 from glassformer.data.blocks import Blocks, Reframed, TokenStream, joined, tokenised
 from glassformer.data.examples import Document
 from glassformer.data.masking import Masking, mask_tokens, word_numbers, word_starts
-from glassformer.data.mixing import CorpusPart
 from glassformer.data.ragged import Ragged
 from glassformer.data.shards import Shards
 from glassformer.files.schema import Count, Probability, Size
@@ -133,12 +132,8 @@ class MaskedTextTask(RunningTextTask[MaskedTexts]):
         stream = joined(tokenised(self.tokenizer, [one.text for one in examples]), self.end)
         return stream if self.end is None else stream[1:-1]
 
-    def expect(self, items: MaskedTexts, indices: Indices) -> None:
-        if isinstance(items.rows, Blocks):
-            items.rows.expect(indices)
-
-    def sources(self, items: MaskedTexts) -> Sequence[CorpusPart]:
-        return items.rows.sources if isinstance(items.rows, Blocks) else ()
+    def stream(self, items: MaskedTexts) -> Blocks | None:
+        return items.rows if isinstance(items.rows, Blocks) else None
 
     def batch(self, items: MaskedTexts, indices: Indices, seed: int = 0) -> Batch:
         table = ragged([items.rows[index] for index in indices.tolist()])

@@ -5,9 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from glassformer.data.batches import Indices
+from glassformer.data.blocks import Blocks, Windows
 from glassformer.data.corpus import Corpus, is_large
 from glassformer.data.documents import Unit, read_documents
 from glassformer.data.examples import Document
+from glassformer.data.mixing import CorpusPart
 from glassformer.data.report import Read
 from glassformer.data.rows import Format
 from glassformer.data.shards import DocumentFrame
@@ -69,6 +72,19 @@ class RunningTextTask(Task[Document, I]):
     def frame(self) -> DocumentFrame:
         """What stands around each document of a stream."""
         return DocumentFrame(end_token_id=self.end)
+
+    def stream(self, items: I) -> Windows | Blocks | None:
+        """What of the examples is cut from a stream; None where they are in memory, or read from anywhere."""
+        del items
+        return None
+
+    def expect(self, items: I, indices: Indices) -> None:
+        if (stream := self.stream(items)) is not None:
+            stream.expect(indices)
+
+    def sources(self, items: I) -> Sequence[CorpusPart]:
+        stream = self.stream(items)
+        return () if stream is None else stream.sources
 
     def marked(self, example: Document) -> str:
         """The text of a document as it is learnt."""

@@ -15,7 +15,6 @@ from glassformer.data.batches import Indices
 from glassformer.data.blocks import Blocks, TokenStream, joined, tokenised
 from glassformer.data.corruption import corrupt, draw_spans, num_spans
 from glassformer.data.examples import Document
-from glassformer.data.mixing import CorpusPart
 from glassformer.data.ragged import Ragged
 from glassformer.data.shards import Shards
 from glassformer.files.schema import Positive, Probability, Size
@@ -124,11 +123,8 @@ class SpanCorruption(RunningTextTask[TextBlocks]):
     def _stream(self, examples: Sequence[Document]) -> NDArray[np.int32]:
         return joined(tokenised(self.tokenizer, [one.text for one in examples]), self.end)[1:]
 
-    def expect(self, items: TextBlocks, indices: Indices) -> None:
-        items.blocks.expect(indices)
-
-    def sources(self, items: TextBlocks) -> Sequence[CorpusPart]:
-        return items.blocks.sources
+    def stream(self, items: TextBlocks) -> Blocks:
+        return items.blocks
 
     def batch(self, items: TextBlocks, indices: Indices, seed: int = 0) -> Batch:
         """Which parts are taken out depends on the seed and the block alone."""

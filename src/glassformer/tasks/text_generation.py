@@ -16,8 +16,6 @@ from glassformer.data.batches import Budget, Indices, contiguous
 from glassformer.data.blocks import Reframed, Windows, drawn, joined, tokenised
 from glassformer.data.corpus import Corpus, is_labelled, labels_of
 from glassformer.data.examples import Document
-from glassformer.data.joined import JoinedShards
-from glassformer.data.mixing import CorpusPart
 from glassformer.data.ragged import Ragged
 from glassformer.data.shards import DocumentFrame, Shards
 from glassformer.files.schema import Size
@@ -191,7 +189,7 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
         if isinstance(examples, Shards):
             if not self.packing:
                 raise ValueError("shards hold one stream of text: leave packing on, or give documents")
-            if isinstance(examples, JoinedShards) and examples.weights and (self.random_windows or self.carry_state):
+            if examples.weights and (self.random_windows or self.carry_state):
                 raise ValueError("weights are kept by shuffling: leave random_windows and carry_state out")
             if self.random_windows and not examples.is_here:
                 raise ValueError(
@@ -213,12 +211,8 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
             kept, sizes * (kept.lengths - 1) / (lengths - 1), num_truncated=int((lengths - kept.lengths).sum())
         )
 
-    def expect(self, items: PackedStream | Texts, indices: Indices) -> None:
-        if isinstance(items, PackedStream):
-            items.windows.expect(indices)
-
-    def sources(self, items: PackedStream | Texts) -> Sequence[CorpusPart]:
-        return items.windows.sources if isinstance(items, PackedStream) and not self.random_windows else ()
+    def stream(self, items: PackedStream | Texts) -> Windows | None:
+        return items.windows if isinstance(items, PackedStream) and not self.random_windows else None
 
     def batch(self, items: PackedStream | Texts, indices: Indices, seed: int | None = None) -> Batch:
         """Blocks of a stream or rows of texts; without a seed as they are scored, with one as they are learnt."""
