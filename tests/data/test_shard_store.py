@@ -13,7 +13,7 @@ from filelock import FileLock
 from glassformer.data import microworld, shard_store
 from glassformer.data.batches import Budget, Schedule
 from glassformer.data.blocks import Windows
-from glassformer.data.shard_store import check_file, stream_cache
+from glassformer.data.shard_store import RemoteStore, check_file, stream_cache
 from glassformer.data.shard_writer import tokenise_to_shards
 from glassformer.data.shards import Shards
 from glassformer.text.train import train
@@ -96,6 +96,21 @@ def test_what_is_foreseen_is_there_before_it_is_read(address, fetched, tmp_path)
     assert {"shard-00000.npy", "shard-00001.npy", "shard-00003.npy"} & set(asked)
     there.tokens(0, 10), there.tokens(250, 260), there.tokens(700, 710)
     assert fetched == []
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_fetch_that_fails_in_the_background_fails_where_it_is_read(here, address, monkeypatch):
+    there, broken = Shards(address), [RuntimeError("no such thing")]
+
+    def copy(*_):
+        raise broken[0]
+
+    monkeypatch.setattr(RemoteStore, "_copy", copy)
+    for _ in range(2):  # the threads are still there
+        there.expect(np.arange(0, 2000, 100), 10)
+        with pytest.raises(RuntimeError, match="no such thing"):
+            there.tokens(0, 10)
+    monkeypatch.undo()
 
 
 def test_many_who_want_the_same_file_fetch_it_once(here, address, fetched):

@@ -22,7 +22,7 @@ Indices = NDArray[np.int64]
 
 POOL = 64  # batches are sorted by length within so many: little padding, yet well mixed
 WINDOW = 1 << 29  # tokens among which examples are mixed
-PATIENCE = 1.0  # seconds
+PATIENCE = 1.0  # seconds that a feed has to end
 T = TypeVar("T")
 
 

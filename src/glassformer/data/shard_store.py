@@ -201,7 +201,7 @@ class _Fetchers:
     def _work(self) -> None:
         while True:
             path, fetch = self._queue.get()
-            with suppress(ValueError, OSError):  # it is asked for again, by whoever reads it
+            with suppress(Exception):  # of any kind: it is asked for again by whoever reads it, and fails there
                 fetch()
             with self._lock:
                 self._over.pop(path).set()

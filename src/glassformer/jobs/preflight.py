@@ -134,7 +134,7 @@ def _padding(found: Preflight, task: AnyTask, train: Items, plan: Plan) -> None:
     shares = shares_of(schedule.sources, len(train.lengths)) if schedule.sources else []
     for one, number in zip(schedule.sources, shares, strict=True):
         part, passes = percent(number / len(train.lengths)), steps / len(batches) * number / one.count
-        found.lines.append(f"{one.name}: {part} of what is learnt, seen {passes:.2f} times")
+        found.lines.append(f"{one.name}: {part} of what is learnt, seen {passes:.3g} times")
         if not number:
             found.warnings.append(f"the weight of {one.name} is too small for one example of it an epoch")
 

@@ -192,9 +192,7 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
             if examples.weights and (self.random_windows or self.carry_state):
                 raise ValueError("weights are kept by shuffling: leave random_windows and carry_state out")
             if self.random_windows and not examples.is_here:
-                raise ValueError(
-                    "random_windows reads from anywhere, and these shards are not here: copy them, or leave it out"
-                )
+                raise ValueError("these shards are not here: copy them, or leave random_windows out")
             ids = Reframed(examples, before=() if self.tokenizer.bos_ids else [self.end])
             return PackedStream(Windows(ids, size, stride=self.stride), examples.bytes / max(1, len(examples)))
         rows = tokenised(self.tokenizer, [self.marked(one) for one in examples])
