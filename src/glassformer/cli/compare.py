@@ -11,6 +11,7 @@ from .output import Device, Dtype, Json, Name, Quant, echo, echo_line, made_read
 if TYPE_CHECKING:
     from glassformer.compare.decoding import DecodingComparison
     from glassformer.generate.tree import Tree
+    from glassformer.text.tokenizer import Tokenizer
     from glassformer.view.beam_tree import Branch
 
 app = typer.Typer(no_args_is_help=True, cls=ExperimentGroup)
@@ -144,7 +145,7 @@ def _told(found: "DecodingComparison") -> dict[str, Any]:
     }
 
 
-def _page(found: "DecodingComparison", tokenizer: Any, name: str, seed: int) -> str:
+def _page(found: "DecodingComparison", tokenizer: "Tokenizer", name: str, seed: int) -> str:
     from glassformer.view.decoding import Page, StrategyRow, TakenToken, page
 
     strategies = [
@@ -190,7 +191,7 @@ def _trade_off(found: "DecodingComparison") -> list[tuple[str, str]]:
     return [(svg, "What is likely and what is varied pull against each other: the top left corner would have both.")]
 
 
-def _branches(tree: "Tree", tokenizer: Any) -> "list[list[Branch]]":
+def _branches(tree: "Tree", tokenizer: "Tokenizer") -> "list[list[Branch]]":
     """Every candidate of every step, those on the way to the text found marked."""
     from glassformer.view.beam_tree import Branch
 

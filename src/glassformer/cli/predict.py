@@ -8,7 +8,7 @@ from dataclasses import asdict, is_dataclass
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,9 @@ from glassformer.view.labels import escaped, text_width
 from .choice import OptionalName, chosen
 from .output import Columns, Device, Dtype, Quant, TaskName, as_json, echo_line, print_json
 from .predict_files import FilesToPredict, predict_batch
+
+if TYPE_CHECKING:
+    from glassformer.jobs.predict import Pipeline
 
 ANSWERS = ("label", "tags", "answers", "target")  # what is to be predicted is no input
 CHUNK = 1000  # inputs at a time: any file fits, and results come as they are made
@@ -146,7 +149,9 @@ def _is_batch(
     return True
 
 
-def _typed(pipe: Any, name: str, texts: list[str], question: str | None, context: str | None) -> Iterator[Any] | None:
+def _typed(
+    pipe: "Pipeline", name: str, texts: list[str], question: str | None, context: str | None
+) -> Iterator[Any] | None:
     """What was typed on the line; None where inputs come from a file."""
     from glassformer.jobs.predict import as_input
 

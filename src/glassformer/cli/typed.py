@@ -7,6 +7,7 @@ if TYPE_CHECKING:
 
     from glassformer.jobs.reading import TokenizedInputs
     from glassformer.models.contract import Model, ModelConfig
+    from glassformer.text.tokenizer import Tokenizer
 
 WRITERS = ("text-generation", "text2text-generation")
 
@@ -19,7 +20,7 @@ def tokenizer_of(name: str) -> Any | None:
     return gf.load_tokenizer(name) if has_tokenizer(name) else None
 
 
-def typed(name: str, tokenizer: Any | None, words: str | None) -> Any:
+def typed(name: str, tokenizer: "Tokenizer | None", words: str | None) -> Any:
     """The words as they are or, where there is no tokenizer, the ids that they spell."""
     if words is None or tokenizer is not None:
         return words
@@ -29,7 +30,9 @@ def typed(name: str, tokenizer: Any | None, words: str | None) -> Any:
         raise ValueError(f"{name} has no tokenizer: give ids, such as '5 17 3', not {words!r}") from None
 
 
-def labels_of(model: "Model", tokenizer: Any | None, read: "TokenizedInputs", label: str | None) -> dict[str, "Tensor"]:
+def labels_of(
+    model: "Model", tokenizer: "Tokenizer | None", read: "TokenizedInputs", label: str | None
+) -> dict[str, "Tensor"]:
     """What the loss is measured against: a class, the masked word, an answer's ends.
 
     A language model and an encoder-decoder are measured by their own text, and need no label.
@@ -48,9 +51,9 @@ def labels_of(model: "Model", tokenizer: Any | None, read: "TokenizedInputs", la
     match model.head_name:
         case "text-classification":
             return {"labels": torch.tensor([_class_label(model.config, label)], device=ids.device)}
-        case "fill-mask" if tokenizer is not None:
+        case "fill-mask" if tokenizer is not None and (mask := tokenizer.mask_token_id) is not None:
             word = tokenizer(label, add_special_tokens=False)["input_ids"]
-            masked = ids == tokenizer.mask_token_id
+            masked = ids == mask
             if len(word) != 1 or not bool(masked.any()):
                 raise ValueError(f"--label {label!r} must be one token, and the text must hold {tokenizer.mask_token}")
             return {"labels": torch.where(masked, word[0], -100)}
