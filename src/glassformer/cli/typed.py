@@ -69,9 +69,9 @@ def labels_of(
 
 def _class_label(config: "ModelConfig", label: str) -> int | float | list[float]:
     """The number of a class; of a model that grades, the grade; of one with several classes at once, 1 for each."""
-    from glassformer.models.contract import label_names, problem_type
+    from glassformer.models.contract import label_names
 
-    problem, names = problem_type(config), label_names(config)
+    problem, names = config.problem_type, label_names(config)
     if problem == "regression":
         try:
             return float(label)

@@ -4,7 +4,6 @@ B batch, T target length, S source length, D model width, E memory width, V targ
 """
 
 from abc import ABC, abstractmethod
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +24,7 @@ class EncoderDecoder(PreTrainedModel, ABC):
     """Reads a source, writes a target; without a head it returns the hidden states of both."""
 
     is_causal = True
-    config: Any  # a ModelConfig, which each kind knows more closely
+    config: ModelConfig
     head: nn.Module | None
     head_name: str | None
 

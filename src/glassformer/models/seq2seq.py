@@ -167,6 +167,7 @@ class RecurrentDecoder(nn.Module):
 class Seq2Seq(EncoderDecoder):
     """Encoder, bridge, decoder and output layer."""
 
+    config: Seq2SeqConfig
     head: nn.Linear
 
     def __init__(self, config: Seq2SeqConfig, head: str | None = HEAD) -> None:
