@@ -179,7 +179,7 @@ class _Writer:
         self.count = 0
         self.labels: Counter[str] = Counter()
 
-    def __call__(self, given: Any, found: Any) -> None:
+    def __call__(self, given: object, found: object) -> None:
         given = _plain(given)
         self.count += 1
         if isinstance(found, dict) and "label" in found:
@@ -191,7 +191,7 @@ class _Writer:
         else:
             echo_line(f"{_shown(found)}  | {_short(given)}" if self.beside else _shown(found))
 
-    def _row(self, given: Any, found: Any) -> None:
+    def _row(self, given: object, found: object) -> None:
         """A flat result is a row; anything deeper is one cell of json."""
         flat = found if isinstance(found, dict) else {"output": as_json(found)}
         if self.table is None:
@@ -200,7 +200,7 @@ class _Writer:
         text = given if isinstance(given, str) else as_json(given)
         self.table.writerow({name: self._cell(cell) for name, cell in {"input": text, **flat}.items()})
 
-    def _cell(self, cell: Any) -> Any:
+    def _cell(self, cell: object) -> Any:
         """A cell as it is safe where it goes: a spreadsheet must not run it, nor a terminal."""
         if not isinstance(cell, str):
             return cell
@@ -213,7 +213,7 @@ class _Writer:
         return only if self.count == times >= MANY else None
 
 
-def _shown(found: Any) -> str:
+def _shown(found: object) -> str:
     """A result as a person reads it."""
     if found == []:  # of a tagger: no other task gives an empty list
         return "no entities"
@@ -239,7 +239,7 @@ def _short(given: Any) -> str:
     return text + "…"
 
 
-def _plain(given: Any) -> Any:
+def _plain(given: object) -> Any:
     """What was read of an example: the text if that is all, without what it does not have, and without its label."""
     if not is_dataclass(given) or isinstance(given, type):
         return given

@@ -73,7 +73,7 @@ def predict_batch(batch: FilesToPredict, spec: "PredictorSpec") -> None:
         raise typer.Exit(1)
 
 
-def _with(spec: "PredictorSpec", options: Mapping[str, Any]) -> "PredictorSpec":
+def _with(spec: "PredictorSpec", options: Mapping[str, object]) -> "PredictorSpec":
     from dataclasses import replace
 
     from glassformer.jobs.predictor import as_people_read
@@ -94,7 +94,7 @@ def _pool(batch: FilesToPredict, spec: "PredictorSpec") -> "Pool":
     return ProcessPool(replace(spec, threads=max(1, (os.cpu_count() or 1) // batch.jobs)), jobs=batch.jobs)
 
 
-def _settings(batch: FilesToPredict, spec: "PredictorSpec", reading: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(batch: FilesToPredict, spec: "PredictorSpec", reading: Mapping[str, object]) -> dict[str, Any]:
     """What decides the outputs: where it differs, a folder is another run's."""
     from glassformer.jobs.shard_folder import model_identity
 

@@ -7,7 +7,7 @@ json, parquet, hub) is known by its name alone, and each of its rows is a docume
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from glassformer.data.examples import Document
 from glassformer.data.labels import as_class
@@ -107,7 +107,7 @@ def only_column(table: DataTable) -> str | None:
     return table.columns[0] if len(table.columns) == 1 else None
 
 
-def running_text(cell: Any) -> str:
+def running_text(cell: object) -> str:
     """The text in a cell; a list holds paragraphs."""
     if isinstance(cell, list):
         return "\n".join(map(str, cell))

@@ -251,7 +251,7 @@ def hub_name(name: str) -> HubName:
     return HubName(parts[0], rest[0] or None, rest[1] or "train")
 
 
-def row_size(row: Any) -> int:
+def row_size(row: object) -> int:
     """About how many characters a row holds, whatever it is: a line, a record, or cells."""
     if isinstance(row, str):
         return len(row)

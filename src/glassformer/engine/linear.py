@@ -69,7 +69,7 @@ class Int8Linear(nn.Module):
         """Lay the weights out for the kernels, as they are now."""
         self.prepacked, self.version = torch.ops.onednn.qlinear_prepack(self.weight, None), self._weight_version()
 
-    def _load_from_state_dict(self, *state: Any) -> None:
+    def _load_from_state_dict(self, *state: object) -> None:
         super()._load_from_state_dict(*state)
         self.prepack()
 

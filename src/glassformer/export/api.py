@@ -88,7 +88,7 @@ def _written(form: Format, source: ExportSource, folder: Path, tolerance: float 
     return {**details, "tolerance": allowed, "compared": comparison.as_dict()}
 
 
-def _onnx_scores(pipe: Pipeline, source: ExportSource, folder: Path, examples: Sequence[Any]) -> dict[str, float]:
+def _onnx_scores(pipe: Pipeline, source: ExportSource, folder: Path, examples: Sequence[object]) -> dict[str, float]:
     """The scores of the graphs in a folder on the examples that the model was scored on."""
     from .onnx_model import OnnxModel
 

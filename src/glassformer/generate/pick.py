@@ -170,7 +170,7 @@ def _for_texts(each: Any, texts: Tensor) -> Filter:
     return each if source is None else replace(each, source=source[texts])  # type: ignore[no-any-return]
 
 
-def _needed(value: Any, what: str) -> Any:
+def _needed(value: object, what: str) -> Any:
     if value is None:
         raise ValueError(f"these settings need {what}, and there is none: give it, or leave them out")
     return value

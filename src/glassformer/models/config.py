@@ -104,7 +104,7 @@ def _number(key: str | int) -> int:
         raise ValueError(f"{PLACE}: id2label has the key {key!r}; its keys are the labels' numbers") from None
 
 
-def _hashable(value: Any) -> Any:
+def _hashable(value: object) -> Any:
     return str(value) if isinstance(value, dict | list) else value
 
 

@@ -274,7 +274,7 @@ def generation_config(model: Model) -> dict[str, Any]:
     return copy(getattr(model, "generation_config", None) or {})
 
 
-def set_generation_config(model: Model, settings: Mapping[str, Any]) -> None:
+def set_generation_config(model: Model, settings: Mapping[str, object]) -> None:
     """What `generation_config` will say, and gf.save write."""
     model.generation_config = dict(settings)  # type: ignore[attr-defined]
 

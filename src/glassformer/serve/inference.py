@@ -268,7 +268,7 @@ def fault_of(one: Submit, error: Exception) -> Fault:
     return Fault(one.id, one.part, 500, message)
 
 
-def check_finite(values: Iterable[Any]) -> None:
+def check_finite(values: Iterable[object]) -> None:
     """Refuse results in which a number is NaN or infinite."""
     for value in values:
         if isinstance(value, np.ndarray):

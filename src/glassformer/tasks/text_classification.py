@@ -310,11 +310,11 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         shorter.max_length = max_length
         return shorter
 
-    def shaped(self, found: list[Any], options: Mapping[str, Any]) -> list[Any]:
+    def shaped(self, found: list[Any], options: Mapping[str, object]) -> list[Any]:
         """Where top_k is asked for, each result is a list, even of one."""
         return [one if isinstance(one, list) else [one] for one in found] if "top_k" in options else found
 
-    def wraps_one(self, found: Any, options: Mapping[str, Any]) -> bool:
+    def wraps_one(self, found: object, options: Mapping[str, object]) -> bool:
         del found
         return "top_k" not in options
 

@@ -313,7 +313,7 @@ class Translation(Task[Parallel, Translated]):
         limited = stated.get("max_new_tokens") is not None or stated.get("max_length") is not None
         return given if limited else {**given, "max_new_tokens": self.max_new_tokens(length, model)}
 
-    def _check_language(self, stated: Mapping[str, Any]) -> None:
+    def _check_language(self, stated: Mapping[str, object]) -> None:
         """Refuse to write in no language, where the model knows several."""
         if self.tokenizer.settings.languages is None or self.tgt_lang is not None:
             return
@@ -410,7 +410,7 @@ class Translation(Task[Parallel, Translated]):
 
         return predict_in_batches(items.lengths, Budget.of(batch_size, batch_tokens), predict, on_progress)
 
-    def wraps_one(self, found: Any, options: Mapping[str, Any]) -> bool:
+    def wraps_one(self, found: object, options: Mapping[str, object]) -> bool:
         del options
         return isinstance(found, dict)
 

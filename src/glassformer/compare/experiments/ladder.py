@@ -53,7 +53,7 @@ class Ladder(DataExperiment):
             for cell in self._cells(one, place, limit)
         ]
 
-    def _cells(self, contestant: str, place: Place, limit: Mapping[str, Any]) -> list[Cell]:
+    def _cells(self, contestant: str, place: Place, limit: Mapping[str, object]) -> list[Cell]:
         if contestant in FRESH:
             return self.train_cells(contestant, place, **FRESH[contestant], **limit)
         if self.model is None:

@@ -171,7 +171,7 @@ def measure(cell: Cell, folder: Path) -> dict[str, Any]:
     }
 
 
-def loss_in_points(pipe: Pipeline, examples: Sequence[Any], score: str) -> Callable[[], float]:
+def loss_in_points(pipe: Pipeline, examples: Sequence[object], score: str) -> Callable[[], float]:
     """The score in points, turned so that less is better."""
     items, sign = pipe.task.encode(examples), 1 if is_lower_better(score) else -1
 
