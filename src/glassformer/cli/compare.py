@@ -102,7 +102,7 @@ def decoding(
     if page is not None:
         page.write_text(_page(found, tokenizer, name, seed), encoding="utf-8")
     if json:
-        print_json(_told(found))
+        print_json(_as_dict(found))
     else:
         _print(found)
         if out is not None:
@@ -134,7 +134,7 @@ def _print(found: "DecodingComparison") -> None:
         echo_line(f"left out: {name}: {why}")
 
 
-def _told(found: "DecodingComparison") -> dict[str, Any]:
+def _as_dict(found: "DecodingComparison") -> dict[str, Any]:
     return {
         "prompts": found.prompts,
         "strategies": [

@@ -68,7 +68,7 @@ def predict_batch(batch: FilesToPredict, spec: "PredictorSpec") -> None:
     if batch.json:
         print_json({**_counts(outcome), "seconds": round(seconds, 2), "out": str(batch.out)})
     else:
-        echo_line(f"{_told(outcome)} in {clock(seconds)}, into {batch.out}")
+        echo_line(f"{_summary(outcome)} in {clock(seconds)}, into {batch.out}")
     if outcome.failed or (outcome.rows and outcome.errors == outcome.rows):
         raise typer.Exit(1)
 
@@ -121,7 +121,7 @@ def _counts(outcome: "PredictOutcome") -> dict[str, Any]:
     }
 
 
-def _told(outcome: "PredictOutcome") -> str:
+def _summary(outcome: "PredictOutcome") -> str:
     kept = f", {outcome.kept} of them finished before" if outcome.kept else ""
     wrong = f", {outcome.errors:,} with an error" if outcome.errors else ""
     first = f" (the first: {outcome.first_error})" if outcome.first_error else ""

@@ -17,7 +17,7 @@ class GridProgress:
     """Takes the results whenever one of them changes; used as a context."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
-        self.log, self.begun, self.told = log, time.perf_counter(), set[str]()
+        self.log, self.begun, self.logged = log, time.perf_counter(), set[str]()
         self.before: int | None = None  # cells that had ended when this sitting began
         self.live: Any = None
 
@@ -38,13 +38,13 @@ class GridProgress:
         ended = [one for one in results if one.state in ENDED]
         if self.before is None:
             self.before = len(ended)
-            self.told = {one.folder for one in ended}
+            self.logged = {one.folder for one in ended}
         if self.live is not None:
             self.live.update(self._table(results, len(ended)))
             return
         for one in ended:
-            if one.folder not in self.told:
-                self.told.add(one.folder)
+            if one.folder not in self.logged:
+                self.logged.add(one.folder)
                 self.log(f"{len(ended)} of {len(results)}: {_line(one)}{self._left(len(ended), len(results))}")
 
     def _left(self, ended: int, total: int) -> str:

@@ -67,11 +67,11 @@ class ContinuousBatch:
         like = None if config.is_encoder_decoder else self.model.start(nothing, length=1)
         if not isinstance(like, DecoderState):
             raise ValueError(f"a {config.model_type} is no decoder-only Transformer; use gf.generate for it")
-        room = {"rows": max_rows, "length": self.max_length}
-        needed = _reserved(self.model, like, prefix_bytes=prefix_bytes, **room)
+        capacity = {"rows": max_rows, "length": self.max_length}
+        needed = _reserved(self.model, like, prefix_bytes=prefix_bytes, **capacity)
         what, smaller = f"max_rows={max_rows} of max_length={self.max_length}", "give fewer rows, or shorter ones"
         check_memory(needed, self.device, what, smaller)
-        self.slots = SlotCache(like.cache, **room)
+        self.slots = SlotCache(like.cache, **capacity)
         self.prefixes = PrefixCache(like.cache, max_bytes=prefix_bytes)
         self.decode = None if tokenizer is None else partial(tokenizer.decode, skip_special_tokens=True)
         self.decoder: Stepper[DecoderState] | None = None  # while there is something to do
