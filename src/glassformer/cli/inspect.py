@@ -52,7 +52,7 @@ def _inspection(name: str, text: str, pair: str | None, target: str | None, devi
     import glassformer as gf
 
     model, tokenizer = gf.load(name, device=device), tokenizer_of(name)
-    read, written = (typed(name, tokenizer, words) for words in (text, target))
+    read, written = typed(name, tokenizer, text), typed(name, tokenizer, target)
     title = Path(name).absolute().name if Path(name).exists() else name
     return gf.inspect(model, tokenizer, read, pair, target=written, name=title)
 

@@ -93,6 +93,7 @@ def predict(
     from glassformer.jobs.predictor import PredictorSpec, as_people_read, as_written
     from glassformer.jobs.recipe import parsed, parsed_columns
     from glassformer.jobs.tasks import task_class
+    from glassformer.models.contract import as_model, label_names
 
     wanted = task_class(task or ("text-classification" if question is context is None else "question-answering"))
     name, texts = chosen(name, texts or [], wanted.name)
@@ -129,7 +130,7 @@ def predict(
     while some := list(islice(inputs, CHUNK)):
         for given, found in zip(some, pipe(some, **options), strict=True):
             write(given, as_written(given, found))
-    if (only := write.only_label()) is not None and len(getattr(pipe.task, "labels", ())) > 1:
+    if (only := write.only_label()) is not None and len(label_names(as_model(pipe.model).config)) > 1:
         echo_line(f"mind: all {write.count} texts were given the label {only!r}", err=True)
 
 

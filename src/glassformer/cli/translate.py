@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
@@ -183,7 +183,7 @@ def _alignment(aligned: "Aligned") -> dict[str, Any]:
     return {"source": aligned.source, "target": aligned.target, "weights": weights, "links": links}
 
 
-def _writer(stack: ExitStack, out: str | None, *, force: bool) -> Any:
+def _writer(stack: ExitStack, out: str | None, *, force: bool) -> Callable[[str], None]:
     """Where lines go: to stdout, or to a file as they come."""
     if out is None:
         return echo

@@ -1,6 +1,6 @@
 """What is typed on the command line, as a model takes it: a text or ids, and a label."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, overload
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 WRITERS = ("text-generation", "text2text-generation")
 
 
-def tokenizer_of(name: str) -> Any | None:
+def tokenizer_of(name: str) -> "Tokenizer | None":
     """A folder's tokenizer; None where it has none, so that ids are typed."""
     import glassformer as gf
     from glassformer.hub.fetch import has_tokenizer
@@ -20,7 +20,15 @@ def tokenizer_of(name: str) -> Any | None:
     return gf.load_tokenizer(name) if has_tokenizer(name) else None
 
 
-def typed(name: str, tokenizer: "Tokenizer | None", words: str | None) -> Any:
+@overload
+def typed(name: str, tokenizer: "Tokenizer | None", words: str) -> str | list[int]: ...
+
+
+@overload
+def typed(name: str, tokenizer: "Tokenizer | None", words: str | None) -> str | list[int] | None: ...
+
+
+def typed(name: str, tokenizer: "Tokenizer | None", words: str | None) -> str | list[int] | None:
     """The words as they are or, where there is no tokenizer, the ids that they spell."""
     if words is None or tokenizer is not None:
         return words

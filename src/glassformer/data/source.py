@@ -22,6 +22,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple, TypeVar, cast
 
 from glassformer.data.report import Place, ReadReport
@@ -192,7 +193,7 @@ class ZstandardReader(io.RawIOBase):
         return count
 
 
-def extra(module: str, needed_by: str) -> Any:
+def extra(module: str, needed_by: str) -> ModuleType:
     """An optional package, or an error that says how to get it."""
     try:
         return import_module(module)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Any
+from types import ModuleType
 
 from torch import nn
 
@@ -68,7 +68,7 @@ class Format:
     def versions(self) -> Mapping[str, str]:
         return {name: version(name) for name in self.packages}
 
-    def load(self) -> Any:
+    def load(self) -> ModuleType:
         """The module that writes and compares."""
         return import_module(f"{__package__}.{self.module}")
 

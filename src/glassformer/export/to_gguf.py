@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,6 +26,9 @@ from .check import ExportComparison, ExportSource, Mismatch, compare_outputs, gr
 from .gguf_vocab import GgufVocabulary, vocabulary_of
 from .llama_cpp import CONTEXT, LlamaCppModel
 from .samples import built_in_texts
+
+if TYPE_CHECKING:
+    from gguf import GGMLQuantizationType, GGUFWriter
 
 FILE = "model.gguf"
 ARCHITECTURES = {"gpt2": "gpt2", "llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
@@ -108,7 +111,7 @@ def context_length(config: LlamaConfig) -> int:
     return min(config.max_position_embeddings, *windows, config.max_position_embeddings)
 
 
-def _add_gpt2(writer: Any, config: Gpt2Config) -> None:
+def _add_gpt2(writer: "GGUFWriter", config: Gpt2Config) -> None:
     writer.add_context_length(config.n_positions)
     writer.add_embedding_length(config.n_embd)
     writer.add_block_count(config.n_layer)
@@ -117,7 +120,7 @@ def _add_gpt2(writer: Any, config: Gpt2Config) -> None:
     writer.add_layer_norm_eps(config.layer_norm_epsilon)
 
 
-def _add_llama(writer: Any, config: LlamaConfig) -> None:
+def _add_llama(writer: "GGUFWriter", config: LlamaConfig) -> None:
     import gguf
 
     rope = config.rope_parameters
@@ -137,7 +140,7 @@ def _add_llama(writer: Any, config: LlamaConfig) -> None:
         writer.add_rope_scaling_factor(rope["factor"])
 
 
-def _add_vocabulary(writer: Any, found: GgufVocabulary | None) -> None:
+def _add_vocabulary(writer: "GGUFWriter", found: GgufVocabulary | None) -> None:
     if found is None:
         writer.add_tokenizer_model("no_vocab")
         return
@@ -158,7 +161,7 @@ def _add_vocabulary(writer: Any, found: GgufVocabulary | None) -> None:
         writer.add_chat_template(found.chat_template)
 
 
-def _kind(quant: str, tensor: Array) -> Any:
+def _kind(quant: str, tensor: Array) -> "GGMLQuantizationType":
     """How a tensor is kept: vectors in 32 bits, and rows that blocks of 32 do not fill in 16."""
     import gguf
 
