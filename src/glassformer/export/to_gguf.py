@@ -108,7 +108,7 @@ def check_settings(model: CausalDecoder) -> None:
 def context_length(config: LlamaConfig) -> int:
     """Tokens for which llama.cpp, which knows no windows here, says the same: up to the smallest window."""
     windows = [one.before + 1 for number in range(config.num_hidden_layers) if (one := config.window(number))]
-    return min(config.max_position_embeddings, *windows, config.max_position_embeddings)
+    return min([config.max_position_embeddings, *windows])
 
 
 def _add_gpt2(writer: "GGUFWriter", config: Gpt2Config) -> None:
