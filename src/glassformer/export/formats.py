@@ -23,7 +23,7 @@ CTRANSLATE2 = {  # model_type -> the head that its runtime has a use for
     **dict.fromkeys(("marian", "bart", "mbart", "pegasus", "m2m_100", "t5", "mt5"), "text2text-generation"),
     "glassformer-transformer": "text2text-generation",
 }
-GGUF = ("gpt2", "llama", "mistral", "qwen2", "qwen3")
+GGUF = {"gpt2": "gpt2", "llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}  # llama.cpp's names
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from glassformer.tasks.encoded import quiet
 from glassformer.text.tokenizer import Tokenizer
 
 from .check import ExportComparison, ExportSource, Mismatch, compare_outputs, greedy_steps
+from .formats import GGUF
 from .gguf_vocab import GgufVocabulary, vocabulary_of
 from .llama_cpp import CONTEXT, LlamaCppModel
 from .samples import built_in_texts
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from gguf import GGMLQuantizationType, GGUFWriter
 
 FILE = "model.gguf"
-ARCHITECTURES = {"gpt2": "gpt2", "llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
 WHOLE = {"embeddings.token": "token_embd", "embeddings.position": "position_embd", "final_norm": "output_norm"}
 WHOLE |= {"head": "output"}
 LAYER = {
@@ -64,7 +64,7 @@ def write(source: ExportSource, folder: Path) -> dict[str, Any]:
     assert isinstance(model, CausalDecoder)
     check_settings(model)
     vocabulary = None if source.tokenizer is None else vocabulary_of(source.tokenizer, model.config.vocab_size)
-    writer = gguf.GGUFWriter(folder / FILE, ARCHITECTURES[model.config.model_type])
+    writer = gguf.GGUFWriter(folder / FILE, GGUF[model.config.model_type])
     writer.add_file_type(gguf.LlamaFileType["ALL_F32" if source.quant == "f32" else f"MOSTLY_{source.quant.upper()}"])
     writer.add_vocab_size(model.config.vocab_size)
     if isinstance(model.config, LlamaConfig):
@@ -196,7 +196,7 @@ def tensors_of(model: CausalDecoder) -> Iterator[tuple[str, Array]]:
 
 def _is_interleaved(config: LlamaConfig) -> bool:
     """Whether llama.cpp turns neighbours of a head together, where we turn its halves."""
-    return ARCHITECTURES[config.model_type] == "llama"
+    return GGUF[config.model_type] == "llama"
 
 
 def _interleaved(array: Array, width: int) -> Array:
