@@ -176,7 +176,7 @@ class _Writer:
 
     def __init__(self, form: OutputFormat, *, beside: bool, guard: bool) -> None:
         self.form, self.beside, self.guard = form, beside, guard
-        self.table: Any = None
+        self.table: csv.DictWriter[str] | None = None
         self.count = 0
         self.labels: Counter[str] = Counter()
 

@@ -12,7 +12,7 @@ from glassformer.hub.load import usable
 from glassformer.jobs.assemble import assemble
 from glassformer.jobs.progress import NullListener
 from glassformer.jobs.recipe import Recipe, changed
-from glassformer.train.loop import Fit
+from glassformer.train.loop import Fit, Progress
 from glassformer.train.processes import local_device
 from glassformer.train.update import schedule_of
 
@@ -92,7 +92,7 @@ class StepClock(NullListener):
 
     seconds = tokens = 0.0
 
-    def stepped(self, progress: Any) -> None:
+    def stepped(self, progress: Progress) -> None:
         if progress.step == WARM:
             self.start = progress.seconds, progress.tokens
         elif progress.step == WARM + TRIAL:

@@ -4,7 +4,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -268,9 +268,9 @@ def _claimed(folder: Path, experiment: Experiment, cells: Sequence[Cell], *, res
         yield
 
 
-def _default(one: Any) -> Any:
+def _default(one: Field[Any]) -> object:
     return one.default_factory() if callable(one.default_factory) else one.default
 
 
-def _is_required(one: Any) -> bool:
+def _is_required(one: Field[Any]) -> bool:
     return one.default is MISSING and one.default_factory is MISSING

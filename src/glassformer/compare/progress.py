@@ -3,12 +3,16 @@
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from glassformer.jobs.progress import clock
 
 from .cell import CellResult
 from .results import shown_score, summarised
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
 
 ENDED = ("done", "failed", "skipped")
 
@@ -19,7 +23,7 @@ class GridProgress:
     def __init__(self, log: Callable[[str], None]) -> None:
         self.log, self.begun, self.logged = log, time.perf_counter(), set[str]()
         self.before: int | None = None  # cells that had ended when this sitting began
-        self.live: Any = None
+        self.live: Live | None = None
 
     def __enter__(self) -> "GridProgress":
         if sys.stderr.isatty():
@@ -53,7 +57,7 @@ class GridProgress:
             return ""
         return f"; about {clock((time.perf_counter() - self.begun) / done * (total - ended))} left"
 
-    def _table(self, results: Sequence[CellResult], ended: int) -> Any:
+    def _table(self, results: Sequence[CellResult], ended: int) -> "Table":
         from rich.markup import escape
         from rich.table import Table
 

@@ -164,7 +164,7 @@ class ParquetWriter(RowWriter):
     are deeper json."""
 
     def _open(self, sample: Mapping[str, object]) -> None:
-        self.arrow: Any = extra("pyarrow", str(self.path))
+        self.arrow = extra("pyarrow", str(self.path))
         numbers = self.arrow.list_(self.arrow.float32())
         self.deep = {name for name, one in sample.items() if isinstance(one, list | dict) and not is_vector(one)}
         self.predicted = {

@@ -109,8 +109,7 @@ def _loaded(model: str | Path | nn.Module) -> PreTrainedModel:
 
 
 def _tokenizer(model: str | Path | nn.Module) -> Tokenizer | None:
-    named = isinstance(model, str | Path)
-    return load_tokenizer(model) if named and has_tokenizer(model) else None  # type: ignore[arg-type]
+    return None if isinstance(model, nn.Module) or not has_tokenizer(model) else load_tokenizer(model)
 
 
 def _pipeline(

@@ -174,9 +174,10 @@ def _kind(quant: str, tensor: Array) -> "GGMLQuantizationType":
 def tensors_of(model: CausalDecoder) -> Iterator[tuple[str, Array]]:
     """A model's tensors under llama.cpp's names, in float32; an output layer that is the embeddings is left out."""
     config = model.config
+    width = config.head_width if isinstance(config, LlamaConfig) and _is_interleaved(config) else None
     for ours, theirs in WHOLE.items():
         module = dict(model.named_modules()).get(ours)
-        if module is not None and not (ours == "head" and _tensor(module) is model.embeddings.token.weight):
+        if module is not None and not (ours == "head" and module.weight is model.embeddings.token.weight):
             yield from _named(theirs, module)
     for number, layer in enumerate(model.layers):
         parts = dict(layer.named_modules())
@@ -188,8 +189,7 @@ def tensors_of(model: CausalDecoder) -> Iterator[tuple[str, Array]]:
             if ours not in parts or (isinstance(config, Gpt2Config) and ours in QUERY_KEY_VALUE):
                 continue
             for name, array in _named(f"blk.{number}.{theirs}", parts[ours]):
-                turned = ours in TURNED and isinstance(config, LlamaConfig) and _is_interleaved(config)
-                yield name, _interleaved(array, config.head_width) if turned else array  # type: ignore[attr-defined]
+                yield name, array if width is None or ours not in TURNED else _interleaved(array, width)
     if isinstance(config, LlamaConfig) and config.rope_parameters["rope_type"] == "llama3":
         yield "rope_freqs.weight", _rope_factors(model, config)
 
@@ -218,10 +218,6 @@ def _named(name: str, module: nn.Module) -> Iterator[tuple[str, Array]]:
         tensor = getattr(module, kind, None)
         if isinstance(tensor, Tensor):
             yield f"{name}.{kind}", _array(tensor)
-
-
-def _tensor(module: nn.Module) -> Tensor:
-    return module.weight  # type: ignore[return-value]
 
 
 def _array(tensor: Tensor) -> Array:
