@@ -201,7 +201,7 @@ class _Writer:
         text = given if isinstance(given, str) else as_json(given)
         self.table.writerow({name: self._cell(cell) for name, cell in {"input": text, **flat}.items()})
 
-    def _cell(self, cell: object) -> Any:
+    def _cell(self, cell: object) -> object:
         """A cell as it is safe where it goes: a spreadsheet must not run it, nor a terminal."""
         if not isinstance(cell, str):
             return cell
@@ -240,7 +240,7 @@ def _short(given: Any) -> str:
     return text + "…"
 
 
-def _plain(given: object) -> Any:
+def _plain(given: object) -> object:
     """What was read of an example: the text if that is all, without what it does not have, and without its label."""
     if not is_dataclass(given) or isinstance(given, type):
         return given

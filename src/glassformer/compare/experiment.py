@@ -21,7 +21,7 @@ from glassformer.jobs.tasks import taken, task_class
 from glassformer.view.report import Report, Section, Text
 
 from .budget import TrainingBudget
-from .cell import Cell
+from .cell import Cell, Place
 from .cluster import RayExecutor
 from .grid import Changed, Executor, InlineExecutor, ProcessExecutor, check_grid, run_grid
 from .reporting import report_of, write_report
@@ -100,7 +100,7 @@ class DataExperiment(Experiment):
         """The splits that all contestants share; see `checked_splits`."""
         return checked_splits({**self.recipe(arch=next(iter(able(task_class(self.task))))), "out": self.out})
 
-    def train_cells(self, contestant: str, place: Mapping[str, Any] | None = None, **settings: object) -> list[Cell]:
+    def train_cells(self, contestant: str, place: Place | None = None, **settings: object) -> list[Cell]:
         """The cells of a contestant, a seed each; skipped with the reason if its kind of model cannot do the task."""
         recipe = self.recipe(**settings)
         reason = unable(recipe)

@@ -4,7 +4,6 @@ B batch, T length, C classes. Σ_t E[token t] + b is W · counts + b, with W the
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Self
 
 from torch import Tensor, nn
 
@@ -35,10 +34,6 @@ class BowConfig(hf.BaseConfig):
     id2label: dict[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
 
     max_positions = None
-
-    @classmethod
-    def from_hf(cls, raw: dict[str, Any]) -> Self:
-        return hf.read(cls, raw)
 
 
 class Bow(PreTrainedModel):

@@ -4,7 +4,6 @@ B batch, T length, D embedding width, F filters of one width, N widths, C classe
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Self
 
 from torch import Tensor, nn
 
@@ -39,10 +38,6 @@ class CnnConfig(hf.BaseConfig):
     id2label: dict[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
 
     max_positions = None
-
-    @classmethod
-    def from_hf(cls, raw: dict[str, Any]) -> Self:
-        return hf.read(cls, raw)
 
 
 class Cnn(PreTrainedModel):

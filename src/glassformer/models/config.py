@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, fields
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, TypedDict, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict, TypeVar
 
 from glassformer.files.schema import Bounds, conform, hints_of
 
@@ -36,6 +36,11 @@ class BaseConfig:
     @property
     def target_vocab_size(self) -> int:
         return self.vocab_size
+
+    @classmethod
+    def from_hf(cls, raw: dict[str, Any]) -> Self:
+        """Of the dict of a config.json."""
+        return read(cls, raw)
 
     def to_hf(self) -> dict[str, Any]:
         """The dict of a config.json."""
