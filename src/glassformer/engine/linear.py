@@ -354,8 +354,9 @@ class FusedLinear:
     def in_one_kernel(self, x: Tensor, plain: DenseProjection, norm: Norms | None, added: Tensor | None) -> Tensor:
         parts = norm.parameters if isinstance(norm, PreparedNorm) else None
         x = x if norm is None or parts else norm(x)
-        more: dict[str, Any] = {"activation": self.name, "gated": self.gated, "added": added}
-        return kernels.linear(x, plain.weight, plain.bias, norm=parts, **more)
+        return kernels.linear(
+            x, plain.weight, plain.bias, norm=parts, activation=self.name, gated=self.gated, added=added
+        )
 
     def activated(self, x: Tensor) -> Tensor:
         if self.plain is None or self.plain.bias is None or self.gated or self.name not in IN_PRODUCT:

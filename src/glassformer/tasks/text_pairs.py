@@ -94,9 +94,9 @@ def words_of(
     tokenizer: Tokenizer, texts: Sequence[str], rows: Ragged, *, max_length: int | None, before: int | None = None
 ) -> Ragged:
     """The word that each token of these rows belongs to; of targets, whose rows begin with `before` special tokens."""
-    side: dict[str, Any] = {} if before is None else {"target": True, "add_special_tokens": False}
     left = max_length if before is None or max_length is None else max_length - before - 1
-    found = encodings(tokenizer, texts, max_length=left, **side)
+    target = before is not None
+    found = encodings(tokenizer, texts, max_length=left, target=target, add_special_tokens=not target)
     listed: list[list[int]] = [
         [NO_WORD] * (before or 0) + [NO_WORD if word is None else word for word in one.word_ids(row)]
         for one in found
