@@ -59,7 +59,9 @@ def labels_of(
     match model.head_name:
         case "text-classification":
             return {"labels": torch.tensor([_class_label(model.config, label)], device=ids.device)}
-        case "fill-mask" if tokenizer is not None and (mask := tokenizer.mask_token_id) is not None:
+        case "fill-mask":
+            if tokenizer is None or (mask := tokenizer.mask_token_id) is None:
+                raise ValueError(f"--label {label!r} is a masked word, and there is no mask token: leave --label out")
             word = tokenizer(label, add_special_tokens=False)["input_ids"]
             masked = ids == mask
             if len(word) != 1 or not bool(masked.any()):

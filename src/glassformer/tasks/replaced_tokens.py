@@ -130,9 +130,6 @@ class ReplacedTokens(MaskedTextTask):
         generator = Meter(words, prefix="generator_")
         return ScoreSheet(update, loss=loss, generator=generator, detection=Meter(detection, prefix="detection_"))
 
-    def final_metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
-        return self.metrics(keep_examples=keep_examples)
-
     def predict(
         self,
         model: Model,
