@@ -61,7 +61,7 @@ class Bow(PreTrainedModel):
         check_length(input_ids.shape[1], None)
         scores, keep = self.embeddings(input_ids), as_keep(attention_mask, input_ids)
         shown = scores if keep is None else scores.masked_fill(~keep[..., None], 0.0)
-        return self.features(shown)  # type: ignore[no-any-return]
+        return self.features(shown)
 
 
 ARCHITECTURE = Architecture(

@@ -68,7 +68,7 @@ class Cnn(PreTrainedModel):
         """The features of every token (B, T, F·N), zero at padding."""
         check_length(input_ids.shape[1], None)
         x = self.convolution(self.embeddings(input_ids), as_keep(attention_mask, input_ids))
-        return self.features(x)  # type: ignore[no-any-return]
+        return self.features(x)
 
 
 ARCHITECTURE = Architecture(

@@ -128,13 +128,13 @@ class Encoder(PreTrainedModel):
     def logits(self, hidden: Tensor) -> Tensor:
         """The scores of a head that looks at each token by itself, (…, D) -> (…, V or C)."""
         assert self.head is not None, "a bare encoder has hidden states alone"
-        return self.head(hidden).logits  # type: ignore[no-any-return]
+        return self.head(hidden).logits
 
     def summary(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """One vector a text (B, D): its pooling, or the first token's vector, through the pooler where there is one."""
         if self.pooling is not None:
             keep = None if attention_mask is None else send(attention_mask.bool(), hidden.device)
-            return self.pooling(hidden, keep)  # type: ignore[no-any-return]
+            return self.pooling(hidden, keep)
         if attention_mask is None:
             first = hidden[:, 0]
         else:  # with left padding the first token is not at 0

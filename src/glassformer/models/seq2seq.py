@@ -95,7 +95,7 @@ class RecurrentEncoder(nn.Module):
         )
 
     def forward(self, ids: Tensor, keep: Tensor | None) -> tuple[Tensor, RecurrentState]:
-        return self.recurrent(self.embeddings(ids), keep)  # type: ignore[no-any-return]
+        return self.recurrent(self.embeddings(ids), keep)
 
 
 class Bridge(nn.Module):
