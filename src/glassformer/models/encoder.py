@@ -19,7 +19,7 @@ from glassformer.files.schema import Depth, NotNegative, Probability, Size, Toke
 from . import config as hf
 from .config import check_heads
 from .contract import ModelConfig
-from .outputs import Hidden, PooledHidden
+from .outputs import HeadOutput, Hidden, PooledHidden
 from .pretrained import PreTrainedModel
 
 
@@ -103,7 +103,7 @@ class Encoder(PreTrainedModel):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
-    ) -> Any:
+    ) -> Hidden | PooledHidden | HeadOutput:
         """Ids (B, S), a mask with 1 = keep, segments and positions as in Hugging Face."""
         hidden = self.hidden(input_ids, attention_mask, token_type_ids, position_ids)
         summary = self.summary(hidden, attention_mask)
