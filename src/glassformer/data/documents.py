@@ -93,12 +93,12 @@ def row_documents(
     label_in = named_column(table, named, "label")
     if text_in is None:
         raise missing(table, "text")
-    told = f"text: column {text_in!r}"
+    message = f"text: column {text_in!r}"
     if label_in is not None:
-        told += f"; label: column {label_in!r}"
+        message += f"; label: column {label_in!r}"
     elif (spare := find(table, LABELS, but=(text_in,))) is not None:
-        told += f"; column {spare!r} is not read (to learn it as a condition: --columns label={spare})"
-    report.take(source.name, told)
+        message += f"; column {spare!r} is not read (to learn it as a condition: --columns label={spare})"
+    report.take(source.name, message)
     for place, cells in table.rows:
         yield place, running_text(cells.get(text_in)), as_class(cells.get(label_in)) if label_in else None
 
