@@ -89,7 +89,7 @@ def _encoded(
     if (longest := max(map(len, texts), default=0)) > LONGEST_PROMPT:
         raise ValueError(f"a prompt has {longest:,} characters; {LONGEST_PROMPT:,} are the most that is read")
     if seq2seq or not request.add_special_tokens:
-        limit = (source_limit or None) if request.truncation else None  # a max_length alone truncates
+        limit = source_limit if request.truncation else None  # a max_length alone truncates
         rows = tokenizer(list(texts), add_special_tokens=request.add_special_tokens, max_length=limit)["input_ids"]
     else:
         rows = tokenizer.encode_prompts(texts)
