@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -206,9 +206,8 @@ def pipeline(
     check_model(model, cls)
     check_trained_for(model, cls)
     found = load(model, head=_head(cls, model), device=_device(device), dtype=dtype, quant=quant)
-    report: Any = getattr(found, "load_report", None)
-    if report is not None and report.new:
-        raise ValueError(f"{model} was not trained for {task}: it has no {report.new[0]}; train it first")
+    if new := found.load_report.new:
+        raise ValueError(f"{model} was not trained for {task}: it has no {new[0]}; train it first")
     folder = config_folder(model)
     made = _made(folder, cls)
     of_task = {**taken(cls, made), **cls.read_extras(folder, task), **of_task}
@@ -363,7 +362,7 @@ def inputs_of(
 
 def _unanswered(example: Any) -> Any:
     """An example without what is to be predicted, which may be of other classes than the model's."""
-    return replace(example, **{name: blank for name, blank in UNANSWERED.items() if hasattr(example, name)})
+    return replace(example, **{one.name: UNANSWERED[one.name] for one in fields(example) if one.name in UNANSWERED})
 
 
 def reader_options(pipe: Pipeline, options: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from glassformer.data.batches import Indices
+from glassformer.data.examples import Document, Labelled, Tagged
 from glassformer.data.mixing import shares_of
 from glassformer.data.shards import Shards
 from glassformer.data.splits import overlap, repeats
@@ -85,13 +86,16 @@ def _labels(found: Preflight, splits: Splits) -> None:
             found.warnings.append(f"no training example of: {', '.join(sorted(unseen)[:8])}, which {name} has")
 
 
-def _labels_of(example: Any) -> Sequence[str]:
-    label = getattr(example, "label", None)
-    if isinstance(label, str):
-        return [label]
-    if isinstance(label, tuple):
-        return label
-    return [tag for tag in getattr(example, "tags", None) or () if tag.startswith("B-")]
+def _labels_of(example: object) -> Sequence[str]:
+    match example:
+        case Labelled(label=str(label)) | Document(label=str(label)):
+            return [label]
+        case Labelled(label=tuple(labels)):
+            return labels
+        case Tagged(tags=tuple(tags)):
+            return [tag for tag in tags if tag.startswith("B-")]
+        case _:
+            return []
 
 
 def _duplicates(found: Preflight, splits: Splits) -> None:

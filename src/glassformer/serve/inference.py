@@ -243,8 +243,8 @@ class Inference:
         writes = takes_settings(task.predict)
         known = {*(task.predict_options().keys() - OWN), *(SETTINGS if writes else ())}
         if wrong := [name for name in given if name not in known]:
-            told = ", ".join(sorted({*known, *client_options(task)}))
-            raise ValueError(f"{task.name} has no parameter {wrong[0]!r}; it has: {told}")
+            names = ", ".join(sorted({*known, *client_options(task)}))
+            raise ValueError(f"{task.name} has no parameter {wrong[0]!r}; it has: {names}")
         task.check_predict(given)
         options = {**given}
         if "batch_tokens" in task.predict_options():
@@ -268,7 +268,7 @@ def fault_of(one: Submit, error: Exception) -> Fault:
     return Fault(one.id, one.part, 500, message)
 
 
-def check_finite(values: Iterable[Any]) -> None:
+def check_finite(values: Iterable[object]) -> None:
     """Refuse results in which a number is NaN or infinite."""
     for value in values:
         if isinstance(value, np.ndarray):

@@ -105,12 +105,12 @@ class ZeroShotClassification(TextClassification):
             return logits[..., entailed].softmax(-1)
         return logits[..., [contradiction_id(self.labels), entailed]].softmax(-1)[..., 1]
 
-    def call_inputs(self, inputs: Any, more: Sequence[Any], options: dict[str, Any]) -> Any:
+    def call_inputs(self, inputs: object, more: Sequence[object], options: dict[str, Any]) -> Any:
         if len(more) == 1 and "candidate_labels" not in options:
             options["candidate_labels"], more = more[0], ()
         return super().call_inputs(inputs, more, options)
 
-    def wraps_one(self, found: Any, options: Mapping[str, Any]) -> bool:
+    def wraps_one(self, found: object, options: Mapping[str, object]) -> bool:
         del found, options
         return False
 
