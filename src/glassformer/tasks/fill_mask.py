@@ -210,7 +210,7 @@ class FillMask(MaskedTextTask):
     ) -> list[Any]:
         """
         Args:
-            inputs: A text with one mask or more, written as the tokenizer's mask token, or as `[MASK]` or `<mask>`.
+            inputs: A text with one mask or more, written as the tokenizer's mask token, or as BERT or RoBERTa write it.
             top_k: Words to give for each mask, the likeliest first.
             targets: Words to choose from; by default the whole vocabulary.
             batch_size: Taken and without effect: each text is read by itself.

@@ -1,5 +1,4 @@
-"""Zero-shot classification: classes that nobody trained, each asked of a model of inference as a hypothesis, or found
-by a model of vectors to be near a text.
+"""Zero-shot classification: classes that nobody trained, by hypotheses asked of a model of inference, or by vectors.
 
 N texts, L candidate labels, C classes of the model, D width.
 """
