@@ -202,6 +202,7 @@ def test_a_model_of_vectors_chooses_by_cosines_as_it_was_taught():
 def test_a_model_of_vectors_is_asked_as_a_model_of_inference_is():
     pipe = gf.pipeline("zero-shot-classification", VECTORS)
     plain = pipe(SAID[0], "music, food")
+    assert gf.pipeline("sentence-embedding", VECTORS).at("zero-shot-classification")(SAID[0], "music, food") == plain
     assert plain == pipe(SAID[0], candidate_labels=["music", "food"])
     assert pipe(SAID[0], "music, food", hypothesis_template="This is about {}.")["scores"] != plain["scores"]
     assert len(pipe(SAID[0], "music")["scores"]) == 1

@@ -94,10 +94,10 @@ class Pipeline:
 
     def at(self, task: str) -> "Pipeline":
         """The same model, its weights shared, at another task that its head is for."""
-        cls = task_class(task)
-        kept = (
-            {} if self.folder is None else {**taken(cls, _made(self.folder, cls)), **cls.read_extras(self.folder, task)}
-        )
+        cls, kept = task_class(task), dict[str, Any]()
+        if self.folder is not None:
+            cls = _for_vectors(cls, self.folder)
+            kept = {**taken(cls, _made(self.folder, cls)), **cls.read_extras(self.folder, task)}
         return Pipeline(self.model, cls.for_model(self.tokenizer, as_model(self.model), **kept), folder=self.folder)
 
     @property
