@@ -32,6 +32,7 @@ from glassformer.tasks.sentence_similarity import SentenceEmbedding
 from glassformer.tasks.summarization import Summarization
 from glassformer.tasks.task import AnyTask, call_options, evaluate, takes_settings
 from glassformer.tasks.task_params import task_params
+from glassformer.tasks.zero_shot_classification import ZeroShotByVectors, ZeroShotClassification
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.view.notebook import facts_line, facts_table, shortened
 from glassformer.zoo import default_for
@@ -93,10 +94,10 @@ class Pipeline:
 
     def at(self, task: str) -> "Pipeline":
         """The same model, its weights shared, at another task that its head is for."""
-        cls = task_class(task)
-        kept = (
-            {} if self.folder is None else {**taken(cls, _made(self.folder, cls)), **cls.read_extras(self.folder, task)}
-        )
+        cls, kept = task_class(task), dict[str, Any]()
+        if self.folder is not None:
+            cls = _for_vectors(cls, self.folder)
+            kept = {**taken(cls, _made(self.folder, cls)), **cls.read_extras(self.folder, task)}
         return Pipeline(self.model, cls.for_model(self.tokenizer, as_model(self.model), **kept), folder=self.folder)
 
     @property
@@ -203,6 +204,7 @@ def pipeline(
         return Pipeline(model.eval(), made_task, defaults=of_call)
     if model is None:
         model = default_for(cls.name, named_languages(task))
+    cls = _for_vectors(cls, model)
     check_model(model, cls)
     check_trained_for(model, cls)
     found = load(model, head=_head(cls, model), device=_device(device), dtype=dtype, quant=quant)
@@ -251,6 +253,12 @@ def _told_apart(task: str, cls: type[AnyTask], options: Mapping[str, Any]) -> tu
         written = f", and to write with: {', '.join(near)}" if near else ""
         raise ValueError(f"{task} has no option {wrong[0]!r}; it has: {', '.join(sorted({*known, *calls}))}{written}")
     return taken(cls, options), {name: value for name, value in options.items() if name not in known}
+
+
+def _for_vectors(cls: type[AnyTask], model: str | Path) -> type[AnyTask]:
+    """The task, as a model of sentence vectors does it, which chooses among labels without a class of entailment."""
+    by_vectors = cls is ZeroShotClassification and (config_folder(model) / MODULES).is_file()
+    return ZeroShotByVectors if by_vectors else cls
 
 
 def _device(device: str | int | torch.device | None) -> str | torch.device | None:

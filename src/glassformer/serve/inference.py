@@ -36,7 +36,7 @@ from .messages import Answer, Call, Fault, ModelInfo, Submit, WorkerSpec
 LOG = logging.getLogger("glassformer")
 FAMILIES = (  # tasks that one model can be asked for
     ("text-classification", "zero-shot-classification"),
-    ("sentence-embedding", "feature-extraction", "sentence-similarity"),
+    ("sentence-embedding", "feature-extraction", "sentence-similarity", "zero-shot-classification"),
     ("translation", "summarization", "text2text-generation"),
 )
 OWN = {"batch_size", "batch_tokens", "return_tensors", "padding"}  # options that are the server's business
@@ -299,6 +299,6 @@ def _at_all_tasks(pipe: Pipeline) -> dict[str, Pipeline]:
     for family in FAMILIES:
         for name in family if pipe.task.name in family else ():
             if name not in found:
-                with suppress(ValueError):  # a classifier that knows no entailment
+                with suppress(ValueError):  # a classifier that knows no entailment, or has no vectors
                     found[name] = pipe.at(task_class(name).name)
     return found
