@@ -84,6 +84,18 @@ def test_packed_is_alone(data, is_causal, lengths):
     assert_close(by_mask, packed.by_equal_lengths(query, key, value, options), **CLOSE)
 
 
+@settings(max_examples=60)
+@given(data=st.data(), cut=st.integers(1, LENGTH - 1))
+def test_the_last_tokens_alone_see_what_they_see_in_the_whole(data, cut):
+    """A causal mask of the queries behind a cut, with all keys: for torch's kernel, windows, and scores by distance."""
+    attention, kernel = data.draw(attentions(is_causal=True)), AttentionOptions(0.5)
+    if data.draw(st.booleans()):
+        kernel = kernel._replace(window=attention.window, bias=attention.position_scores)
+    query, key, value = (some(2, seed).repeat(1, 1, 2).unflatten(-1, (attention.heads, -1)) for seed in range(3))
+    found = CausalMask(LENGTH - cut, query.device, cut).attend(query[:, cut:], key, value, kernel)
+    assert_close(found, CausalMask(LENGTH, query.device).attend(query, key, value, kernel)[:, cut:], **CLOSE)
+
+
 @settings(max_examples=40)
 @given(data=st.data(), cut=st.integers(1, LENGTH - 1))
 @torch.no_grad()

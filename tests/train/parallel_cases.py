@@ -45,7 +45,6 @@ LAYOUTS = {
     "tensor": {"tensor_parallel": 2},
     "tensor-fsdp": {"tensor_parallel": 2, "parallel": "fsdp"},
     "context": {"context_parallel": 2},
-    "context-4": {"context_parallel": 4},
     "context-fsdp": {"context_parallel": 2, "parallel": "fsdp"},
     "context-hsdp": {"context_parallel": 2, "parallel": "hsdp", "shard_size": 2},
     "context-tensor": {"context_parallel": 2, "tensor_parallel": 2},

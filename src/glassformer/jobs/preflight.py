@@ -59,8 +59,8 @@ def _processes(found: Preflight, plan: Plan) -> None:
     asked = [name for name, alone in settings.items() if getattr(plan, name) != alone]
     if asked and not dist.is_initialized():
         found.warnings.append(
-            f"{asked[-1]} = {getattr(plan, asked[-1])} is for several processes, and this one is alone and holds all of "
-            "the model: torchrun --nproc-per-node N -m glassformer train …"
+            f"{asked[-1]} = {getattr(plan, asked[-1])} is for several processes, and this one is alone and holds all "
+            "of the model: torchrun --nproc-per-node N -m glassformer train …"
         )
 
 

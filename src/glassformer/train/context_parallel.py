@@ -33,7 +33,7 @@ from .tensor_parallel import OwnDraws
 
 
 @dataclass(frozen=True)
-class SharedText(BatchMask):
+class ContextMask(BatchMask):
     """A causal mask for the places of a text that this process has, as keys and values of all of them are gathered."""
 
     mesh: DeviceMesh
@@ -62,13 +62,11 @@ class SharedText(BatchMask):
 
     def whole(self, x: Tensor) -> Tensor:
         """(B, t, G, K) of each process -> (B, T, G, K), in the order of the text."""
-        size = self.mesh.size()
-        pieces = _gathered(x, self.mesh, Shard(1)).chunk(2 * size, 1)
-        place = {number: place for place, number in enumerate(n for rank in range(size) for n in _dealt(rank, size))}
-        return torch.cat([pieces[place[number]] for number in range(2 * size)], 1)
+        pieces = _gathered(x, self.mesh, Shard(1)).chunk(2 * self.mesh.size(), 1)  # two of each process
+        return torch.cat([*pieces[::2], *pieces[::-2]], 1)
 
 
-class SharedObjective(Objective):
+class ContextObjective(Objective):
     """An objective whose texts several processes read together; the loss it gives is that of all their places.
 
     Refused: what is not a causal decoder's loss at each token.
@@ -81,8 +79,8 @@ class SharedObjective(Objective):
         config = as_model(model).config
         if not (task.by_token and self._stacks and as_model(model).is_causal) or config.is_encoder_decoder:
             raise ValueError(
-                f"context_parallel is {mesh.size()}, and deals out the texts of text-generation by decoders such as gpt2 "
-                f"and llama; for {task.name} by {config.model_type} leave it at 1"
+                f"context_parallel is {mesh.size()}, and is for text-generation by decoders such as gpt2 and llama; "
+                f"for {task.name} by {config.model_type} leave it at 1"
             )
         OwnDraws(self, mesh.get_local_rank())
 
@@ -90,10 +88,10 @@ class SharedObjective(Objective):
         own, mask = dealt_out(batch, self.mesh)
         with self._reading(mask):
             loss, carried = super().forward(own, carried)
-        return _gathered(loss, self.mesh, Partial()), carried
+        return _gathered(loss, self.mesh, Partial()).clone(), carried  # FSDP hooks what it gives: no view
 
     @contextmanager
-    def _reading(self, mask: SharedText) -> Iterator[None]:
+    def _reading(self, mask: ContextMask) -> Iterator[None]:
         """Layers see this mask; outside of it the model reads whole texts, as an evaluation does."""
         handles = [stack.register_forward_pre_hook(partial(_masked, mask)) for stack in self._stacks]
         try:
@@ -103,31 +101,31 @@ class SharedObjective(Objective):
                 handle.remove()
 
 
-def _masked(mask: SharedText, _stack: nn.Module, inputs: tuple[Tensor, BatchMask]) -> tuple[Tensor, BatchMask]:
+def _masked(mask: ContextMask, _stack: nn.Module, inputs: tuple[Tensor, BatchMask]) -> tuple[Tensor, BatchMask]:
     x, local = inputs
     return x, replace(mask, positions=local.positions)
 
 
-def dealt_out(batch: Batch, mesh: DeviceMesh) -> tuple[Batch, SharedText]:
+def dealt_out(batch: Batch, mesh: DeviceMesh) -> tuple[Batch, ContextMask]:
     """This process's places of a batch whose padding, if any, comes last, and the mask of its layers.
 
     Where the pieces do not come out even the last ones are filled up with places that have no target.
     """
     ids, keep = batch.inputs["input_ids"], batch.inputs.get("attention_mask")
     length, device = ids.shape[1], ids.device
-    width = -(-length // (2 * mesh.size()))
-    starts = [number * width for number in _dealt(mesh.get_local_rank(), mesh.size())]
+    starts, width = pieces_of(length, mesh.get_local_rank(), mesh.size())
     places = torch.cat([torch.arange(start, start + width, device=device) for start in starts])  # (t,)
     inside = places.clamp(max=length - 1)
     labels = batch.targets["labels"][:, inside].masked_fill(places >= length, NO_TARGET)
     own = replace(batch, inputs={"input_ids": ids[:, inside], "position_ids": inside[None]}, targets={"labels": labels})
     lengths = torch.tensor([[length]], device=device) if keep is None else send(keep.sum(1, keepdim=True), device)
-    return own, SharedText(mesh, tuple(CausalMask(width, device, start) for start in starts), lengths)
+    return own, ContextMask(mesh, tuple(CausalMask(width, device, start) for start in starts), lengths)
 
 
-def _dealt(rank: int, size: int) -> tuple[int, int]:
-    """The numbers of the pieces that a process has."""
-    return rank, 2 * size - 1 - rank
+def pieces_of(length: int, rank: int, size: int) -> tuple[tuple[int, int], int]:
+    """Where the two pieces of a process start, and how long both are; the last of all may go beyond the text."""
+    width = -(-length // (2 * size))
+    return (rank * width, (2 * size - 1 - rank) * width), width
 
 
 def _gathered(x: Tensor, mesh: DeviceMesh, placement: Placement) -> Tensor:

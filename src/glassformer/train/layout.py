@@ -126,8 +126,9 @@ def lay_out(model: nn.Module, task: AnyTask, plan: Plan, processes: Processes) -
     if not dist.is_initialized():
         return Replicated(model, Objective(model, task), processes)
     device = next(model.parameters()).device
+    objective = _objective(model, task, plan, processes)
     if plan.parallel == "ddp" and plan.tensor_parallel == 1:
-        return Replicated(model, _objective(model, task, plan), processes, _data(plan, processes))
+        return Replicated(model, objective, processes, processes.one_of_each(plan.context_parallel))
     if plan.optimiser == "adafactor":
         raise ValueError(
             "adafactor has no step for shards of weights: take adamw, or parallel = ddp without tensor_parallel"
@@ -137,41 +138,36 @@ def lay_out(model: nn.Module, task: AnyTask, plan: Plan, processes: Processes) -
     if plan.compile and plan.tensor_parallel > 1:
         raise ValueError("layers that are dealt out are not compiled: leave compile or tensor_parallel out")
     holders = processes.one_of_each(_tensor_size(plan, processes))
+    alike = plan.tensor_parallel * plan.context_parallel
+    data = holders if alike == plan.tensor_parallel else processes.one_of_each(alike)
     from .sharding import Sharded, mesh_of  # DTensors take a third of a second to import
 
     return Sharded(
         model,
-        _objective(model, task, plan),
+        objective,
         mesh_of(device, _shard_size(plan.parallel, plan.shard_size, holders), plan.tensor_parallel),
-        holders if plan.context_parallel == 1 else _data(plan, processes),
+        data,
         compute_dtype=DTYPES.get(plan.precision),
         reshard=plan.reshard,
         offload=plan.offload,
     )
 
 
-def _objective(model: nn.Module, task: AnyTask, plan: Plan) -> Objective:
+def _objective(model: nn.Module, task: AnyTask, plan: Plan, processes: Processes) -> Objective:
     """What each process computes: the loss of its texts, or of its places of texts that several read together."""
-    if plan.context_parallel == 1:
+    size, tensor_size = plan.context_parallel, plan.tensor_parallel
+    if size == 1:
         return Objective(model, task)
     if plan.compile:
         raise ValueError("layers that gather what others have are not compiled: leave compile or context_parallel out")
-    from .context_parallel import SharedObjective, context_mesh
-
-    device = next(model.parameters()).device
-    return SharedObjective(model, task, context_mesh(device, plan.context_parallel, plan.tensor_parallel))
-
-
-def _data(plan: Plan, processes: Processes) -> Processes:
-    """One of each of those in a row that have the same examples."""
-    alike = plan.context_parallel * plan.tensor_parallel
-    if processes.world_size % alike:
-        others = f" times tensor_parallel {plan.tensor_parallel}" if plan.tensor_parallel > 1 else ""
+    if processes.world_size % (size * tensor_size):
+        groups = f"{size} times {tensor_size} (tensor_parallel)" if tensor_size > 1 else f"{size}"
         raise ValueError(
-            f"context_parallel is {plan.context_parallel}{others}, and {processes.world_size} processes do not fall into "
-            "groups of that"
+            f"context_parallel is {groups}, and {processes.world_size} processes do not fall into groups of that"
         )
-    return processes.one_of_each(alike)
+    from .context_parallel import ContextObjective, context_mesh
+
+    return ContextObjective(model, task, context_mesh(next(model.parameters()).device, size, tensor_size))
 
 
 def _tensor_size(plan: Plan, processes: Processes) -> int:
