@@ -202,7 +202,13 @@ shallow = partial(model, model_type="bert", head=None, **BERT | {"num_hidden_lay
 ELSEWHERE: dict[str, dict[str, Maker]] = {  # by page: what has another meaning there
     "pipelines.md": {"test.csv": partial(news, seed=2), "new.csv": partial(news, seed=3)},
     "comparing.md": {"minilm": shallow},
-    "scale.md": {"crawl/*.txt": partial(beside, make=text, name="1.txt")},
+    "scale.md": {
+        "crawl/*.txt": partial(beside, make=text, name="1.txt"),
+        "long.toml": partial(
+            lines,
+            texts=['task = "text-generation"', 'arch = "gpt2"', 'data = "corpus.txt"', "block_size = 64", "steps = 2"],
+        ),
+    },
     "generating.md": {"runs/reviews": of_two_kinds},
     "exporting.md": {"reviews.csv": two_sided},
 }

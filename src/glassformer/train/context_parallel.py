@@ -3,7 +3,8 @@
 What crosses positions is attention alone. A process runs all layers on its own places; in each layer keys and values of
 all places are gathered, and its queries look at those that come before them. It belongs to the stack of layers, so that
 every architecture made of one is covered and none knows of it. A text is cut into two pieces a process, and each has
-one from its beginning and the one as far from its end: of causal attention all then have the same to do.
+one from its beginning and the one as far from its end: of causal attention all then have the same to do. torch's own form
+(`torch.distributed.tensor.experimental.context_parallel`) takes some GPU kernels alone, and no masks or scores by distance.
 
 B batch, T length, N processes, C length of a piece, t = 2C places of this process, G heads of keys, K head width.
 """
