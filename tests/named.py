@@ -193,6 +193,10 @@ EVERYWHERE: dict[str, Maker] = {
     "recipe.toml": partial(
         lines, texts=['task = "parity"', 'arch = "gru"', 'out = "runs/parity"', "steps = 2", "limit = 40"]
     ),
+    "long.toml": partial(
+        lines,
+        texts=['task = "text-generation"', 'arch = "gpt2"', 'data = "corpus.txt"', "block_size = 64", "steps = 2"],
+    ),
     "recipes/sst2-lstm.toml": sst2_recipe,
     "bert-base-uncased": cached,
 }
@@ -202,13 +206,7 @@ shallow = partial(model, model_type="bert", head=None, **BERT | {"num_hidden_lay
 ELSEWHERE: dict[str, dict[str, Maker]] = {  # by page: what has another meaning there
     "pipelines.md": {"test.csv": partial(news, seed=2), "new.csv": partial(news, seed=3)},
     "comparing.md": {"minilm": shallow},
-    "scale.md": {
-        "crawl/*.txt": partial(beside, make=text, name="1.txt"),
-        "long.toml": partial(
-            lines,
-            texts=['task = "text-generation"', 'arch = "gpt2"', 'data = "corpus.txt"', "block_size = 64", "steps = 2"],
-        ),
-    },
+    "scale.md": {"crawl/*.txt": partial(beside, make=text, name="1.txt")},
     "generating.md": {"runs/reviews": of_two_kinds},
     "exporting.md": {"reviews.csv": two_sided},
 }
