@@ -155,17 +155,17 @@ class CausalMask(BatchMask):
         query, key, value = (x.transpose(1, 2) for x in (query, key, value))
         order = self.order(self.length, self.before + self.length, self.device, options.window)
         plain = order is None and options.bias is None
-        if plain and self.before:
-            mask: Tensor | None = self._lower_right(query)
+        if plain:
+            mask = self._lower_right(query) if self.before else None
         else:
-            mask = None if plain else self.with_bias(both(self.dense, order), query, key, options)
+            mask = self.with_bias(both(self.dense, order), query, key, options)
         context = fused(query, key, value, options=options, mask=mask, is_causal=plain and not self.before)
         return context.transpose(1, 2)
 
     def _lower_right(self, query: Tensor) -> Tensor:
-        """The order alone, as torch's kernels take it: their own `is_causal` aligns the first query with the first key.
+        """The order alone, for torch's kernel, whose `is_causal` would align the first query with the first key.
 
-        On a GPU a mask that is never made, in the sums of other devices one that all layers share.
+        A GPU's kernels know it by its name; elsewhere it is added to scores, and all layers share one.
         """
         if query.is_cuda:
             from torch.nn.attention.bias import causal_lower_right  # it takes a second to import

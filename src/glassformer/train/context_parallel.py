@@ -3,8 +3,8 @@
 What crosses positions is attention alone. A process runs all layers on its own places; in each layer keys and values of
 all places are gathered, and its queries look at those that come before them. It belongs to the stack of layers, so that
 every architecture made of one is covered and none knows of it. A text is cut into two pieces a process, and each has
-one from its beginning and the one as far from its end: of causal attention all then have the same to do. torch's own form
-(`torch.distributed.tensor.experimental.context_parallel`) takes some GPU kernels alone, and no masks or scores by distance.
+one from its beginning and the one as far from its end: of causal attention all then have the same to do. (The prototype
+of torch, `distributed.tensor.experimental.context_parallel`, is for some GPU kernels, without windows and biases.)
 
 B batch, T length, N processes, C length of a piece, t = 2C places of this process, G heads of keys, K head width.
 """
@@ -12,7 +12,6 @@ B batch, T length, N processes, C length of a piece, t = 2C places of this proce
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Self
 
 import torch
@@ -94,17 +93,12 @@ class ContextObjective(Objective):
     @contextmanager
     def _reading(self, mask: ContextMask) -> Iterator[None]:
         """Layers see this mask; outside of it the model reads whole texts, as an evaluation does."""
-        handles = [stack.register_forward_pre_hook(partial(_masked, mask)) for stack in self._stacks]
+        handles = [stack.register_forward_pre_hook(lambda _, inputs: (inputs[0], mask)) for stack in self._stacks]
         try:
             yield
         finally:
             for handle in handles:
                 handle.remove()
-
-
-def _masked(mask: ContextMask, _stack: nn.Module, inputs: tuple[Tensor, BatchMask]) -> tuple[Tensor, BatchMask]:
-    x, local = inputs
-    return x, replace(mask, positions=local.positions)
 
 
 def dealt_out(batch: Batch, mesh: DeviceMesh) -> tuple[Batch, ContextMask]:
@@ -118,9 +112,11 @@ def dealt_out(batch: Batch, mesh: DeviceMesh) -> tuple[Batch, ContextMask]:
     places = torch.cat([torch.arange(start, start + width, device=device) for start in starts])  # (t,)
     inside = places.clamp(max=length - 1)
     labels = batch.targets["labels"][:, inside].masked_fill(places >= length, NO_TARGET)
-    own = replace(batch, inputs={"input_ids": ids[:, inside], "position_ids": inside[None]}, targets={"labels": labels})
+    inputs = {"input_ids": ids[:, inside], "position_ids": inside[None]}
     lengths = torch.tensor([[length]], device=device) if keep is None else send(keep.sum(1, keepdim=True), device)
-    return own, ContextMask(mesh, tuple(CausalMask(width, device, start) for start in starts), lengths)
+    pieces = tuple(CausalMask(width, device, start) for start in starts)
+    mask = ContextMask(mesh, pieces, lengths, positions=inputs["position_ids"])
+    return replace(batch, inputs=inputs, targets={"labels": labels}), mask
 
 
 def pieces_of(length: int, rank: int, size: int) -> tuple[tuple[int, int], int]:

@@ -42,7 +42,7 @@ class Layout(Protocol):
     objective: nn.Module
     """The objective to call; the gradients of its backward pass are averaged over `data`."""
     data: Processes
-    """The processes that have a share of each batch: all, or one of each group that computes one model together."""
+    """The processes that have a share of each batch: all, or one of each group that has the same examples."""
 
     def no_sync(self, *, last: bool) -> AbstractContextManager[None]:
         """Gradients are exchanged once for each batch, with its last micro-batch."""
@@ -139,7 +139,7 @@ def lay_out(model: nn.Module, task: AnyTask, plan: Plan, processes: Processes) -
         raise ValueError("layers that are dealt out are not compiled: leave compile or tensor_parallel out")
     holders = processes.one_of_each(_tensor_size(plan, processes))
     alike = plan.tensor_parallel * plan.context_parallel
-    data = holders if alike == plan.tensor_parallel else processes.one_of_each(alike)
+    data = holders if plan.context_parallel == 1 else processes.one_of_each(alike)
     from .sharding import Sharded, mesh_of  # DTensors take a third of a second to import
 
     return Sharded(
