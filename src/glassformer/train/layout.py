@@ -163,7 +163,8 @@ def _objective(model: nn.Module, task: AnyTask, plan: Plan, processes: Processes
     if processes.world_size % (size * tensor_size):
         groups = f"{size} times {tensor_size} (tensor_parallel)" if tensor_size > 1 else f"{size}"
         raise ValueError(
-            f"context_parallel is {groups}, and {processes.world_size} processes do not fall into groups of that"
+            f"context_parallel is {groups}, and {processes.world_size} processes do not fall into groups of that: "
+            "start a multiple, or lower it"
         )
     from .context_parallel import ContextObjective, context_mesh
 
