@@ -126,7 +126,7 @@ def lay_out(model: nn.Module, task: AnyTask, plan: Plan, processes: Processes) -
     if not dist.is_initialized():
         return Replicated(model, Objective(model, task), processes)
     device = next(model.parameters()).device
-    objective = _objective(model, task, plan, processes)
+    objective = _objective(model, task, plan, processes, device)
     if plan.parallel == "ddp" and plan.tensor_parallel == 1:
         return Replicated(model, objective, processes, processes.one_of_each(plan.context_parallel))
     if plan.optimiser == "adafactor":
@@ -153,7 +153,7 @@ def lay_out(model: nn.Module, task: AnyTask, plan: Plan, processes: Processes) -
     )
 
 
-def _objective(model: nn.Module, task: AnyTask, plan: Plan, processes: Processes) -> Objective:
+def _objective(model: nn.Module, task: AnyTask, plan: Plan, processes: Processes, device: torch.device) -> Objective:
     """What each process computes: the loss of its texts, or of its places of texts that several read together."""
     size, tensor_size = plan.context_parallel, plan.tensor_parallel
     if size == 1:
@@ -168,7 +168,7 @@ def _objective(model: nn.Module, task: AnyTask, plan: Plan, processes: Processes
         )
     from .context_parallel import ContextObjective, context_mesh
 
-    return ContextObjective(model, task, context_mesh(next(model.parameters()).device, size, tensor_size))
+    return ContextObjective(model, task, context_mesh(device, size, tensor_size))
 
 
 def _tensor_size(plan: Plan, processes: Processes) -> int:
