@@ -12,6 +12,8 @@ from torch.distributed.device_mesh import init_device_mesh
 
 import glassformer as gf
 from glassformer.hub.registry import ARCHITECTURES
+from glassformer.jobs.mesh import mesh_report
+from glassformer.jobs.recipe import Recipe
 from glassformer.models.decoder import CausalDecoder
 from glassformer.train.context_parallel import ContextObjective, dealt_out, pieces_of
 from glassformer.train.layout import lay_out
@@ -95,6 +97,6 @@ def test_plans_that_do_not_go_with_it_are_refused(mesh, changes, words):
 
 
 def test_a_dry_run_says_that_it_does_not_count_it():
-    plan = replace(case("text-generation/gpt2").plan, context_parallel=2)
-    with pytest.raises(ValueError, match="what context_parallel exchanges is not counted"):
-        Mesh(2, 8).shard_size(plan)
+    settings = {"task": "text-generation", "arch": "gpt2", "data": "corpus.txt", "context_parallel": 2}
+    with pytest.raises(ValueError, match="what context_parallel exchanges is not counted: leave it out of a dry run"):
+        mesh_report(Recipe.of(settings), Mesh(2, 8))

@@ -42,8 +42,6 @@ class Mesh:
         """Processes that share one model, as the plan says. Refused: layers that are dealt out."""
         if plan.tensor_parallel > 1:
             raise ValueError("what tensor_parallel exchanges is not counted: leave it out, and take fsdp or hsdp")
-        if plan.context_parallel > 1:
-            raise ValueError("what context_parallel exchanges is not counted: leave it out, and take fsdp or hsdp")
         if plan.parallel == "ddp":
             return 1
         size = self.world_size if plan.parallel == "fsdp" else plan.shard_size or self.per_node
