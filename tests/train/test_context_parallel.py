@@ -19,7 +19,7 @@ from glassformer.train.context_parallel import ContextObjective, dealt_out, piec
 from glassformer.train.layout import lay_out
 from glassformer.train.mesh import Mesh
 from glassformer.train.processes import Processes
-from tasks.cases import case
+from tasks.cases import case, recipe_of
 from train.context_cases import DECODERS, batch_of, worst_of
 
 sizes, lengths = st.integers(1, 9), st.integers(1, 200)
@@ -97,6 +97,6 @@ def test_plans_that_do_not_go_with_it_are_refused(mesh, changes, words):
 
 
 def test_a_dry_run_says_that_it_does_not_count_it():
-    settings = {"task": "text-generation", "arch": "gpt2", "data": "corpus.txt", "context_parallel": 2}
+    settings = recipe_of("text-generation/gpt2", out="run", context_parallel=2)
     with pytest.raises(ValueError, match="what context_parallel exchanges is not counted: leave it out of a dry run"):
         mesh_report(Recipe.of(settings), Mesh(2, 8))
