@@ -44,6 +44,10 @@ LAYOUTS = {
     "hsdp": {"parallel": "hsdp", "shard_size": 2},
     "tensor": {"tensor_parallel": 2},
     "tensor-fsdp": {"tensor_parallel": 2, "parallel": "fsdp"},
+    "context": {"context_parallel": 2},
+    "context-fsdp": {"context_parallel": 2, "parallel": "fsdp"},
+    "context-hsdp": {"context_parallel": 2, "parallel": "hsdp", "shard_size": 2},
+    "context-tensor": {"context_parallel": 2, "tensor_parallel": 2},
 }
 STEPS = 3
 

@@ -56,13 +56,13 @@ def preflight(
 
 
 def _processes(found: Preflight, plan: Plan) -> None:
-    if dist.is_initialized() or (plan.parallel == "ddp" and plan.tensor_parallel == 1):
-        return
-    asked = f"parallel = {plan.parallel}" if plan.tensor_parallel == 1 else f"tensor_parallel = {plan.tensor_parallel}"
-    found.warnings.append(
-        f"{asked} is for several processes, and this one is alone and holds all of the model: "
-        "torchrun --nproc-per-node N -m glassformer train …"
-    )
+    settings = {"parallel": "ddp", "tensor_parallel": 1, "context_parallel": 1}
+    asked = [name for name, alone in settings.items() if getattr(plan, name) != alone]
+    if asked and not dist.is_initialized():
+        found.warnings.append(
+            f"{asked[-1]} = {getattr(plan, asked[-1])} is for several processes, and this one is alone and holds all "
+            "of the model: torchrun --nproc-per-node N -m glassformer train …"
+        )
 
 
 def _labels(found: Preflight, splits: Splits) -> None:

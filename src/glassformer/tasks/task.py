@@ -43,6 +43,7 @@ class Task(ABC, Generic[E, I]):
     length_option: ClassVar[str] = "max_length"  # what the constructor calls the tokens of an example
     labels_of_all: ClassVar[bool] = False  # whether labels that only dev or test data has are learnt too
     carry_state: bool = False  # whether a batch goes on where the one before it ended, with the state after that
+    by_token: ClassVar[bool] = False  # whether input_ids and labels are (B, T), and a loss is of what is said at each
     built_in: ClassVar[bool] = False  # whether examples are made up where no data is given
     input_columns: ClassVar[InputColumns] = TextColumn()  # of a table, what is read to predict
 

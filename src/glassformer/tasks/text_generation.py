@@ -76,6 +76,7 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
     longest = None
     length_option = "block_size"
     labels_of_all = True
+    by_token = True
 
     def __init__(
         self,
