@@ -28,7 +28,9 @@ static int is_blank(const uint8_t *p) {
     switch (p[0]) {
     case 0xc2: return p[1] == 0x85 || p[1] == 0xa0;
     case 0xe1: return p[1] == 0x9a && p[2] == 0x80;
-    case 0xe2: return p[1] == 0x80 ? p[2] <= 0x8a || p[2] == 0xa8 || p[2] == 0xa9 || p[2] == 0xaf : p[1] == 0x81 && p[2] == 0x9f;
+    case 0xe2:
+        if (p[1] == 0x81) return p[2] == 0x9f;
+        return p[1] == 0x80 && (p[2] <= 0x8a || p[2] == 0xa8 || p[2] == 0xa9 || p[2] == 0xaf);
     case 0xe3: return p[1] == 0x80 && p[2] == 0x80;
     default: return p[0] < 128 && KIND[p[0]] == BLANK;
     }
@@ -99,7 +101,8 @@ static long cut(Cache *cache, const uint8_t *p, const uint8_t *end, int32_t *fou
 
 /* The entries of each text, one after another, and where each text's end; gives how many texts were done before the
  * cache was full. */
-long glassformer_find(Cache *cache, const uint8_t *texts, const int64_t *ends, long count, int32_t *found, int64_t *stops) {
+long glassformer_find(Cache *cache, const uint8_t *texts, const int64_t *ends, long count, int32_t *found,
+                      int64_t *stops) {
     int64_t total = 0;
     for (long text = 0; text < count; text++) {
         const long more = cut(cache, texts + (text ? ends[text - 1] : 0), texts + ends[text], found + total);
@@ -110,7 +113,8 @@ long glassformer_find(Cache *cache, const uint8_t *texts, const int64_t *ends, l
 }
 
 /* The ids of entries, each of which has `sizes` from `firsts` on. */
-void glassformer_gather(const int32_t *found, long count, const int32_t *known, const int64_t *firsts, const int32_t *sizes, int64_t *ids) {
+void glassformer_gather(const int32_t *found, long count, const int32_t *known, const int64_t *firsts,
+                        const int32_t *sizes, int64_t *ids) {
     for (long n = 0; n < count; n++)
         for (int32_t k = 0; k < sizes[found[n]]; k++) *ids++ = known[firsts[found[n]] + k];
 }

@@ -1,7 +1,7 @@
 """The ids of many texts by GPT-2's pre-tokens: what was seen before is found in C (pretokens.c), what is new is learnt.
 
-A pre-token's ids do not depend on its neighbours. Rust gives those of new ones, most of them at once: they are the lines
-of one text, and the ids of newlines tell where each ends. Without a compiler the word cache does all of it.
+A pre-token's ids do not depend on its neighbours. Rust gives those of new ones, most of them at once: they are lines of
+one text, and the ids of newlines tell where each ends. Without a compiler the word cache does all of it.
 """
 
 import ctypes
