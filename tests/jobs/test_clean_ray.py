@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.data import shard_writer
-from glassformer.data.cleaning import Cleaner, Cleaning, Seen
+from glassformer.data.cleaning import Cleaner, Cleaning, SeenDocuments
 from glassformer.data.examples import Document
 from glassformer.jobs.clean_ray import RayCleaner, SeenPart, examined, judged
 
@@ -44,7 +44,7 @@ def kept(cleaner, texts):
 def test_parts_say_together_what_one_memory_says(wanted, seed, size, count):
     texts, parts, found = corpus(seed), [SeenPart(wanted) for _ in range(count)], []
     for number, start in enumerate(range(0, len(texts), size)):
-        batch, new = examined(texts[start : start + size], wanted), Seen(wanted)
+        batch, new = examined(texts[start : start + size], wanted), SeenDocuments(wanted)
         for one, *before in zip(batch, *(part.reasons(batch) for part in parts), strict=True):
             found.append(judged(one, before, new))
         parts[number % count].add(new.digests, new.near.signatures if new.near else [])

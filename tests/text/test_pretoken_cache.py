@@ -98,19 +98,19 @@ def test_every_character_stands_beside_spaces(rust):
 
 
 def test_a_full_cache_starts_afresh(rust, monkeypatch):
-    monkeypatch.setattr(pretokens, "CAPACITY", 20)
+    monkeypatch.setattr(pretokens, "CAPACITY", 16)
     cache = cache_of(rust)
     batch = [f"the word{i} a{i % 3}, {'y' * i}" for i in range(50)]
     batch.insert(25, " ".join(f"a{i}b" for i in range(50)))  # more than there is place for at all
     assert found(cache, batch) == whole(rust, batch)
     for text in batch:
         assert found(cache, [text]) == whole(rust, [text])
-    assert 0 < cache._struct.entries <= 20
+    assert 0 < cache._struct.entries <= 16
     monkeypatch.setattr(pretokens, "MEAN_BYTES", 4)
     cache = cache_of(rust)
     for text in batch:
         assert found(cache, [text]) == whole(rust, [text])
-        assert cache._starts[cache._struct.entries] <= 80
+        assert cache._starts[cache._struct.entries] <= 64
 
 
 def test_words_of_one_hash_are_told_apart(rust):

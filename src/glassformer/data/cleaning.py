@@ -33,7 +33,7 @@ class Cleaning:
             raise ValueError(f"language {unknown[0]!r} is not told from others; those that are: {', '.join(LANGUAGES)}")
 
 
-class Seen:
+class SeenDocuments:
     """What was there so far: the digests of all documents, and the signatures of those that stayed."""
 
     def __init__(self, wanted: Cleaning) -> None:
@@ -76,7 +76,7 @@ class Cleaner:
 
     def judged(self, documents: Iterable[Document]) -> Iterator[tuple[Document, str | None]]:
         """The same, not counted; the cheapest questions come first."""
-        seen = Seen(self.wanted)
+        seen = SeenDocuments(self.wanted)
         for one in documents:
             reason = unfit(one.text, self.wanted)
             if reason is None and seen.is_copy(digest(one.text)):

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from glassformer.data.cleaning import ALIKE, COPY, Cleaner, Cleaning, Seen, unfit
+from glassformer.data.cleaning import ALIKE, COPY, Cleaner, Cleaning, SeenDocuments, unfit
 from glassformer.data.duplicates import Signature, digest, signature
 from glassformer.data.examples import Document
 from glassformer.data.shard_writer import batches
@@ -42,7 +42,7 @@ class SeenPart:
     """What an actor remembers."""
 
     def __init__(self, wanted: Cleaning) -> None:
-        self.seen = Seen(wanted)
+        self.seen = SeenDocuments(wanted)
 
     def reasons(self, batch: Sequence[Examined]) -> list[str | None]:
         """Why each document is left out as far as this part knows; nothing of them is remembered."""
@@ -57,7 +57,7 @@ class SeenPart:
             self.seen.is_alike(one)
 
 
-def judged(one: Examined, before: Sequence[str | None], batch: Seen) -> str | None:
+def judged(one: Examined, before: Sequence[str | None], batch: SeenDocuments) -> str | None:
     """Why a document is left out, by what all parts say and by those before it in its batch."""
     if one.reason is not None:
         return one.reason
@@ -79,7 +79,7 @@ class RayCleaner(Cleaner):
             parts = [actor.remote(self.wanted) for _ in range(min(cluster.capacity, MOST_PARTS))]
             for number, (batch, found) in enumerate(self._examined(cluster, documents)):
                 reasons = answer_of(ray, [part.reasons.remote(found) for part in parts])
-                new = Seen(self.wanted)
+                new = SeenDocuments(self.wanted)
                 for document, one, *before in zip(batch, answer_of(ray, found), *reasons, strict=True):
                     yield document, judged(one, before, new)
                 signatures = [] if new.near is None else new.near.signatures

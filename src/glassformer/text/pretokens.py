@@ -25,7 +25,7 @@ from glassformer.text.cache import WordCache, any_of, encoded
 
 LOG = logging.getLogger("glassformer")
 MANY = 1 << 12  # characters from which the calls into C are worth it
-CAPACITY = 1 << 18  # entries, some 15 MB with their ids; a full cache starts afresh
+CAPACITY = 1 << 18  # entries, a power of two: some 15 MB with their ids; a full cache starts afresh
 MEAN_BYTES, SLOTS = 16, 4  # of an entry
 
 
