@@ -5,7 +5,7 @@ import random
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
-from itertools import product
+from itertools import pairwise, product
 from time import sleep
 
 import pytest
@@ -97,20 +97,20 @@ def test_every_character_stands_beside_spaces(rust):
     assert found(cache_of(rust), batch) == whole(rust, batch)
 
 
-def test_a_full_cache_starts_afresh(rust, monkeypatch):
-    monkeypatch.setattr(pretokens, "CAPACITY", 16)
-    cache = cache_of(rust)
+@pytest.mark.parametrize(("capacity", "mean"), [(16, 16), (16, 4)])
+def test_a_full_cache_starts_afresh(rust, monkeypatch, capacity, mean):
+    monkeypatch.setattr(pretokens, "CAPACITY", capacity)
+    monkeypatch.setattr(pretokens, "MEAN_BYTES", mean)
+    cache, sizes = cache_of(rust), []
     batch = [f"the word{i} a{i % 3}, {'y' * i}" for i in range(50)]
     batch.insert(25, " ".join(f"a{i}b" for i in range(50)))  # more than there is place for at all
     assert found(cache, batch) == whole(rust, batch)
     for text in batch:
         assert found(cache, [text]) == whole(rust, [text])
-    assert 0 < cache._struct.entries <= 16
-    monkeypatch.setattr(pretokens, "MEAN_BYTES", 4)
-    cache = cache_of(rust)
-    for text in batch:
-        assert found(cache, [text]) == whole(rust, [text])
-        assert cache._starts[cache._struct.entries] <= 64
+        sizes.append(cache._struct.entries)
+        assert cache._starts[sizes[-1]] <= capacity * mean
+    assert 0 < max(sizes) <= capacity
+    assert any(later < size for size, later in pairwise(sizes))
 
 
 def test_words_of_one_hash_are_told_apart(rust):
