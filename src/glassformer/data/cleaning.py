@@ -66,7 +66,7 @@ class Cleaner:
         self.left_out: Counter[str] = Counter()
 
     def __call__(self, documents: Iterable[Document]) -> Iterator[tuple[Document, str | None]]:
-        """Each document, and why it is left out; None for one that stays."""
+        """Each document of a corpus, and why it is left out; None for one that stays."""
         for one, reason in self.judged(documents):
             if reason is None:
                 self.kept += 1

@@ -120,9 +120,11 @@ class PretokenCache:
     def _learn(self) -> None:
         """Ask Rust for the ids of new entries: of most as the lines of one text, of others one by one."""
         old, new = self._learnt, self._struct.entries
-        starts = self._starts[old : new + 1].tolist()
-        content = self._bytes[: starts[-1]].tobytes()
-        words = [content[start:stop].decode() for start, stop in pairwise(starts)]
+        if old == new:
+            return
+        starts = self._starts[old : new + 1]
+        content = self._bytes[starts[0] : starts[-1]].tobytes()
+        words = [content[start:stop].decode() for start, stop in pairwise((starts - starts[0]).tolist())]
         lines = np.array([is_line(word) for word in words], bool)
         for which, ids_of in ((lines, self._ids_of_lines), (~lines, self._ids_of_each)):
             numbers = np.flatnonzero(which)
