@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 Row = dict[str, Any]
 
 
@@ -23,6 +21,7 @@ def in_turns(contestants: dict[str, Callable[[], float]], rounds: int) -> dict[s
 
 def interleaved(contestants: dict[str, Callable[[], object]], rounds: int = 7) -> dict[str, float]:
     """The median seconds of each contestant, one warm-up round not counted."""
+    import torch  # here, for a benchmark's own processes import this file and may do without
 
     def clocked(work: Callable[[], object]) -> Callable[[], float]:
         def run() -> float:

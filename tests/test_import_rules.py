@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "text": ("files",),
     "view": (),
     "models": ("files", "blocks"),
-    "engine": ("blocks", "models.contract"),
+    "engine": ("files", "blocks", "models.contract"),
     "generate": ("files", "blocks", "models.contract", "engine", "text.tokenizer"),
     "inspect": ("blocks", "models.contract", "models.heads", "engine.linear"),
     "hub": ("files", "zoo", "models", "text", "blocks", "engine"),

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.engine import compiled, native
+from glassformer.engine import native
+from glassformer.files import compiled
 
 pytestmark = pytest.mark.skipif(native.kernels() is None, reason="there is no C compiler")
 OPENED = native.opened.__wrapped__
@@ -35,10 +36,10 @@ def started(**more):
 
 @pytest.mark.slow
 def test_it_is_compiled_once_into_a_folder_of_ones_own(folder):
-    first = compiled.library(STEPS=63)
+    first = native.library()
     about, made = folder.stat(), first.stat()
     assert (about.st_uid, about.st_mode & 0o777, made.st_mode & 0o777) == (os.geteuid(), 0o700, 0o700)
-    assert compiled.library(STEPS=63) == first
+    assert native.library() == first
     assert first.stat().st_ino == made.st_ino
     assert [path.name for path in folder.iterdir()] == [first.name]  # nothing half made is left
 
@@ -47,7 +48,7 @@ def test_it_is_compiled_once_into_a_folder_of_ones_own(folder):
 @pytest.mark.parametrize("size", [0, 100, 5000])
 def test_a_library_that_was_cut_short_is_made_again(folder, size):
     """Loading one kills the process, at every start, with no word why."""
-    whole = compiled.library(STEPS=63)
+    whole = native.library()
     content = whole.read_bytes()
     assert size < len(content)
     os.truncate(whole, size)
@@ -57,10 +58,10 @@ def test_a_library_that_was_cut_short_is_made_again(folder, size):
 
 @pytest.mark.slow
 def test_another_file_in_its_place_is_not_loaded(folder, tmp_path):
-    whole = compiled.library(STEPS=63)
+    whole = native.library()
     content = whole.read_bytes()
     whole.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    assert compiled.library(STEPS=63).read_bytes() == content
+    assert native.library().read_bytes() == content
     (tmp_path / "theirs.so").write_bytes(content)
     whole.unlink()
     whole.symlink_to(tmp_path / "theirs.so")
@@ -126,7 +127,7 @@ def test_it_can_be_turned_off(folder):
 @pytest.mark.slow
 def test_two_processes_may_compile_at_once(folder):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    code = "from glassformer.engine.compiled import library; print(library(STEPS=63))"
+    code = "from glassformer.engine.native import library; print(library())"
     both = [
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
         for _ in range(2)

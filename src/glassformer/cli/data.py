@@ -40,6 +40,9 @@ def clean(
     dropped: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write what is left out, with the reason.")
     ] = None,
+    ray: Annotated[
+        bool, typer.Option("--ray", help="On the Ray cluster of $RAY_ADDRESS, or on one begun here.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Write the documents of a corpus that are worth keeping, and count the others by reason.
@@ -58,6 +61,10 @@ def clean(
         near=near,
     )
     cleaner = Cleaner(wanted)
+    if ray:
+        from glassformer.jobs.clean_ray import RayCleaner
+
+        cleaner = RayCleaner(wanted)
     clean_corpus(cleaner, files, out, unit=unit, columns=parsed_columns(columns), dropped=dropped)
     if json:
         print_json({"out": str(out), "kept": cleaner.kept, "left_out": dict(cleaner.left_out)})

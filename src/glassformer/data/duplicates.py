@@ -4,6 +4,7 @@ Two documents are as alike as the shingles (five words in a row) they share: |A 
 """
 
 import zlib
+from functools import cache
 from hashlib import blake2b
 
 import numpy as np
@@ -18,54 +19,58 @@ PRIME = np.uint64((1 << 61) - 1)
 Signature = NDArray[np.uint32]
 
 
-class SeenTexts:
-    """Texts so far; a hash of 16 bytes each."""
-
-    def __init__(self) -> None:
-        self._hashes: set[bytes] = set()
-
-    def is_new(self, text: str) -> bool:
-        """Whether no text so far had the same words, whatever their case and the blanks between them."""
-        digest = blake2b(" ".join(text.casefold().split()).encode(), digest_size=16).digest()
-        new = digest not in self._hashes
-        self._hashes.add(digest)
-        return new
-
-
 class NearDuplicates:
-    """Documents so far, as signatures of 512 bytes each; those that share a band with a new one are compared with it.
+    """Documents so far, as signatures of 512 bytes each; those that share a band with another are compared with it.
 
     With bands of four hashes a pair that is 0.8 alike is compared all but surely, one of 0.3 with a chance of one in
     four; what is compared is told apart by all 128 hashes, whose estimate has a standard error of 0.035 at 0.8.
     """
 
-    def __init__(self, threshold: float = 0.8, *, seed: int = 0) -> None:
-        if not 0 < threshold <= 1:
-            raise ValueError(f"the likeness of near duplicates lies above 0 and at most at 1, not at {threshold}")
-        chance = np.random.Generator(np.random.Philox(key=seed))
+    def __init__(self, threshold: float = 0.8) -> None:
+        check_threshold(threshold)
         self.threshold = threshold
-        self._factors = chance.integers(1, PRIME, HASHES, dtype=np.uint64) | np.uint64(1)
-        self._shifts = chance.integers(0, PRIME, HASHES, dtype=np.uint64)
-        self._signatures: list[Signature] = []
+        self.signatures: list[Signature] = []
         self._bands: list[dict[bytes, list[int]]] = [{} for _ in range(HASHES // ROWS)]
 
-    def is_new(self, text: str) -> bool:
-        """Whether no document so far is as alike as the threshold; one that is not new is not remembered."""
-        signature = self.signature(text)
-        keys = [signature[start : start + ROWS].tobytes() for start in range(0, HASHES, ROWS)]
-        near = {one for band, key in zip(self._bands, keys, strict=True) for one in band.get(key, ())}
-        if any(likeness(signature, self._signatures[one]) >= self.threshold for one in near):
-            return False
-        for band, key in zip(self._bands, keys, strict=True):
-            band.setdefault(key, []).append(len(self._signatures))
-        self._signatures.append(signature)
-        return True
+    def __contains__(self, signature: Signature) -> bool:
+        """Whether a document so far is as alike as the threshold."""
+        near = {one for band, key in zip(self._bands, keys(signature), strict=True) for one in band.get(key, ())}
+        return any(likeness(signature, self.signatures[one]) >= self.threshold for one in near)
 
-    def signature(self, text: str) -> Signature:
-        """(H,): for each of the hashes the least that a shingle has."""
-        found = shingles(text)  # (N,)
-        mixed = found[:, None] * self._factors + self._shifts  # (N, H), modulo 2⁶⁴
-        return (mixed >> np.uint64(32)).min(axis=0).astype(np.uint32)  # type: ignore[no-any-return]
+    def add(self, signature: Signature) -> None:
+        for band, key in zip(self._bands, keys(signature), strict=True):
+            band.setdefault(key, []).append(len(self.signatures))
+        self.signatures.append(signature)
+
+
+def check_threshold(threshold: float) -> None:
+    if not 0 < threshold <= 1:
+        raise ValueError(f"the likeness of near duplicates lies above 0 and at most at 1, not at {threshold}")
+
+
+def digest(text: str) -> bytes:
+    """The same for texts of the same words, whatever their case and the blanks between them."""
+    return blake2b(" ".join(text.casefold().split()).encode(), digest_size=16).digest()
+
+
+def signature(text: str) -> Signature:
+    """(H,): for each of the hashes the least that a shingle has."""
+    found, (factors, shifts) = shingles(text), hash_functions()
+    mixed = found[:, None] * factors + shifts  # (N, H), modulo 2⁶⁴
+    return (mixed >> np.uint64(32)).min(axis=0).astype(np.uint32)  # type: ignore[no-any-return]
+
+
+@cache
+def hash_functions() -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Odd factors and shifts, the same on every machine."""
+    chance = np.random.Generator(np.random.Philox(key=0))
+    factors = chance.integers(1, PRIME, HASHES, dtype=np.uint64) | np.uint64(1)
+    return factors, chance.integers(0, PRIME, HASHES, dtype=np.uint64)
+
+
+def keys(signature: Signature) -> list[bytes]:
+    """Its bands."""
+    return [signature[start : start + ROWS].tobytes() for start in range(0, HASHES, ROWS)]
 
 
 def likeness(one: Signature, other: Signature) -> float:

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from glassformer.data.tokenising import tokenised_batches
 from glassformer.files import read_json, write_atomically, write_json
 from glassformer.text.tokenizer import Tokenizer
 
+T = TypeVar("T")
 Marked = Callable[[Document], str]
 Progress = Callable[[int, int], None]  # bytes of text done, tokens made of them
 SHARD_TOKENS = 1 << 26  # 128 MB with a vocabulary of up to 65,536
@@ -165,7 +166,7 @@ class DocumentStream:
 
     def rows(self) -> Iterator[tuple[bytes, int, NDArray[np.int64]]]:
         """Each document that is left, marked and in UTF-8, its bytes without the mark, and its ids."""
-        for batch, ids in tokenised_batches(self._tokenizer.backend, batches(self._texts), self._jobs):
+        for batch, ids in tokenised_batches(self._tokenizer.backend, batches(self._texts, len), self._jobs):
             texts = [text.encode() for text in batch]
             yield from zip(texts, [self._sizes.popleft() for _ in texts], ids, strict=True)
             self._advance(sum(map(len, texts)), sum(map(len, ids)))
@@ -186,12 +187,12 @@ def id_dtype(tokenizer: Tokenizer) -> type[np.unsignedinteger[Any]]:
     return np.uint16 if max(tokenizer.get_vocab().values(), default=0) < 1 << 16 else np.uint32
 
 
-def batches(texts: Iterator[str]) -> Iterator[list[str]]:
-    """Texts, some at a time."""
-    batch, size = list[str](), 0
+def batches(texts: Iterator[T], length: Callable[[T], int]) -> Iterator[list[T]]:
+    """Texts, or what has so many characters, some at a time."""
+    batch, size = list[T](), 0
     for text in texts:
         batch.append(text)
-        size += len(text)
+        size += length(text)
         if len(batch) == BATCH_DOCUMENTS or size >= BATCH_CHARACTERS:
             yield batch
             batch, size = [], 0

@@ -8,7 +8,6 @@ none.
 
 import ctypes
 import logging
-import subprocess
 from collections.abc import Callable
 from ctypes import c_float, c_long, c_uint, c_void_p
 from functools import cache
@@ -19,8 +18,7 @@ import torch
 from torch import Tensor
 
 from glassformer.blocks.masks import Window
-
-from .compiled import library
+from glassformer.files import compiled
 
 LOG = logging.getLogger("glassformer")
 STEPS = 63  # of rounded inputs on either side of zero: with 8-bit weights, 7 bits never overflow in any CPU's kernel
@@ -110,17 +108,19 @@ def opened() -> Kernels | str:
     try:
         torch_library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
         threads = ctypes.cast(torch_library.GOMP_parallel, c_void_p).value
-        loaded = ctypes.CDLL(str(library(STEPS=STEPS)))
+        loaded = ctypes.CDLL(str(library()))
         found = [getattr(loaded, f"glassformer_{name}") for name in Kernels._fields[1:]]
-    except subprocess.CalledProcessError as error:
-        lines = (error.stderr or b"").decode(errors="replace").strip().splitlines()
-        return f"{error.cmd[0]} failed ({lines[-1] if lines else error.returncode})"
     except Exception as error:
-        return " ".join(str(error).split()) or type(error).__name__
+        return compiled.reason(error)
     for kernel in found:
         kernel.argtypes, kernel.restype = [c_void_p, c_uint, c_void_p], None
     found[0].argtypes += [*[c_void_p] * 4, c_long]
     return Kernels(threads or 0, *found)
+
+
+def library() -> Path:
+    """The file of them."""
+    return compiled.library(Path(__file__).parent, ("glassformer_check", "glassformer_check_rows"), STEPS=STEPS)
 
 
 def takes(*tensors: Tensor | None) -> bool:

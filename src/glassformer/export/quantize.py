@@ -5,7 +5,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
-from glassformer.engine.compiled import processor
+from glassformer.files.compiled import processor
 
 
 def quantize_graph(path: Path) -> dict[str, Any]:

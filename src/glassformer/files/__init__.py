@@ -1,4 +1,4 @@
-"""Files: json and toml checked against what they may hold, and everything written whole or not at all."""
+"""Files: json and toml checked against what they may hold, all written whole or not at all, and C compiled once."""
 
 from .reading import JsonFile, has_file, parse_json, read_json, read_text, read_toml
 from .schema import conform, shown

@@ -10,6 +10,7 @@ import tokenizers
 from glassformer.files import write_text
 from glassformer.text.assemble import Ids, Template, template_of
 from glassformer.text.cache import Text, WordCache, encoded, glue_of
+from glassformer.text.pretokens import MANY, PretokenCache, functions
 from glassformer.text.rust import rust_border
 
 
@@ -39,6 +40,7 @@ class RustBackend:
         cuts = not splitter.get("add_prefix_space")
         sound = glue is not None and WordCache.is_sound(self.rust)
         self._cache = WordCache(self.rust, glue or "", chinese, cuts=cuts) if sound else None
+        self._pretokens = PretokenCache(self.rust, self._cache) if self._cache and glue == " " and cuts else None
         self._templates: dict[tuple[bool, bool], Template] = {}
 
     def rows(self, texts: Sequence[Text], *, split: bool, target: bool) -> list[Ids]:  # noqa: ARG002
@@ -46,6 +48,8 @@ class RustBackend:
         with rust_border("this text"):
             if self._cache is None or split:
                 return encoded(self.rust, texts, split)
+            if self._pretokens is not None and sum(map(len, texts)) >= MANY and functions() is not None:
+                return self._pretokens.rows(texts)  # type: ignore[arg-type]
             return self._cache.rows(texts)  # type: ignore[arg-type]
 
     def pieces(self, texts: Sequence[Text], *, split: bool, target: bool) -> list[Pieces]:  # noqa: ARG002

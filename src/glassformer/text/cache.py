@@ -61,7 +61,7 @@ def _remember(fresh: dict[str, bytes], cache: dict[str, bytes]) -> None:
     cache.update((text, ids) for text, ids in fresh.items() if len(text) <= LONGEST_CHUNK)
 
 
-def _any_of(words: Sequence[str], flags: int = 0) -> re.Pattern[str] | None:
+def any_of(words: Sequence[str], flags: int = 0) -> re.Pattern[str] | None:
     return re.compile("|".join(map(re.escape, words)), flags) if words else None
 
 
@@ -82,8 +82,8 @@ class WordCache:
         self._parts: dict[str, bytes] = {}  # of chunks that are cut once more
         self._spaced = CharTable(spaced) if chinese else None
         added = rust.get_added_tokens_decoder().values()
-        self._unsafe = _any_of([token.content for token in added if self._reaches(token)])
-        self._added = _any_of([token.content for token in added], re.IGNORECASE)  # a normaliser may fold capitals
+        self._unsafe = any_of([token.content for token in added if self._reaches(token)])
+        self._added = any_of([token.content for token in added], re.IGNORECASE)  # a normaliser may fold capitals
 
     @staticmethod
     def is_sound(rust: tokenizers.Tokenizer) -> bool:

@@ -1,7 +1,7 @@
-"""The library of the C files here: compiled once for each processor, and kept where nobody else can put anything.
+"""The library of a folder's C files: compiled once for each processor, and kept where nobody else can put anything.
 
 What is kept is named by what it was made of and by its own bytes, so that a file that was cut short, or is another,
-is never loaded. Whatever is odd raises an OSError that says why.
+is never loaded. Whatever is odd raises an error of which `reason` says why in a line.
 """
 
 import hashlib
@@ -12,27 +12,38 @@ import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-SOURCES = sorted(Path(__file__).parent.glob("*.c"))
-HEADERS = sorted(Path(__file__).parent.glob("*.h"))
 SAFE = ("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math")  # sums in any order
 WIDE = {"x86_64": ["-mprefer-vector-width=512"]}
 SWITCH = "GLASSFORMER_NATIVE"
-CHECK = "import ctypes, sys; made = ctypes.CDLL(sys.argv[1]); made.glassformer_check(); made.glassformer_check_rows()"
+CHECK = "import ctypes, sys; made = ctypes.CDLL(sys.argv[1]); [getattr(made, name)() for name in sys.argv[2:]]"
 
 
-def library(**defines: int) -> Path:
-    """The library for this processor, compiled with these numbers if it is not there yet."""
+def library(sources: Path, checks: Sequence[str], **defines: int) -> Path:
+    """The library for this processor, compiled with these numbers if it is not there yet.
+
+    `sources` is the folder of its C files; `checks` are functions of it that another process calls before it is kept.
+    """
     if os.environ.get(SWITCH) == "0":
         raise OSError(f"{SWITCH}=0 turns them off")
     flags = ["-O3", "-march=native", *WIDE.get(platform.machine(), []), *SAFE, "-shared", "-fPIC"]
     flags += [f"-D{name}={number}" for name, number in defines.items()]
     command = [*shlex.split(os.environ.get("CC") or "cc"), *flags]
-    made_of = repr(([source.read_text() for source in (*SOURCES, *HEADERS)], command, processor(), platform.libc_ver()))
+    files, headers = sorted(sources.glob("*.c")), sorted(sources.glob("*.h"))
+    made_of = repr(([file.read_text() for file in (*files, *headers)], command, processor(), platform.libc_ver()))
     folder, name = own_folder(), digest(made_of.encode())
     kept = next((path for path in sorted(folder.glob(f"{name}-*.so")) if is_whole(path)), None)
-    return kept or compiled(command, folder, name)
+    return kept or compiled([*command, *map(str, files)], checks, folder, name)
+
+
+def reason(error: Exception) -> str:
+    """Why there is no library, in one line."""
+    if isinstance(error, subprocess.CalledProcessError):
+        lines = (error.stderr or b"").decode(errors="replace").strip().splitlines()
+        return f"{error.cmd[0]} failed ({lines[-1] if lines else error.returncode})"
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def own_folder() -> Path:
@@ -63,12 +74,12 @@ def is_whole(path: Path) -> bool:
     return False
 
 
-def compiled(command: list[str], folder: Path, name: str) -> Path:
+def compiled(command: list[str], checks: Sequence[str], folder: Path, name: str) -> Path:
     """Compile, try it in another process, and keep it; of two that do so at once the second changes nothing."""
     with tempfile.TemporaryDirectory(dir=folder) as made:
         fresh = Path(made) / "native.so"
-        check = [sys.executable, "-ISc", CHECK, str(fresh)]
-        for line in ([*command, *map(str, SOURCES), "-o", str(fresh), "-lm"], check):
+        check = [sys.executable, "-ISc", CHECK, str(fresh), *checks]
+        for line in ([*command, "-o", str(fresh), "-lm"], check):
             subprocess.run(line, check=True, capture_output=True, timeout=120)
         fresh.chmod(0o700)
         with fresh.open("rb") as file:
