@@ -4,9 +4,11 @@ P parameters, S processes that share one model, R such groups, W = S·R processe
 in the forward pass. Gradients are summed and weights kept in float32, 4 bytes.
 """
 
+import os
 from dataclasses import dataclass
 from typing import Self
 
+import torch.distributed as dist
 from torch import nn
 
 from glassformer.blocks.attention import MultiHeadAttention
@@ -16,6 +18,7 @@ from glassformer.models.contract import as_model
 from .plan import Plan
 from .sharding import units_of
 
+SCORES_WORDS = ("text-generation", "text2text-generation", "fill-mask", "pretraining")  # heads that do
 WEIGHT, MOMENTS = 4, 8  # bytes of a weight, and of what AdamW keeps of it
 COMPUTE_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 
@@ -33,6 +36,13 @@ class Mesh:
         if not (nodes.isdecimal() and per_node.isdecimal() and int(nodes) and int(per_node)):
             raise ValueError(f"{text!r} is no mesh; write machines x GPUs on each, as 16x8")
         return cls(int(nodes), int(per_node))
+
+    @classmethod
+    def running(cls) -> Self:
+        """That of the processes which torchrun has started."""
+        everyone = dist.get_world_size()
+        per_node = int(os.environ.get("LOCAL_WORLD_SIZE", everyone))
+        return cls(everyone // per_node, per_node)
 
     @property
     def world_size(self) -> int:
