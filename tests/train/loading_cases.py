@@ -3,8 +3,8 @@
     torchrun --nproc-per-node N -m train.loading_cases OUT.json FOLDER…
 
 Each FOLDER is loaded, and each model is also made from nothing in the sizes of its config. The first is dealt out once
-before anything is measured, so that all modules are imported. What is mapped from a file is not counted: the system takes
-it back when it needs the room. Afterwards the shards are compared with the model as one process alone has it.
+before anything is measured, so that all modules are imported. What is mapped from a file is not counted: the system
+takes it back when it needs the room. Afterwards the shards are compared with the model as one process alone has it.
 """
 
 import ctypes

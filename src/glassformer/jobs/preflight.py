@@ -18,17 +18,17 @@ from glassformer.data.batches import Indices
 from glassformer.data.mixing import shares_of
 from glassformer.data.shards import Shards
 from glassformer.data.splits import overlap, repeats
-from glassformer.models.contract import as_model
+from glassformer.models.contract import GENERATES, as_model
 from glassformer.tasks.batch import Items, device_of
 from glassformer.tasks.task import AnyTask
 from glassformer.train.freeze import percent
 from glassformer.train.memory import Memory, estimate
-from glassformer.train.mesh import SCORES_WORDS, Mesh, held
 from glassformer.train.plan import Plan
 from glassformer.train.update import schedule_of
 
 from .data import Splits
 
+SCORES_WORDS = (*GENERATES, "fill-mask", "pretraining")  # heads that score all words
 OVERFIT_STEPS, OVERFIT_SECONDS = 60, 30.0  # whichever is over first
 OVERFIT_ROWS, OVERFIT_TOKENS = 8, 512  # at most
 
@@ -148,9 +148,7 @@ def _padding(found: Preflight, task: AnyTask, train: Items, plan: Plan) -> None:
             found.warnings.append(f"the weight of {one.name} is too small for one example of it an epoch")
 
 
-def _memory(
-    found: Preflight, task: AnyTask, model: nn.Module, plan: Plan, train: Items, device: torch.device
-) -> None:
+def _memory(found: Preflight, task: AnyTask, model: nn.Module, plan: Plan, train: Items, device: torch.device) -> None:
     """What the largest batch of the first epoch will take."""
     batches = schedule_of(task, train, plan).epoch(0)
     length, rows = max(
@@ -167,8 +165,10 @@ def _memory(
 
 def _counted(model: nn.Module, plan: Plan, tokens: int, device: torch.device) -> Memory:
     """What a process needs of a model that is dealt out, for its share of so many tokens: nothing can be tried yet."""
+    from glassformer.train.mesh import Mesh, held  # DTensors take a third of a second to import
+
     mesh = Mesh.running()
-    mine = tokens * plan.tensor_parallel / mesh.world_size
+    mine = tokens / mesh.rows(plan)
     kept = held(model, plan, mesh, tokens=mine, scored=mine if as_model(model).head_name in SCORES_WORDS else 0.0)
     return Memory(
         parameters=int(kept.weights + kept.gathered),

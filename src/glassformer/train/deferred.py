@@ -49,7 +49,7 @@ class Deferred(TorchDispatchMode):
 
     def __init__(self, device: torch.device) -> None:
         """`device`: where the values are to be in the end."""
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.device = device
         self._writes: dict[int, list[_Write]] = {}  # by their storage, which targets keep alive
         self._count = 0

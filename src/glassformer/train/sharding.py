@@ -201,12 +201,13 @@ def _take_shards(model: nn.Module, whole: Mapping[str, Tensor], values: Deferred
     """Give shards their values. Of what is drawn one tensor is whole at a time, the largest first, while little else is
     there; of a file each process reads its part."""
     for name, shard in sorted(model.named_parameters(), key=lambda one: -one[1].numel()):
+        filled = torch.empty_like(shard, device=device)
         assert isinstance(shard, DTensor)
-        filled = nn.Parameter(torch.empty_like(shard, device=device), requires_grad=shard.requires_grad)
+        assert isinstance(filled, DTensor)
         (mine,) = shard.__create_chunk_list__()  # type: ignore[no-untyped-call]  # as checkpoints ask for it
         rows = tuple(slice(begin, begin + size) for begin, size in zip(mine.offsets, mine.sizes, strict=True))
         filled.to_local().copy_(values.value(whole[name])[rows])
-        swap_tensors(shard, filled)  # which others are tied to, and FSDP knows
+        swap_tensors(shard, nn.Parameter(filled, shard.requires_grad))  # which others are tied to, and FSDP knows
 
 
 def _hollow_copy(model: nn.Module, device: torch.device) -> nn.Module:
