@@ -107,6 +107,20 @@ def test_groups_gather_within_a_machine_and_sum_between():
     assert "all-reduce" not in through
 
 
+def test_a_row_of_processes_holds_its_share_of_blocks_and_words():
+    model, plan = small("llama"), replace(PLAN, parallel="hsdp", tensor_parallel=2)
+    mesh = Mesh(4, 8)
+    assert (mesh.rows(plan), mesh.shard_size(plan)) == (16, 4)
+    whole, share = (held(model, one, mesh, tokens=8, scored=8) for one in (replace(plan, tensor_parallel=1), plan))
+    assert share.scores == whole.scores / 2
+    assert 0.5 < share.activations / whole.activations < 0.7  # norms, and what blocks read, stay whole
+    assert share.weights == pytest.approx(whole.weights, rel=0.01)  # half a model on four instead of all of it on eight
+    found = [one for one in exchanges(model, plan, mesh, tokens=8, scored=8) if "blocks" in one.what]
+    assert [one.between for one in found] == [False, False]
+    with pytest.raises(ValueError, match="tensor_parallel is 3, and 8 processes of a machine do not fall into groups"):
+        mesh.shard_size(replace(plan, tensor_parallel=3))
+
+
 def test_a_token_costs_six_operations_a_weight_and_its_share_of_attention():
     model = small("llama")
     weights = sum(tensor.numel() for name, tensor in model.named_parameters() if "embeddings" not in name)
@@ -132,6 +146,9 @@ def test_the_command_counts_and_trains_nothing(glassformer, tmp_path, monkeypatc
     assert found["shard_size"] == 8
     assert found["held"]["total"] == pytest.approx(sum(v for k, v in found["held"].items() if k != "total"))
     assert list(tmp_path.iterdir()) == []
+    out = glassformer(*words, "--dry-run-mesh", "4x8", "--tensor-parallel", "4")[1]
+    assert "32 processes: N = 4 compute one model together, S = 2 share one model, R = 4" in out
+    assert "all-reduce of gradients of what blocks read" in out
     code, _, err = glassformer(*words, "--dry-run-mesh", "4x8", "--set", "shard_size=5")
     assert code == 1
     assert "shard_size is 5, and 32 processes do not fall into groups of that" in err
