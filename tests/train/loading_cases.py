@@ -21,6 +21,7 @@ from torch import nn
 
 import glassformer as gf
 from glassformer.hub.registry import architecture_for
+from glassformer.models.init import fill_tables
 from glassformer.tasks.text_generation import TextGeneration
 from glassformer.train.deferred import Deferred
 from glassformer.train.layout import Layout, lay_out
@@ -65,6 +66,7 @@ def dealt_out(folder: str, *, fresh: bool) -> Layout:
     values = Deferred(torch.device("cpu"))
     with values.building():
         model = made(folder, fresh=fresh)
+    fill_tables(model, values.device, torch.float32)
     task = TextGeneration(gf.load_tokenizer(folder))
     return lay_out(model, task, Plan(parallel="fsdp", steps=1, batch_size=4), Processes(), values)
 

@@ -11,6 +11,7 @@ from torch import nn
 from glassformer.data.shards import Shards
 from glassformer.hub.fetch import config_folder
 from glassformer.models.contract import as_model
+from glassformer.models.init import fill_tables
 from glassformer.tasks.task import AnyTask
 from glassformer.train.deferred import Deferred
 from glassformer.train.freeze import freeze
@@ -82,7 +83,11 @@ def assemble(
     plan = plan_of(standard, recipe.plan)
     with building():
         model = _transformed(model, task, plan, recipe, new_tokens=range(len(known), len(vocabulary)))
-    return Assembly(splits, task, model.to(device) if values is None else model, plan)
+    if values is None:
+        model = model.to(device)
+    else:
+        fill_tables(model, device, next(model.parameters()).dtype)
+    return Assembly(splits, task, model, plan)
 
 
 def _options(recipe: Recipe, cls: type[AnyTask]) -> dict[str, Any]:

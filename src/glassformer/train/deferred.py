@@ -14,8 +14,6 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from glassformer.models.init import fill_tables
-
 META, CPU = torch.device("meta"), torch.device("cpu")
 ATEN = torch.ops.aten
 FILLS = (ATEN.normal_, ATEN.uniform_, ATEN.fill_, ATEN.zero_, ATEN.copy_)  # after which nothing of before is left
@@ -85,8 +83,7 @@ class Deferred(TorchDispatchMode):
         return self._replayed(tensor, self._count)
 
     def fill_buffers(self, model: nn.Module) -> None:
-        """Give a model's buffers, and its tables that nothing else fills, their values; parameters stay without."""
-        fill_tables(model, self.device, next(model.parameters()).dtype)
+        """Give a model's buffers their values, if they have none; parameters stay without."""
         for part in model.modules():
             for name, buffer in part.named_buffers(recurse=False):
                 if buffer.is_meta:
