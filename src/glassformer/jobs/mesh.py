@@ -67,7 +67,8 @@ class MeshReport:
                 f"a process has {self.tokens / rows:,.0f} tokens of a step, less than one text of {self.length:,}: "
                 f"raise batch_tokens to {rows * self.length:,} or more, or take fewer GPUs"
             )
-        if sum(one.bytes for one in self.exchanges if not one.between) / WITHIN > self.compute_seconds:
+        within = sum(one.bytes for one in self.exchanges if not one.between) / WITHIN
+        if self.tensor_size > 1 and within > self.compute_seconds:
             return "exchange within a machine takes longer than computing: take a smaller tensor_parallel"
         for network in NETWORKS:
             if self.shares(network)[1] < 0.9:
