@@ -193,6 +193,10 @@ EVERYWHERE: dict[str, Maker] = {
     "recipe.toml": partial(
         lines, texts=['task = "parity"', 'arch = "gru"', 'out = "runs/parity"', "steps = 2", "limit = 40"]
     ),
+    "long.toml": partial(
+        lines,
+        texts=['task = "text-generation"', 'arch = "gpt2"', 'data = "corpus.txt"', "block_size = 64", "steps = 2"],
+    ),
     "recipes/sst2-lstm.toml": sst2_recipe,
     "bert-base-uncased": cached,
 }

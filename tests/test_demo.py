@@ -58,6 +58,7 @@ def test_for_machines_it_is_one_object(glassformer, tmp_path):
     assert answers["zoo:bilstm-ner"]["In the office, Anna London broke a cheap mirror in October."] == "Anna London PER"
     german = answers["zoo:gru-attention-en-de"]["Sophie repaired a chair in the garden."]
     assert german == "Sophie reparierte im Garten einen Stuhl."
+    assert list(answers["zoo:t5-mini-summaries"].values()) == ["Sophie repaired a chair.", "Oskar helped Daniel."]
     assert Path(found["page"]).is_file()
 
 

@@ -1,12 +1,16 @@
 """The README and docs say what is so: their Python runs, their commands exist, their map is complete."""
 
 import re
+from typing import get_args
 
 import pytest
 from docs.generate import PAGES, ROOT, TABLES, filled
 from docs.included import included
 from docs.pictures import pictures
 
+from glassformer.compare import EXPERIMENTS
+from glassformer.models.decoder_only import PositionKind
+from glassformer.train.optimiser import OptimiserName
 from pages import FENCED, SET_UP, Shell, blocks, carry_out, commands, page_blocks
 
 HUB_NAME = "sentence-transformers/all-MiniLM-L6-v2"
@@ -160,6 +164,19 @@ def test_the_recording_of_the_studio_is_short_and_small():
 def test_the_example_of_the_readme_is_short():
     (example,) = blocks(ROOT / "README.md", "python")
     assert len([line for line in example.splitlines() if line.strip()]) <= 10
+
+
+def test_the_models_and_their_blocks_are_as_few_lines_as_the_readme_says():
+    files = [path for room in ("blocks", "models") for path in (ROOT / "src" / "glassformer" / room).rglob("*.py")]
+    assert sum(len(path.read_text("utf-8").splitlines()) for path in files) < 7000
+    assert "fewer than seven thousand lines" in (ROOT / "README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("experiment", "contestants"), [("positions", get_args(PositionKind)), ("optimisers", get_args(OptimiserName))]
+)
+def test_what_is_said_of_an_experiment_names_its_contestants(experiment, contestants):
+    assert [one for one in contestants if one not in EXPERIMENTS[experiment].lower()] == []
 
 
 def test_every_command_is_shown_and_every_shown_command_exists():

@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "view": (),
     "models": ("files", "blocks"),
     "engine": ("blocks", "models.contract"),
-    "generate": ("files", "blocks", "models.contract", "engine"),
+    "generate": ("files", "blocks", "models.contract", "engine", "text.tokenizer"),
     "inspect": ("blocks", "models.contract", "models.heads", "engine.linear"),
     "hub": ("files", "zoo", "models", "text", "blocks", "engine"),
     "data": ("files", "text"),

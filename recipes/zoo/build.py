@@ -15,7 +15,8 @@ from os.path import expandvars
 from pathlib import Path
 from typing import Any
 
-from conditions import worth
+import choices
+import conditions
 from pack import baseline, pack, scores
 from splits import SETS, prepare
 
@@ -54,6 +55,7 @@ def needed(names: Sequence[str], about: dict[str, Any]) -> set[str]:
     """The sets of splits.py that the recipes of these models, and what they are scored on, read."""
     files = [file for name in names for file in _files(read_recipe(HERE / f"{name}.toml"))]
     files += [one["file"] for name in names for one in about[name].get("elsewhere", {}).values()]
+    files += [file for name in names for file in about[name].get("choices", {}).values()]
     return {name for name in SETS if any(Path(file).is_relative_to(PREPARED / name) for file in files)}
 
 
@@ -67,6 +69,8 @@ def build(name: str, about: dict[str, Any], home: Path, settings: Sequence[str])
     made_of = fingerprint(recipe, about.get("base"), home, settings)
     if (place / CARD).is_file() and read_card(place / CARD)["recipe"]["sha256"] == made_of:
         before = {one: value for one, value in read_card(place / CARD).items() if one not in FIELDS}
+        if "choices" not in before:
+            before |= chosen(place, about)
         write_card(place, {**told(name, before["task"], about), **before})
         print(f"{name}: built, and unchanged", flush=True)
         return
@@ -138,9 +142,17 @@ def card_of(name: str, about: dict[str, Any], place: Path, run: Path) -> dict[st
             for what, one in about["elsewhere"].items()
         }
     if about.get("conditions"):
-        found = worth(place, test, base=about["base"])
+        found = conditions.worth(place, test, base=about["base"])
         card["conditions"] = {what: round(value, 5) for what, value in found.items()}
-    return card
+    return card | chosen(place, about)
+
+
+def chosen(place: Path, about: dict[str, Any]) -> dict[str, Any]:
+    """What a model is worth that chooses among labels."""
+    if "choices" not in about:
+        return {}
+    found = choices.worth(place, about["choices"])
+    return {"choices": {what: round(value, 5) for what, value in found.items()}}
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ O outputs, I inputs of a linear layer, R rank of its correction.
 """
 
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,10 +26,11 @@ from glassformer.hub.tensors import WeightFiles
 from glassformer.jobs.predict import Pipeline, pipeline, task_of
 from glassformer.jobs.recipe import read_recipe
 from glassformer.models.contract import as_model
+from glassformer.tasks.metrics import Rouge
 from glassformer.tasks.task import evaluate
 
 NOT_SHIPPED = ("checkpoints", "curves.svg", "examples.npz", "metrics.jsonl", "run.json", "README.md", ".lock")
-UNTRAINED, COPIED = "the same shape, untrained", "the source, copied"
+UNTRAINED, COPIED, FIRST = "the same shape, untrained", "the source, copied", "the first sentence, copied"
 COMMONEST = "always the token that is masked most often"
 INEXACT = 1e-3  # how far a correction of the stated rank may be from what was trained, as a share of it
 
@@ -112,13 +114,17 @@ def scores(model: str | Path, sources: Sequence[str], *, device: str = "auto", *
 
 
 def baseline(model: str | Path, sources: Sequence[str], metric: str, *, device: str = "auto") -> tuple[float, str]:
-    """What is reached without learning: by a translation that copies, by guessing the commonest masked token, else by a
-    new model of the same shape."""
+    """What is reached without learning: by a translation that copies, a summary that is the first sentence, by guessing
+    the commonest masked token, else by a new model of the same shape."""
     pipe = pipeline(task_of(str(model)), model, device=device)
     examples = pipe.read(sources).examples
     if pipe.task.name == "translation":
         texts, targets = [one.source for one in examples], [one.target for one in examples]
         return sacrebleu.corpus_bleu(texts, [targets], tokenize=pipe.made.get("bleu_tokenize", "13a")).score, COPIED
+    if pipe.task.name == "summarization":
+        rouge = Rouge()
+        rouge.update([re.split(r"(?<=[.?!]) ", one.source)[0] for one in examples], [one.target for one in examples])
+        return rouge.compute()[metric], FIRST
     if pipe.task.name == "fill-mask":
         items = pipe.task.encode(examples)
         batches = pipe.task.eval_batches(items, Budget(tokens=8192))

@@ -13,6 +13,8 @@ from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 
+import topics
+
 from glassformer.data import microworld
 from glassformer.data.examples import SquadExample
 
@@ -25,6 +27,8 @@ UNTOLD = 4  # one text in so many is learnt without its condition
 LONGEST = 60  # words of a pair that is translated
 FEW = 400  # texts that masked words are guessed in
 COUNTS = {"train": 12000, "dev": 400, "test": 1000}  # of the micro-world
+TITLE = re.compile(r" = [^=;]+ = ")  # of an article; in tables some have semicolons
+CHOICES = 500  # texts that come with labels to choose from
 
 
 def bucket(text: str, count: int, salt: str = "") -> int:
@@ -98,10 +102,10 @@ def translations(language: str, code: str) -> Callable[[Path, Path], None]:
     return make
 
 
-def wikitext(path: Path) -> list[str]:
+def wikitext(source: Iterable[str]) -> list[str]:
     """Paragraphs of WikiText as they are written: marks back at their words, and no sentence with a word left out."""
     found = []
-    for line in lines(path):
+    for line in source:
         if not line.strip() or line.lstrip().startswith("="):
             continue
         kept = [one for one in re.split(r"(?<= [.?!]) ", line.strip()) if "<unk>" not in one]
@@ -118,7 +122,7 @@ def english(data: Path, out: Path) -> None:
 
     Nothing that a model on top of it is scored by is in it.
     """
-    parts = {name: wikitext(data / "wikitext2" / f"{name}.txt") for name in ("train", "valid", "test")}
+    parts = {name: wikitext(lines(data / "wikitext2" / f"{name}.txt")) for name in ("train", "valid", "test")}
     squad = json.loads((data / "squad" / "train-subset.json").read_text("utf-8"))["data"]
     sentences = list(dict.fromkeys(str(row[0]) for row in pairs(data, "fra")["train"]))
     reviewed = [row.split("\t")[0] for row in lines(out.parent / "reviews" / "train.tsv")[1:] if row]
@@ -135,7 +139,7 @@ def stories(data: Path, out: Path) -> None:
     """English with its kind as a condition: Wikipedia, plain sentences, film reviews."""
     fra, kinds = pairs(data, "fra"), {"train": "train", "dev": "valid", "test": "test"}
     for name, part in kinds.items():
-        rows = [{"text": text, "label": "encyclopedia"} for text in wikitext(data / "wikitext2" / f"{part}.txt")]
+        rows = [{"text": text, "label": "encyclopedia"} for text in wikitext(lines(data / "wikitext2" / f"{part}.txt"))]
         rows += [{"text": text, "label": "sentence"} for text in dict.fromkeys(str(row[0]) for row in fra[name])]
         for line in lines(out.parent / "reviews" / f"{name}.tsv")[1:]:
             if line:
@@ -261,6 +265,28 @@ def shop_reviews(data: Path, out: Path) -> None:
     write_tsv(out, {"test": [(row[1], ("negative", "positive")[int(row[0])]) for row in rows]}, ("text", "label"))
 
 
+def labels(data: Path, out: Path) -> None:
+    """Texts with labels to choose from: topics of Wikipedia's articles, titles of others, the tone of reviews."""
+    rng = random.Random(0)
+    articles: list[list[str]] = [[]]
+    for line in lines(data / "wikitext2" / "test.txt"):
+        articles += [[]] if TITLE.fullmatch(line) else []
+        articles[-1].append(line)
+    told = [paragraphs for paragraphs in map(wikitext, articles) if paragraphs]
+    write_jsonl(out / "topics.jsonl", topics.choices(told, CHOICES, rng))
+    squad = json.loads((data / "squad" / "dev-v1.1.json").read_text("utf-8"))["data"]
+    titled = {one["title"].replace("_", " "): [part["context"] for part in one["paragraphs"]] for one in squad}
+    rows = []
+    for title in rng.choices(list(titled), k=CHOICES):
+        others = rng.sample([one for one in titled if one != title], topics.CANDIDATES - 1)
+        some = rng.sample([title, *others], topics.CANDIDATES)
+        rows.append({"text": rng.choice(titled[title]), "label": title, "labels": some})
+    write_jsonl(out / "titles.jsonl", rows)
+    reviewed = [line.split("\t") for line in lines(out.parent / "reviews" / "test.tsv")[1:] if line]
+    rows = [{"text": text, "label": tone, "labels": ["negative", "positive"]} for text, tone in reviewed]
+    write_jsonl(out / "tones.jsonl", rng.sample(rows, CHOICES))
+
+
 SETS: dict[str, Callable[[Path, Path], None]] = {  # a later one may read an earlier one
     "reviews": reviews,
     "en-fr": translations("fra", "fr"),
@@ -276,6 +302,7 @@ SETS: dict[str, Callable[[Path, Path], None]] = {  # a later one may read an ear
     "imdb": imdb,  # these are never learnt from
     "sts": sts,
     "shop-reviews": shop_reviews,
+    "labels": labels,
 }
 
 
@@ -285,6 +312,7 @@ NEEDS = {  # sets that a set reads
     "poets": ("poems",),
     "kinds": ("stories", "reviews"),
     "chinese": ("poems", "en-zh"),
+    "labels": ("reviews",),
 }
 
 

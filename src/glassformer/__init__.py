@@ -109,7 +109,7 @@ def __dir__() -> list[str]:
 class _Face(ModuleType):
     """Keeps a room from hiding the function of the same name: gf.generate is always the function."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if not (name in _HOME and isinstance(value, ModuleType)):
             super().__setattr__(name, value)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from glassformer.blocks.attention import MultiHeadAttention, masked_softmax
-from glassformer.blocks.batch_masks import AttentionOptions, DenseMask
+from glassformer.blocks.batch_masks import AttentionOptions, CausalMask, DenseMask
 from glassformer.blocks.masks import as_keep, causal, combine, positions, real_positions
 from glassformer.blocks.packing import PackedBatch, PackedCross
 from glassformer.engine import kernels
@@ -136,6 +136,22 @@ def test_packed_attention_on_a_gpu(head_width, heads):
         order = causal(30, 30, keep.device) if is_causal else None
         expected = DenseMask.from_keep(keep, order).attend(query, key, value, AttentionOptions(0.5))
         assert_close(packed.unpack(context), expected * keep[..., None, None], atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("heads", [2, 6])
+def test_the_last_tokens_of_a_text_on_a_gpu(heads, kind):
+    """Gradients, too, of the kernel that is aligned with the last key."""
+    query = torch.randn(2, 40, heads, 64, device="cuda", dtype=kind, requires_grad=True)
+    key, value = (torch.randn(2, 40, 2, 64, device="cuda", dtype=kind, requires_grad=True) for _ in range(2))
+    found = CausalMask(25, query.device, 15).attend(query[:, 15:], key, value, AttentionOptions(0.5))
+    order = causal(40, 40, query.device)
+    expected = DenseMask.from_keep(None, order).attend(query, key, value, AttentionOptions(0.5))[:, 15:]
+    assert_close(found, expected, atol=2e-2, rtol=2e-2)
+    gradients = (torch.autograd.grad(one.square().sum(), (query, key, value)) for one in (found, expected))
+    for ours, theirs in zip(*gradients, strict=True):
+        assert_close(ours, theirs, atol=5e-2, rtol=5e-2)
 
 
 @pytest.mark.gpu

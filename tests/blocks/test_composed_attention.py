@@ -8,11 +8,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.nn.attention.bias import causal_lower_right
 from torch.testing import assert_close
 
 from families import ROPES
 from glassformer.blocks.attention import MultiHeadAttention
-from glassformer.blocks.batch_masks import AttentionOptions, CausalMask, DenseMask
+from glassformer.blocks.batch_masks import AttentionOptions, CausalMask, DenseMask, fused
 from glassformer.blocks.cache import KVCache
 from glassformer.blocks.masks import Window, causal, distances, has_gaps, within
 from glassformer.blocks.packing import PackedBatch, PackedCross
@@ -82,6 +83,26 @@ def test_packed_is_alone(data, is_causal, lengths):
     options = AttentionOptions(0.5, window=attention.window)
     by_mask = PackedCross(packed, packed, is_causal).by_mask(query, key, value, options)
     assert_close(by_mask, packed.by_equal_lengths(query, key, value, options), **CLOSE)
+
+
+@settings(max_examples=60)
+@given(data=st.data(), cut=st.integers(1, LENGTH - 1))
+def test_the_last_tokens_alone_see_what_they_see_in_the_whole(data, cut):
+    """A causal mask of the queries behind a cut, with all keys: for torch's kernel, windows, and scores by distance."""
+    attention, kernel = data.draw(attentions(is_causal=True)), AttentionOptions(0.5)
+    if data.draw(st.booleans()):
+        kernel = kernel._replace(window=attention.window, bias=attention.position_scores)
+    query, key, value = (some(2, seed).repeat(1, 1, 2).unflatten(-1, (attention.heads, -1)) for seed in range(3))
+    found = CausalMask(LENGTH - cut, query.device, cut).attend(query[:, cut:], key, value, kernel)
+    assert_close(found, CausalMask(LENGTH, query.device).attend(query, key, value, kernel)[:, cut:], **CLOSE)
+
+
+@pytest.mark.parametrize("key_heads", [1, 2, 4])
+def test_the_order_that_a_gpus_kernels_know_by_name_is_ours(key_heads):
+    query, (key, value) = torch.randn(2, 4, 3, 8), torch.randn(2, 2, key_heads, LENGTH, 8)
+    masks = causal_lower_right(3, LENGTH), causal(3, LENGTH)
+    named, made = (fused(query, key, value, options=AttentionOptions(0.5), mask=mask) for mask in masks)
+    assert_close(named, made, **CLOSE)
 
 
 @settings(max_examples=40)

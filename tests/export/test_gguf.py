@@ -9,6 +9,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 import glassformer as gf
 from export.sources import small, source_of
 from glassformer.export import to_gguf
+from glassformer.export.formats import GGUF
 from glassformer.export.gguf_vocab import SPLITS, vocabulary_of
 from glassformer.export.samples import built_in_texts, samples
 
@@ -41,7 +42,7 @@ def test_the_file_holds_the_models_numbers(model_type, settings, quant, tmp_path
     found = to_gguf.compare(source, tmp_path)
     assert found.errors["tensors"] <= {"f32": 0.0, "f16": 1e-3, "q8_0": 1e-2}[quant]
     reader = gguf.GGUFReader(tmp_path / "model.gguf")
-    assert reader.get_field("general.architecture").contents() == to_gguf.ARCHITECTURES[model_type]
+    assert reader.get_field("general.architecture").contents() == GGUF[model_type]
     expected = dict(to_gguf.tensors_of(source.model))
     assert {one.name for one in reader.tensors} == expected.keys()
     total = sum(one.numel() for one in source.model.parameters())

@@ -13,7 +13,7 @@ from glassformer.blocks.rotary import Rotary
 from glassformer.inspect.flow import flow_graph
 from glassformer.inspect.flow_source import HOME
 from glassformer.inspect.flow_tour import tour
-from glassformer.models.contract import label_names, problem_type
+from glassformer.models.contract import label_names
 from inspect_cases import inputs_of, small
 
 WORDS = HOME / "glassformer" / "studio" / "page" / "i18n" / "flow.js"
@@ -191,7 +191,7 @@ def test_what_is_said_at_the_end_is_what_the_head_does(model_type, head, more):
     outputs = [value for name, value in graph.values.items() if name.endswith("logits")]
     labels = len(label_names(model.config)) if "classification" in head else 0
     assert (last.say == "number") == (labels == 1)
-    assert (last.say == "each") == (labels > 1 and problem_type(model.config) == "multi_label_classification")
+    assert (last.say == "each") == (labels > 1 and model.config.problem_type == "multi_label_classification")
     assert (last.say == "next") == (head in ("text-generation", "text2text-generation"))
     assert (last.say == "span") == (len(outputs) == 2 and head == "question-answering")
     assert (last.say == "filled") == (head in ("fill-mask", "pretraining"))

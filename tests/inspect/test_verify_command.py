@@ -90,6 +90,16 @@ def test_a_label_gives_a_loss(glassformer, folder, kind, text, label):
     assert "no such label" in err
 
 
+@pytest.mark.parametrize("text", ["the cat", "5 6"])
+def test_a_masked_word_needs_a_mask(glassformer, tmp_path, text):
+    (tmp_path / "corpus.txt").write_text("the cat sat on the mat.\n" * 20, encoding="utf-8")
+    tokenizer = train([tmp_path / "corpus.txt"], kind="bpe", vocab_size=280)  # it has no mask token
+    model = random_model("bert", "fill-mask", SMALL_BERT | {"vocab_size": 300})
+    where = gf.save(model, tmp_path / "model", tokenizer=tokenizer if text == "the cat" else None)
+    code, _, err = glassformer("verify", where, text, "--label", "cat")
+    assert (code, err) == (1, "error: --label 'cat' is a masked word, and there is no mask token: leave --label out\n")
+
+
 def test_layers_and_heads_are_chosen(glassformer, folder):
     where = folder("bert")
     _, out, _ = glassformer("verify", where, "the cat", "--layer", 1, "--head", 2, "--json")

@@ -306,7 +306,7 @@ def test_ids_come_in_the_place_of_texts(trained):
         (lambda: gf.pipeline(), "name a task, a model folder, or both"),
         (lambda: gf.pipeline("summarisation"), "there is no task 'summarisation'; did you mean 'summarization'?"),
         (lambda: gf.pipeline("translation_en_de"), "there is no task 'translation_en_de'"),
-        (lambda: gf.pipeline("summarization"), "no built-in model for summarization: name a folder"),
+        (lambda: gf.pipeline("pretraining"), "no built-in model for pretraining: name a folder"),
         (lambda: gf.pipeline("ner", "x", grouped=True), "ner has no option 'grouped'; it has: .*grouped_entities"),
     ],
 )

@@ -102,6 +102,10 @@ def test_classes_that_nobody_trained(client, served):
     found = client("nli/pipeline/zero-shot-classification").zero_shot_classification(PEOPLE, labels)
     assert {one.label for one in found} == {*labels}
     assert sum(one.score for one in found) == pytest.approx(1)
+    best, _ = client("embed-mini-en/pipeline/zero-shot-classification").zero_shot_classification(
+        FILM, ["film", "sport"]
+    )
+    assert best.label == "film"
     status, body, _ = served.ask("/models/bert-mini-en-sentiment/pipeline/zero-shot-classification", {"inputs": "a"})
     assert (status, body["error"]) == (
         400,

@@ -3,7 +3,9 @@
 import pytest
 
 import glassformer as gf
+from glassformer.studio.app_state import ModelStore
 from glassformer.studio.example_inputs import EXAMPLE_INPUTS, built_in_inputs, example_inputs
+from glassformer.text.train import train
 
 
 def test_examples_suit_their_tasks():
@@ -11,6 +13,20 @@ def test_examples_suit_their_tasks():
     assert "<mask>" in example_inputs("fill-mask", "<mask>")[0]["inputs"]
     assert all(one["pair"] for one in example_inputs("question-answering"))
     assert example_inputs("feature-extraction") == example_inputs(None) == []
+
+
+@pytest.mark.parametrize("mask", ["<mask>", "[MASK]", "<gap>"])
+@pytest.mark.parametrize("kind", ["bert", "xlm-roberta", "modernbert"])
+def test_a_mask_is_the_tokenizers_own(kind, mask, tmp_path):
+    (text := tmp_path / "text.txt").write_text("\n".join(one["inputs"] for one in EXAMPLE_INPUTS["fill-mask"]))
+    tokenizer = train([text], kind="wordpiece", vocab_size=60, special={"mask_token": mask})
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    model = gf.build(kind, "fill-mask", vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, **sizes)
+    gf.save(model, tmp_path / "model", tokenizer=tokenizer)
+    (entry,) = ModelStore([str(tmp_path / "model")]).entries
+    for example in entry["examples"]:
+        assert gf.fill_mask(model, tokenizer, example["inputs"])
+    assert len(entry["examples"]) == 3
 
 
 @pytest.mark.parametrize("name", [card["name"] for card in gf.zoo()])

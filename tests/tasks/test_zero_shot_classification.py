@@ -177,3 +177,38 @@ def test_one_command_trains_a_model_of_inference(tmp_path, glassformer, name):
     code, out, _ = glassformer("predict", run, "Anna played tennis.", *asked)
     assert code == 0
     assert re.search(r"a (trip|game) 0\.\d{4}  a (trip|game) 0\.\d{4}  \| Anna played tennis\.", out)
+
+
+# A model of vectors.
+
+VECTORS, LABELS = "zoo:embed-mini-en", ["music", "sport", "food"]
+SAID = ["She sang two songs at the concert.", "The team won the match.", "We had pasta."]
+
+
+def test_a_model_of_vectors_chooses_by_cosines_as_it_was_taught():
+    pipe = gf.pipeline("zero-shot-classification", VECTORS)
+    cosines = torch.from_numpy(gf.embed(SAID, VECTORS) @ gf.embed(LABELS, VECTORS).T)
+    for multi_label, wanted in ((False, (20 * cosines).softmax(-1)), (True, cosines.clamp(min=0))):
+        found = pipe(SAID, candidate_labels=LABELS, multi_label=multi_label)
+        for text, one, row in zip(SAID, found, wanted.tolist(), strict=True):
+            assert (one["sequence"], sorted(one["labels"])) == (text, sorted(LABELS))
+            assert one["scores"] == sorted(one["scores"], reverse=True)
+            assert dict(zip(one["labels"], one["scores"], strict=True)) == pytest.approx(
+                dict(zip(LABELS, row, strict=True)), abs=1e-5
+            )
+    assert [one["labels"][0] for one in pipe(SAID[:2], LABELS)] == LABELS[:2]
+
+
+def test_a_model_of_vectors_is_asked_as_a_model_of_inference_is():
+    pipe = gf.pipeline("zero-shot-classification", VECTORS)
+    plain = pipe(SAID[0], "music, food")
+    assert gf.pipeline("sentence-embedding", VECTORS).at("zero-shot-classification")(SAID[0], "music, food") == plain
+    assert plain == pipe(SAID[0], candidate_labels=["music", "food"])
+    assert pipe(SAID[0], "music, food", hypothesis_template="This is about {}.")["scores"] != plain["scores"]
+    assert len(pipe(SAID[0], "music")["scores"]) == 1
+    with pytest.raises(ValueError, match="candidate_labels is None: give the classes"):
+        pipe(SAID[0])
+    with pytest.raises(ValueError, match="nothing to classify"):
+        pipe(" ", "music")
+    with pytest.raises(ValueError, match="write {} where the label goes"):
+        pipe(SAID[0], "music", hypothesis_template="about it")

@@ -50,6 +50,10 @@ LAYOUTS = {
     "tensor": {"tensor_parallel": 2},
     "tensor-fsdp": {"tensor_parallel": 2, "parallel": "fsdp"},
     "tensor-again": {"tensor_parallel": 2, "parallel": "hsdp", "shard_size": 1, "checkpointing": True},
+    "context": {"context_parallel": 2},
+    "context-fsdp": {"context_parallel": 2, "parallel": "fsdp"},
+    "context-hsdp": {"context_parallel": 2, "parallel": "hsdp", "shard_size": 2},
+    "context-tensor": {"context_parallel": 2, "tensor_parallel": 2},
 }
 STEPS = 3
 

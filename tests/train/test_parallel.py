@@ -24,9 +24,13 @@ SOME = [
     "translation/transformer",
     "text-classification/bert/r_drop",
 ]
+DECODERS = ("gpt2", "decoder", "llama")
 EVEN = [name for name in SOME if "adding" not in name]  # of which something can be dealt out
 WORLDS = [("fsdp", 2, PARTS), ("kept", 2, SOME), ("ddp", 4, SOME), ("fsdp", 4, SOME), ("hsdp", 4, SOME)]
 WORLDS += [("tensor", 2, EVEN), ("tensor-fsdp", 4, EVEN)]
+DEALT = [name for name in PARTS if name.split("/")[0] == "text-generation" and name.split("/")[1] in DECODERS]
+TWO = ["text-generation/gpt2/rows", "text-generation/llama"]
+WORLDS += [("context", 2, DEALT), ("context-fsdp", 4, TWO), ("context-hsdp", 4, TWO), ("context-tensor", 4, TWO)]
 CLOSE = {"loss": 1e-5, "gradient": 5e-6, "weights": 1e-6}  # losses are summed in float32
 
 
@@ -53,6 +57,24 @@ def test_heads_neurons_and_words_that_are_dealt_out_compute_what_the_whole_model
     }
     assert far == {}
     assert min(values["dealt"] for values in found.values()) > 0
+
+
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_texts_that_are_dealt_out_teach_what_whole_ones_do_and_are_kept_in_less_memory(tmp_path, world_size):
+    """In double precision, of every causal decoder; what is drawn in a text is drawn by each process for itself."""
+    found = found_by(world_size, "context_cases", tmp_path / "found.json")
+    far = {
+        name: values
+        for name, values in found["decoders"].items()
+        if "error" in values or values["loss"] > 1e-7 or values["gradients"] > 1e-12
+    }
+    assert far == {}
+    assert len(found["decoders"]) > 1
+    for kept, recomputed in found["kept"].values():
+        assert kept < 1 / world_size + 0.12  # keys and values that were gathered are on each process
+        assert recomputed < 1.01 / world_size
+    assert len({*found["draws"]["inside"]}) == world_size
+    assert len({*found["draws"]["after"]}) == 1
 
 
 @pytest.mark.skipif(

@@ -180,9 +180,10 @@ def test_each_process_draws_its_own_dropout_in_a_block_and_all_draw_alike_after_
 def test_a_process_that_is_alone_says_that_it_holds_everything():
     found = Preflight()
     with patch.object(dist, "is_initialized", lambda: False):
-        for changes in ({}, {"parallel": "fsdp"}, {"tensor_parallel": 2}):
+        for changes in ({}, {"parallel": "fsdp"}, {"tensor_parallel": 2}, {"context_parallel": 3}):
             _processes(found, replace(case("text-classification/bert").plan, **changes))
-    assert [line.split(" is for")[0] for line in found.warnings] == ["parallel = fsdp", "tensor_parallel = 2"]
+    asked = ["parallel = fsdp", "tensor_parallel = 2", "context_parallel = 3"]
+    assert [line.split(" is for")[0] for line in found.warnings] == asked
 
 
 def test_adapters_are_refused(mesh):

@@ -31,7 +31,7 @@ dist.destroy_process_group()
 """
 # Dropout is another draw in each process. Adam would blow up what rounding leaves of gradients that are nothing.
 STEADY = {"steps": 8, "batch_tokens": None, "eval_every": 4, "log_every": 1, "eps": 1e-4, "lr": 1e-2}
-WAYS = {"ddp": {}, "fsdp": {"parallel": "fsdp"}, "tensor": {"tensor_parallel": 2}}
+WAYS = {"ddp": {}, "fsdp": {"parallel": "fsdp"}, "tensor": {"tensor_parallel": 2}, "context": {"context_parallel": 2}}
 STILL = {
     "rnn": {"dropout": 0.0},
     "bert": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
@@ -49,6 +49,7 @@ RUNS = {  # the classifier's batches leave one part of six empty
     "translation": ("translation/gru", "rnn", {"batch_size": 6, "average": 2}),
     "masks": ("fill-mask/bert", "bert", {"batch_size": 6, "checkpointing": True}),
 }
+LAID_OUT = [(way, name) for way in WAYS for name in RUNS if way != "context" or name == "language model"]
 
 
 def settings_of(name: str, folder: Path, **more: object) -> dict[str, object]:
@@ -60,7 +61,7 @@ def settings_of(name: str, folder: Path, **more: object) -> dict[str, object]:
 def folders(tmp_path_factory):
     """Each run by one process, by two with all weights, by two that share them, and by two that compute together."""
     made = {name: tmp_path_factory.mktemp(name) for name in ("one", *WAYS)}
-    runs = [settings_of(name, made[way], **layout) for way, layout in WAYS.items() for name in RUNS]
+    runs = [settings_of(name, made[way], **WAYS[way]) for way, name in LAID_OUT]
     (made["ddp"] / "runs.json").write_text(json.dumps(runs))
     (made["ddp"] / "several.py").write_text(SEVERAL)
     words = [*TORCHRUN, made["ddp"] / "several.py", made["ddp"] / "runs.json"]
@@ -86,13 +87,12 @@ def same_within_rounding(one: Path, two: Path) -> None:
     assert lines
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(("way", "name"), LAID_OUT)
 def test_two_processes_do_what_one_does(folders, name, way):
     one, two = folders["one"] / name, folders[way] / name
     same_within_rounding(one, two)
     files = [{str(path.relative_to(folder)) for path in folder.rglob("*")} for folder in (one, two)]
-    if way == "ddp":
+    if way in ("ddp", "context"):
         assert files[0] == files[1]
     else:  # the checkpoints are folders
         assert {Path(file).stem for file in files[0]} <= {Path(file).stem for file in files[1]}
@@ -155,12 +155,21 @@ def test_sigterm_to_two_processes_and_a_second_run_on_their_folder(tmp_path):
     assert [*(tmp_path / "run").glob(".*")] == []
 
 
-@pytest.mark.parametrize("tensor_parallel", [1, 2])
-@pytest.mark.parametrize(("case", "still"), [("text-classification/bert", "bert"), ("text-generation/gpt2", "gpt2")])
-def test_a_run_that_is_lengthened_again_and_again_on_other_numbers_of_processes(tmp_path, case, still, tensor_parallel):
+@pytest.mark.parametrize(
+    ("case", "still", "layout"),
+    [
+        ("text-classification/bert", "bert", {}),
+        ("text-classification/bert", "bert", {"tensor_parallel": 2}),
+        ("text-generation/gpt2", "gpt2", {}),
+        ("text-generation/gpt2", "gpt2", {"tensor_parallel": 2}),
+        ("text-generation/gpt2", "gpt2", {"context_parallel": 2}),
+    ],
+    ids=str,
+)
+def test_a_run_that_is_lengthened_again_and_again_on_other_numbers_of_processes(tmp_path, case, still, layout):
     """Shards of four processes are read by two, by one, and by four again, and the whole is as one long run."""
     changes = {**STEADY, "batch_size": 6, "eval_every": 2, "schedule": "constant", "warmup": 0}
-    changes |= {"parallel": "fsdp", "ema": 0.5, "tensor_parallel": tensor_parallel}
+    changes |= {"parallel": "fsdp", "ema": 0.5, **layout}
 
     def recipe(out: str, steps: int) -> Recipe:
         named = {"out": str(tmp_path / out), "config": STILL[still], "steps": steps}

@@ -1,5 +1,6 @@
 """How the zoo is made: data parted without leaks, corrections that are what was trained, and nothing built twice."""
 
+import random
 import subprocess
 import sys
 import tomllib
@@ -65,6 +66,15 @@ def test_nothing_that_is_held_out_is_learnt_from(data, tmp_path):
     assert not [one for one in held if len(one.split()) > 5 and one in text]
     poems = [(tmp_path / "poems" / f"{part}.jsonl").read_text("utf-8").split("\n") for part in ("train", "test")]
     assert not set(poems[0]) & set(poems[1]) - {""}
+
+
+def test_topics_are_words_that_are_frequent_in_an_article_and_rare_elsewhere():
+    topics, words = import_module("topics"), ["house", "river", "train", "horse"]
+    articles = [[f"The {word} is near Paris. " * 3, f"She saw the {word} in Paris."] for word in words]
+    assert topics.topics_of(articles) == [[word] for word in words]
+    for row in topics.choices(articles, 20, random.Random(0)):
+        assert row["label"] in row["text"]
+        assert sorted(row["labels"]) == sorted(words)
 
 
 def test_a_correction_is_what_was_trained(tmp_path):

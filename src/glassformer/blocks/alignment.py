@@ -38,7 +38,7 @@ class GeneralScore(nn.Module):
         self.memory = nn.Linear(memory_width, query_width, bias=False)
 
     def keys(self, memory: Tensor) -> Tensor:
-        return self.memory(memory)  # type: ignore[no-any-return]
+        return self.memory(memory)
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         return query @ keys.mT  # (B, T, S)
@@ -54,11 +54,11 @@ class AdditiveScore(nn.Module):
         self.weigh = nn.Linear(width, 1, bias=False)
 
     def keys(self, memory: Tensor) -> Tensor:
-        return self.memory(memory)  # type: ignore[no-any-return]
+        return self.memory(memory)
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         met = torch.tanh(self.query(query)[:, :, None] + keys[:, None])  # (B, T, S, W)
-        return self.weigh(met).squeeze(-1)  # type: ignore[no-any-return]  # (B, T, S)
+        return self.weigh(met).squeeze(-1)  # (B, T, S)
 
 
 class ConcatScore(nn.Module):
@@ -76,7 +76,7 @@ class ConcatScore(nn.Module):
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         projected = F.linear(query, self.both.weight[:, : self.query_width])
         met = torch.tanh(projected[:, :, None] + keys[:, None])  # (B, T, S, W)
-        return self.weigh(met).squeeze(-1)  # type: ignore[no-any-return]  # (B, T, S)
+        return self.weigh(met).squeeze(-1)  # (B, T, S)
 
 
 class Alignment(nn.Module):
@@ -106,7 +106,7 @@ class Alignment(nn.Module):
         return self._show(self.pattern, weights) @ memory
 
     def _show(self, point: Point, value: Tensor) -> Tensor:
-        return point(value.squeeze(1)).unsqueeze(1) if self.stepwise else point(value)  # type: ignore[no-any-return]
+        return point(value.squeeze(1)).unsqueeze(1) if self.stepwise else point(value)
 
 
 def alignment(

@@ -127,7 +127,7 @@ class MultiHeadAttention(nn.Module):
             dropout = self.dropout if self.training else 0.0
             options = AttentionOptions(self.scale, dropout, self.window, self.position_scores)
             context = mask.attend(query, key, value, options)
-        return self.output(self.context(context).flatten(-2))  # type: ignore[no-any-return]
+        return self.output(self.context(context).flatten(-2))
 
     def keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """What others see of these tokens, before any turn: (…, T, G, K) each."""
@@ -135,7 +135,7 @@ class MultiHeadAttention(nn.Module):
         return key if self.key_norm is None else self.key_norm(key), self.split(self.value(x))
 
     def split(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (-1, self.head_width))  # type: ignore[no-any-return]  # (…, H·K) -> (…, H, K)
+        return x.unflatten(-1, (-1, self.head_width))  # (…, H·K) -> (…, H, K)
 
     def readable(self, query: Tensor, key: Tensor, value: Tensor, mask: AttentionMask) -> Tensor:
         """softmax(Q Kᵀ / √K) V, step by step, through the Points."""

@@ -145,15 +145,32 @@ class CausalMask(BatchMask):
 
     length: int
     device: torch.device
+    before: int = 0  # tokens that come before these, and are keys alone
 
     @property
     def dense(self) -> Tensor:
-        return causal(self.length, self.length, self.device)  # (T, T)
+        return causal(self.length, self.before + self.length, self.device)  # (T, S)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions) -> Tensor:
         query, key, value = (x.transpose(1, 2) for x in (query, key, value))
-        order = self.order(self.length, self.length, self.device, options.window)
+        order = self.order(self.length, self.before + self.length, self.device, options.window)
         plain = order is None and options.bias is None
-        mask = None if plain else self.with_bias(both(self.dense, order), query, key, options)
-        context = fused(query, key, value, options=options, mask=mask, is_causal=plain)
+        if plain:
+            mask = self._lower_right(query) if self.before else None
+        else:
+            mask = self.with_bias(both(self.dense, order), query, key, options)
+        context = fused(query, key, value, options=options, mask=mask, is_causal=plain and not self.before)
         return context.transpose(1, 2)
+
+    def _lower_right(self, query: Tensor) -> Tensor:
+        """The order alone, for torch's kernel, whose `is_causal` would align the first query with the first key.
+
+        A GPU's kernels know it by its name; elsewhere it is added to scores, and all layers share one.
+        """
+        if query.is_cuda:
+            from torch.nn.attention.bias import causal_lower_right  # it takes a second to import
+
+            return causal_lower_right(self.length, self.before + self.length)
+        return self.memoize(
+            ("lower right", query.dtype), lambda: query.new_zeros(self.dense.shape).masked_fill(~self.dense, -torch.inf)
+        )

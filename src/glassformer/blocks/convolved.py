@@ -67,4 +67,4 @@ class ConvolvedLayer(Layer):
         """As a layer's; it looks ahead, and so only an encoder has it."""
         assert isinstance(mask, DenseMask | PackedBatch), "a convolution is over whole texts"
         y = super().forward(x, mask, cache=cache, source=source, source_mask=source_mask)
-        return self.convolution_norm(y + self.convolution(x, mask))  # type: ignore[no-any-return]
+        return self.convolution_norm(y + self.convolution(x, mask))

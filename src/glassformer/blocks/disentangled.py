@@ -85,7 +85,7 @@ class DisentangledScores(nn.Module):
         if self.query is not None:
             products = torch.einsum("...hsk,hlk->...hsl", key, tables[-1])
             found.append(self.position_to_content(skew(products, query.shape[-2]).mT))
-        return sum(found[1:], found[0]) * self.scale  # type: ignore[no-any-return]
+        return sum(found[1:], found[0]) * self.scale
 
 
 def skew(x: Tensor, width: int) -> Tensor:
@@ -98,4 +98,4 @@ def skew(x: Tensor, width: int) -> Tensor:
     if rows == 1:
         return x
     flat = x.flatten(-2)[..., rows - 1 : rows - 1 + rows * (columns - 1)]
-    return flat.unflatten(-1, (rows, columns - 1))[..., :width]  # type: ignore[no-any-return]
+    return flat.unflatten(-1, (rows, columns - 1))[..., :width]

@@ -18,7 +18,7 @@ class TokenEmbeddings(nn.Module):
         nn.init.normal_(self.token.weight, std=std)
 
     def forward(self, input_ids: Tensor) -> Tensor:
-        return self.dropout(look_up(self.token, input_ids, "token"))  # type: ignore[no-any-return]  # (B, S, D)
+        return self.dropout(look_up(self.token, input_ids, "token"))  # (B, S, D)
 
 
 class Embeddings(nn.Module):
@@ -61,7 +61,7 @@ class Embeddings(nn.Module):
         if self.position is not None:
             x = x + self.position(position_ids)
         x = self.dropout(x if self.norm is None else self.norm(x))
-        return x if self.projection is None else self.projection(x)  # type: ignore[no-any-return]
+        return x if self.projection is None else self.projection(x)
 
 
 class ProjectedNorm(nn.Module):
@@ -73,7 +73,7 @@ class ProjectedNorm(nn.Module):
         self.norm = norm
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.norm(self.projection(x))  # type: ignore[no-any-return]
+        return self.norm(self.projection(x))
 
 
 class Sinusoidal(nn.Module):
@@ -132,7 +132,7 @@ class OffsetPositions(nn.Embedding):
 def look_up(table: nn.Embedding, ids: Tensor, what: str) -> Tensor:
     """The rows of these ids. On a CPU an id beyond the table is named; a GPU does not say which it was."""
     try:
-        return table(ids)  # type: ignore[no-any-return]
+        return table(ids)
     except IndexError:
         wrong = next(id_ for id_ in ids.flatten().tolist() if not 0 <= id_ < table.num_embeddings)
         raise ValueError(

@@ -21,7 +21,7 @@ class LMHead(nn.Module):
         self.register_buffer("bias", torch.zeros(1, vocabulary))  # Marian and BART call it final_logits_bias
 
     def forward(self, hidden: Tensor) -> Tensor:
-        return self.output(hidden) + self.bias  # type: ignore[no-any-return]
+        return self.output(hidden) + self.bias
 
 
 class ScaledHead(nn.Module):
@@ -32,7 +32,7 @@ class ScaledHead(nn.Module):
         self.output, self.scale = output, scale
 
     def forward(self, hidden: Tensor) -> Tensor:
-        return self.output(hidden * self.scale)  # type: ignore[no-any-return]
+        return self.output(hidden * self.scale)
 
 
 class Bias(nn.Module):

@@ -58,7 +58,7 @@ class PackedBatch(BatchMask):
     def unpack(self, x: Tensor) -> Tensor:
         """(N, …) -> (B, S, …), zero at padding"""
         whole = x.new_zeros(self.shape[0] * self.shape[1], *x.shape[1:])
-        return whole.index_copy_(0, self.index, x).unflatten(0, self.shape)  # type: ignore[no-any-return]
+        return whole.index_copy_(0, self.index, x).unflatten(0, self.shape)
 
     @property
     def text_lengths(self) -> Tensor:
@@ -80,7 +80,7 @@ class PackedBatch(BatchMask):
     def padded(self, x: Tensor) -> Tensor:
         """(N, …) -> (B, L, …) of the longest length L, in the order of the sequences, zero at padding."""
         index, keep = self.places
-        return x.new_zeros(keep.numel(), *x.shape[1:]).index_copy(0, index, x).unflatten(0, keep.shape)  # type: ignore[no-any-return]
+        return x.new_zeros(keep.numel(), *x.shape[1:]).index_copy(0, index, x).unflatten(0, keep.shape)
 
     @cached_property
     def sequence(self) -> Tensor:

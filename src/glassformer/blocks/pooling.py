@@ -45,7 +45,7 @@ class AttentionPooling(nn.Module):
     def forward(self, states: Tensor, keep: Tensor | None = None) -> Tensor:
         scores = self.weigh(torch.tanh(self.dense(states))).squeeze(-1)  # (B, T)
         pattern = self.pattern(masked_softmax(scores, keep))
-        return (pattern[:, None] @ states).squeeze(1)  # type: ignore[no-any-return]  # (B, D)
+        return (pattern[:, None] @ states).squeeze(1)  # (B, D)
 
 
 def largest(features: Tensor, keep: Tensor | None = None) -> Tensor:

@@ -285,7 +285,7 @@ class RecurrentPooling(nn.Module):
                 return outputs.sum(1) / lengths
             case "attention":
                 assert self.attention is not None
-                return self.attention(outputs, keep)  # type: ignore[no-any-return]
+                return self.attention(outputs, keep)
             case "max":
                 return largest(outputs, keep)
 

@@ -32,7 +32,7 @@ class FeedForward(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down(self.dropout(self.neurons(self.activation(self.up(x)))))  # type: ignore[no-any-return]
+        return self.down(self.dropout(self.neurons(self.activation(self.up(x)))))
 
 
 class GatedFeedForward(nn.Module):
@@ -51,7 +51,7 @@ class GatedFeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         inner = self.neurons(self.activation(self.gate(x)) * self.up(x))
-        return self.down(self.dropout(inner))  # type: ignore[no-any-return]
+        return self.down(self.dropout(inner))
 
 
 class Layer(nn.Module):
@@ -106,8 +106,8 @@ class Layer(nn.Module):
     def residual(self, norm: nn.Module, block: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         """x + block(x), with the norm after the sum as in 2017, or before the block as in GPT-2."""
         if self.pre_norm:
-            return x + self.dropout(block(norm(x)))  # type: ignore[no-any-return]
-        return norm(x + self.dropout(block(x)))  # type: ignore[no-any-return]
+            return x + self.dropout(block(norm(x)))
+        return norm(x + self.dropout(block(x)))
 
 
 class Source(NamedTuple):
@@ -185,11 +185,11 @@ def embed_and_run(
     places = indices[1]
     order = CausalMask(length, device, positions=places) if causal else None
     if keep is None:
-        return norm(layers(x, order or DenseMask(positions=places), **across))  # type: ignore[no-any-return]
+        return norm(layers(x, order or DenseMask(positions=places), **across))
     keep = send(keep, device)
     mask = DenseMask.from_keep(keep, None if order is None else order.dense, places)
     x = norm(layers(x, mask, keep=keep, **across))
-    return x.masked_fill(~keep[..., None], 0.0)  # type: ignore[no-any-return]
+    return x.masked_fill(~keep[..., None], 0.0)
 
 
 def _packed_source(source: Source | None, packed: PackedBatch) -> _Across:

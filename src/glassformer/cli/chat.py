@@ -9,12 +9,20 @@ from .output import echo, print_json
 if TYPE_CHECKING:
     from torch import nn
 
+    from glassformer.text.tokenizer import Tokenizer
+
 LONGEST_ANSWER = 512  # tokens, where nobody says how many and as many fit
 RESET = "/reset"
 
 
 def converse(
-    model: "nn.Module", tokenizer: Any, lines: Iterable[str], request: dict[str, Any], *, system: str | None, json: bool
+    model: "nn.Module",
+    tokenizer: "Tokenizer",
+    lines: Iterable[str],
+    request: dict[str, Any],
+    *,
+    system: str | None,
+    json: bool,
 ) -> None:
     """Answer each line in view of all that was said before it; /reset begins anew, the system's message stays."""
     first = [] if system is None else [{"role": "system", "content": system}]
@@ -44,7 +52,7 @@ def _invite() -> None:
 
 
 def _answer(
-    model: "nn.Module", tokenizer: Any, messages: list[dict[str, str]], request: dict[str, Any], *, shown: bool
+    model: "nn.Module", tokenizer: "Tokenizer", messages: list[dict[str, str]], request: dict[str, Any], *, shown: bool
 ) -> str:
     """The next message of a conversation, said as it is written."""
     import glassformer as gf

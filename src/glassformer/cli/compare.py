@@ -11,6 +11,7 @@ from .output import Device, Dtype, Json, Name, Quant, echo, echo_line, made_read
 if TYPE_CHECKING:
     from glassformer.compare.decoding import DecodingComparison
     from glassformer.generate.tree import Tree
+    from glassformer.text.tokenizer import Tokenizer
     from glassformer.view.beam_tree import Branch
 
 app = typer.Typer(no_args_is_help=True, cls=ExperimentGroup)
@@ -101,7 +102,7 @@ def decoding(
     if page is not None:
         page.write_text(_page(found, tokenizer, name, seed), encoding="utf-8")
     if json:
-        print_json(_told(found))
+        print_json(_as_dict(found))
     else:
         _print(found)
         if out is not None:
@@ -133,7 +134,7 @@ def _print(found: "DecodingComparison") -> None:
         echo_line(f"left out: {name}: {why}")
 
 
-def _told(found: "DecodingComparison") -> dict[str, Any]:
+def _as_dict(found: "DecodingComparison") -> dict[str, Any]:
     return {
         "prompts": found.prompts,
         "strategies": [
@@ -144,7 +145,7 @@ def _told(found: "DecodingComparison") -> dict[str, Any]:
     }
 
 
-def _page(found: "DecodingComparison", tokenizer: Any, name: str, seed: int) -> str:
+def _page(found: "DecodingComparison", tokenizer: "Tokenizer", name: str, seed: int) -> str:
     from glassformer.view.decoding import Page, StrategyRow, TakenToken, page
 
     strategies = [
@@ -190,7 +191,7 @@ def _trade_off(found: "DecodingComparison") -> list[tuple[str, str]]:
     return [(svg, "What is likely and what is varied pull against each other: the top left corner would have both.")]
 
 
-def _branches(tree: "Tree", tokenizer: Any) -> "list[list[Branch]]":
+def _branches(tree: "Tree", tokenizer: "Tokenizer") -> "list[list[Branch]]":
     """Every candidate of every step, those on the way to the text found marked."""
     from glassformer.view.beam_tree import Branch
 

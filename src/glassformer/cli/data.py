@@ -62,7 +62,7 @@ def clean(
     if json:
         print_json({"out": str(out), "kept": cleaner.kept, "left_out": dict(cleaner.left_out)})
     else:
-        echo_line(_told(cleaner, out))
+        echo_line(_summary(cleaner, out))
 
 
 @app.command()
@@ -120,7 +120,7 @@ def tokenize(
     )
 
 
-def _told(cleaner: "Cleaner", out: Path) -> str:
+def _summary(cleaner: "Cleaner", out: Path) -> str:
     total = cleaner.kept + cleaner.left_out.total()
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in cleaner.left_out.most_common())
     return f"{out}: {cleaner.kept:,} of {total:,} documents" + (f"; left out: {reasons}" if reasons else "")

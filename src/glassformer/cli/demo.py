@@ -55,8 +55,8 @@ def demo(
     commands = _next(run.folder)
     path.write_text(page(models, pictures, commands, title=TITLE), "utf-8")
     if json:
-        told = [{"name": one.name, "task": one.task, "answers": list(one.answers)} for one in models]
-        print_json({"page": str(path), "run": str(run.folder), "models": told})
+        answered = [{"name": one.name, "task": one.task, "answers": list(one.answers)} for one in models]
+        print_json({"page": str(path), "run": str(run.folder), "models": answered})
         return
     _show(models[-1])
     _head("what to type next", f"all of this as a page: {path}   ({time.perf_counter() - began:.0f} s)")

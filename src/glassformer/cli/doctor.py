@@ -23,7 +23,9 @@ def _versions() -> dict[str, Any]:
     import platform
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {"glassformer": version("glassformer"), "python": platform.python_version()}
+    from glassformer import __version__
+
+    found = {"glassformer": __version__, "python": platform.python_version()}
     for package in PACKAGES:
         try:
             found[package] = version(package)

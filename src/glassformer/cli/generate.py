@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from glassformer.generate.result import Generated
     from glassformer.models.contract import Model
+    from glassformer.text.tokenizer import Tokenizer
 
 
 class Strategy(StrEnum):
@@ -185,20 +186,20 @@ def _request(strategy: Strategy, given: dict[str, Any], n: int) -> dict[str, Any
     return request | {"do_sample": strategy is Strategy.sample or drawn}
 
 
-def _prefix(model: "Model", tokenizer: Any, condition: str) -> str:
+def _prefix(model: "Model", tokenizer: "Tokenizer", condition: str) -> str:
     """What the text-generation task puts before a text of this kind."""
     from glassformer.tasks.text_generation import TextGeneration
 
     return TextGeneration.for_model(tokenizer, model).condition_prefix(condition)
 
 
-def _spellings(tokenizer: Any, word: str) -> list[list[int]]:
+def _spellings(tokenizer: "Tokenizer", word: str) -> list[list[int]]:
     """A word's ids at the beginning of a text and within it."""
     found = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in (word, f" {word}")]
     return [found[0]] if found[0] == found[1] else found
 
 
-def _explain(text: str, found: "Generated", rows: range, tokenizer: Any, steps: bool, json: bool) -> None:
+def _explain(text: str, found: "Generated", rows: range, tokenizer: "Tokenizer", steps: bool, json: bool) -> None:
     """The texts of one prompt, in these rows, with their scores and, if asked for, their tokens one by one."""
     assert found.texts is not None
     texts = [found.texts[row] for row in rows]
@@ -231,7 +232,7 @@ def _prompts(prompt: str | None, file: str | None, *, typed: bool) -> Iterable[s
 
 
 def _batches(
-    model: "Model", tokenizer: Any, prompts: Iterable[str], request: dict[str, Any], batch_size: int
+    model: "Model", tokenizer: "Tokenizer", prompts: Iterable[str], request: dict[str, Any], batch_size: int
 ) -> Iterator[list[str]]:
     """Prompts that are answered at once, in their order.
 
@@ -255,7 +256,9 @@ def _batches(
         yield some
 
 
-def _write_batch(model: "nn.Module", tokenizer: Any, before: str, texts: list[str], request: dict[str, Any]) -> None:
+def _write_batch(
+    model: "nn.Module", tokenizer: "Tokenizer", before: str, texts: list[str], request: dict[str, Any]
+) -> None:
     """What `_write` writes of each."""
     import glassformer as gf
     from glassformer.models.contract import as_model
@@ -271,7 +274,7 @@ def _write_batch(model: "nn.Module", tokenizer: Any, before: str, texts: list[st
             echo(text + whole[len(read) :])
 
 
-def _write(model: "nn.Module", tokenizer: Any, before: str, text: str, request: dict[str, Any]) -> None:
+def _write(model: "nn.Module", tokenizer: "Tokenizer", before: str, text: str, request: dict[str, Any]) -> None:
     """One text as it is written; several, or what beams have found, at the end."""
     import glassformer as gf
     from glassformer.models.contract import as_model

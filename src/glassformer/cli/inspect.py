@@ -37,10 +37,10 @@ def inspect(
     if out is None and not terminal:
         raise ValueError("say where to: --out page.html (or .svg, .png), or --terminal")
     path = None if out is None else out_file(out)
-    found, chosen = _inspection(name, text, pair, target, device), {"part": part, "layer": layer, "head": head}
-    saved = None if path is None else found.save(path, **chosen)  # type: ignore[arg-type]
+    found = _inspection(name, text, pair, target, device)
+    saved = None if path is None else found.save(path, part=part, layer=layer, head=head)
     if terminal:
-        print_inspection(found, **chosen)
+        print_inspection(found, part=part, layer=layer, head=head)
     if json:
         parts = [{"name": board.name, "shape": list(board.values.shape)} for board in found.boards]
         print_json({"file": saved and str(saved), "bytes": saved and saved.stat().st_size, "parts": parts})
@@ -52,7 +52,7 @@ def _inspection(name: str, text: str, pair: str | None, target: str | None, devi
     import glassformer as gf
 
     model, tokenizer = gf.load(name, device=device), tokenizer_of(name)
-    read, written = (typed(name, tokenizer, words) for words in (text, target))
+    read, written = typed(name, tokenizer, text), typed(name, tokenizer, target)
     title = Path(name).absolute().name if Path(name).exists() else name
     return gf.inspect(model, tokenizer, read, pair, target=written, name=title)
 

@@ -38,8 +38,8 @@ def models(
         print_json(built_in + found)
         return
     if built_in:
-        told = [(m["name"], m["task"], size(m["bytes"]), m["score"], m["data"], m["licence"]) for m in built_in]
-        print_table(("name", "task", "size", "score", "data", "licence"), told)
+        shipped = [(m["name"], m["task"], size(m["bytes"]), m["score"], m["data"], m["licence"]) for m in built_in]
+        print_table(("name", "task", "size", "score", "data", "licence"), shipped)
         echo()
     if found:
         rows = [

@@ -33,12 +33,12 @@ def echo_line(text: object, *, err: bool = False) -> None:
     typer.echo(escaped(str(text)), err=err)
 
 
-def as_json(value: Any) -> str:
+def as_json(value: object) -> str:
     """JSON on one line; what it may hold as it is and a terminal would obey is spelt as JSON spells it."""
     return escaped_json(json.dumps(value, ensure_ascii=False, default=float))
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     typer.echo(as_json(value))
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, is_dataclass
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,9 @@ from glassformer.view.labels import escaped, text_width
 from .choice import OptionalName, chosen
 from .output import Columns, Device, Dtype, Quant, TaskName, as_json, echo_line, print_json
 from .predict_files import FilesToPredict, predict_batch
+
+if TYPE_CHECKING:
+    from glassformer.jobs.predict import Pipeline
 
 ANSWERS = ("label", "tags", "answers", "target")  # what is to be predicted is no input
 CHUNK = 1000  # inputs at a time: any file fits, and results come as they are made
@@ -90,6 +93,7 @@ def predict(
     from glassformer.jobs.predictor import PredictorSpec, as_people_read, as_written
     from glassformer.jobs.recipe import parsed, parsed_columns
     from glassformer.jobs.tasks import task_class
+    from glassformer.models.contract import as_model, label_names
 
     wanted = task_class(task or ("text-classification" if question is context is None else "question-answering"))
     name, texts = chosen(name, texts or [], wanted.name)
@@ -126,7 +130,7 @@ def predict(
     while some := list(islice(inputs, CHUNK)):
         for given, found in zip(some, pipe(some, **options), strict=True):
             write(given, as_written(given, found))
-    if (only := write.only_label()) is not None and len(getattr(pipe.task, "labels", ())) > 1:
+    if (only := write.only_label()) is not None and len(label_names(as_model(pipe.model).config)) > 1:
         echo_line(f"mind: all {write.count} texts were given the label {only!r}", err=True)
 
 
@@ -146,7 +150,9 @@ def _is_batch(
     return True
 
 
-def _typed(pipe: Any, name: str, texts: list[str], question: str | None, context: str | None) -> Iterator[Any] | None:
+def _typed(
+    pipe: "Pipeline", name: str, texts: list[str], question: str | None, context: str | None
+) -> Iterator[Any] | None:
     """What was typed on the line; None where inputs come from a file."""
     from glassformer.jobs.predict import as_input
 
@@ -170,11 +176,11 @@ class _Writer:
 
     def __init__(self, form: OutputFormat, *, beside: bool, guard: bool) -> None:
         self.form, self.beside, self.guard = form, beside, guard
-        self.table: Any = None
+        self.table: csv.DictWriter[str] | None = None
         self.count = 0
         self.labels: Counter[str] = Counter()
 
-    def __call__(self, given: Any, found: Any) -> None:
+    def __call__(self, given: object, found: object) -> None:
         given = _plain(given)
         self.count += 1
         if isinstance(found, dict) and "label" in found:
@@ -186,7 +192,7 @@ class _Writer:
         else:
             echo_line(f"{_shown(found)}  | {_short(given)}" if self.beside else _shown(found))
 
-    def _row(self, given: Any, found: Any) -> None:
+    def _row(self, given: object, found: object) -> None:
         """A flat result is a row; anything deeper is one cell of json."""
         flat = found if isinstance(found, dict) else {"output": as_json(found)}
         if self.table is None:
@@ -195,7 +201,7 @@ class _Writer:
         text = given if isinstance(given, str) else as_json(given)
         self.table.writerow({name: self._cell(cell) for name, cell in {"input": text, **flat}.items()})
 
-    def _cell(self, cell: Any) -> Any:
+    def _cell(self, cell: object) -> object:
         """A cell as it is safe where it goes: a spreadsheet must not run it, nor a terminal."""
         if not isinstance(cell, str):
             return cell
@@ -208,7 +214,7 @@ class _Writer:
         return only if self.count == times >= MANY else None
 
 
-def _shown(found: Any) -> str:
+def _shown(found: object) -> str:
     """A result as a person reads it."""
     if found == []:  # of a tagger: no other task gives an empty list
         return "no entities"
@@ -234,7 +240,7 @@ def _short(given: Any) -> str:
     return text + "…"
 
 
-def _plain(given: Any) -> Any:
+def _plain(given: object) -> object:
     """What was read of an example: the text if that is all, without what it does not have, and without its label."""
     if not is_dataclass(given) or isinstance(given, type):
         return given

@@ -68,12 +68,12 @@ def predict_batch(batch: FilesToPredict, spec: "PredictorSpec") -> None:
     if batch.json:
         print_json({**_counts(outcome), "seconds": round(seconds, 2), "out": str(batch.out)})
     else:
-        echo_line(f"{_told(outcome)} in {clock(seconds)}, into {batch.out}")
+        echo_line(f"{_summary(outcome)} in {clock(seconds)}, into {batch.out}")
     if outcome.failed or (outcome.rows and outcome.errors == outcome.rows):
         raise typer.Exit(1)
 
 
-def _with(spec: "PredictorSpec", options: Mapping[str, Any]) -> "PredictorSpec":
+def _with(spec: "PredictorSpec", options: Mapping[str, object]) -> "PredictorSpec":
     from dataclasses import replace
 
     from glassformer.jobs.predictor import as_people_read
@@ -94,7 +94,7 @@ def _pool(batch: FilesToPredict, spec: "PredictorSpec") -> "Pool":
     return ProcessPool(replace(spec, threads=max(1, (os.cpu_count() or 1) // batch.jobs)), jobs=batch.jobs)
 
 
-def _settings(batch: FilesToPredict, spec: "PredictorSpec", reading: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(batch: FilesToPredict, spec: "PredictorSpec", reading: Mapping[str, object]) -> dict[str, Any]:
     """What decides the outputs: where it differs, a folder is another run's."""
     from glassformer.jobs.shard_folder import model_identity
 
@@ -121,7 +121,7 @@ def _counts(outcome: "PredictOutcome") -> dict[str, Any]:
     }
 
 
-def _told(outcome: "PredictOutcome") -> str:
+def _summary(outcome: "PredictOutcome") -> str:
     kept = f", {outcome.kept} of them finished before" if outcome.kept else ""
     wrong = f", {outcome.errors:,} with an error" if outcome.errors else ""
     first = f" (the first: {outcome.first_error})" if outcome.first_error else ""

@@ -52,7 +52,7 @@ def verify_text(
     from glassformer.models.contract import as_model
 
     tokenizer = tokenizer_of(name)
-    text, target = (typed(name, tokenizer, words) for words in (given.text, given.target))
+    text, target = typed(name, tokenizer, given.text), typed(name, tokenizer, given.target)
     read = reading(model, tokenizer, text, given.pair, target=target)
     inputs = {**read.inputs, **labels_of(as_model(model), tokenizer, read, given.label)}
     with shown("recomputing"):

@@ -1,6 +1,6 @@
 """`glassformer show`: what a model is made of."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .output import Json, Name, echo, print_json, print_table
 
@@ -53,7 +53,7 @@ def tree(model: "nn.Module", indent: int = 0) -> list[str]:
     return lines
 
 
-def _describe(module: Any) -> str:
+def _describe(module: "nn.Module") -> str:
     kind = type(module).__name__
     weight = getattr(module, "weight", None)
     shape = " × ".join(str(size) for size in weight.shape) if weight is not None else ""

@@ -35,6 +35,7 @@ def train(
     dtype: Annotated[str | None, run_option("precision")] = None,
     parallel: Annotated[str | None, run_option("parallel")] = None,
     tensor_parallel: Annotated[int | None, run_option("tensor_parallel")] = None,
+    context_parallel: Annotated[int | None, run_option("context_parallel")] = None,
     seed: Annotated[int | None, run_option("seed")] = None,
     out: Annotated[str | None, run_option("out", metavar="DIR")] = None,
     device: Annotated[str | None, run_option("device")] = None,
@@ -79,7 +80,7 @@ def train(
     if epochs is not None and steps is not None:
         raise ValueError("--epochs and --steps say the same thing: give one of the two")
     given |= {"precision": PRECISIONS.get(dtype or "", dtype), "tensorboard": tensorboard or None}
-    given |= {"parallel": parallel, "tensor_parallel": tensor_parallel}
+    given |= {"parallel": parallel, "tensor_parallel": tensor_parallel, "context_parallel": context_parallel}
     given |= {"columns": parsed_columns(columns)}
     given |= {"labels": None if labels is None else listed_names(labels)}
     changes = {name: value for name, value in given.items() if value is not None}

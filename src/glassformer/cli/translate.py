@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
@@ -16,6 +16,7 @@ from .output import Device, Dtype, Quant, as_json, echo, made_ready
 
 if TYPE_CHECKING:
     from glassformer.jobs.align import Aligned
+    from glassformer.jobs.predict import Pipeline
 
 CHUNK = 2000  # lines at a time: any input fits, results come as they are made, and there is enough to sort by length
 BEAMS = 4  # as transformers' own translation pipeline, where the folder says nothing
@@ -93,7 +94,7 @@ def _check(text: str | None, file: str | None) -> None:
         raise ValueError("there is nothing to translate: give a text that is not empty")
 
 
-def _pipeline(name: str, align: bool, **how: Any) -> Any:
+def _pipeline(name: str, align: bool, **how: Any) -> "Pipeline":
     from glassformer.inspect.crossing import crossing_names
     from glassformer.jobs.predict import head_of, pipeline
     from glassformer.tasks.translation import Translation
@@ -108,18 +109,20 @@ def _pipeline(name: str, align: bool, **how: Any) -> Any:
     return pipe
 
 
-def _beams(pipe: Any, num_beams: int | None, n: int) -> int:
+def _beams(pipe: "Pipeline", num_beams: int | None, n: int) -> int:
     """What was asked for, or the folder's own wish, or 4; with n-best lists at least as many as texts are wanted."""
-    from glassformer.models.contract import generation_config
+    from glassformer.models.contract import as_model, generation_config
+    from glassformer.tasks.translation import Translation
 
-    default = {**generation_config(pipe.model), **pipe.task.generate}.get("num_beams")
+    assert isinstance(pipe.task, Translation)
+    default = {**generation_config(as_model(pipe.model)), **pipe.task.generate}.get("num_beams")
     if not isinstance(default, int) or not default:  # what is no number, generation refuses by its file
         default = BEAMS
     return num_beams if num_beams is not None else max(default, n)
 
 
 def _translated(
-    pipe: Any, lines: Sequence[str], before: int, *, align: bool, batch_size: int, settings: dict[str, Any]
+    pipe: "Pipeline", lines: Sequence[str], before: int, *, align: bool, batch_size: int, settings: dict[str, Any]
 ) -> Iterator[OutputLine]:
     """Every line in its turn, though they are translated by length."""
     from glassformer.jobs.align import align as aligned
@@ -180,7 +183,7 @@ def _alignment(aligned: "Aligned") -> dict[str, Any]:
     return {"source": aligned.source, "target": aligned.target, "weights": weights, "links": links}
 
 
-def _writer(stack: ExitStack, out: str | None, *, force: bool) -> Any:
+def _writer(stack: ExitStack, out: str | None, *, force: bool) -> Callable[[str], None]:
     """Where lines go: to stdout, or to a file as they come."""
     if out is None:
         return echo

@@ -1,17 +1,18 @@
 """What is typed on the command line, as a model takes it: a text or ids, and a label."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, overload
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from glassformer.jobs.reading import TokenizedInputs
     from glassformer.models.contract import Model, ModelConfig
+    from glassformer.text.tokenizer import Tokenizer
 
 WRITERS = ("text-generation", "text2text-generation")
 
 
-def tokenizer_of(name: str) -> Any | None:
+def tokenizer_of(name: str) -> "Tokenizer | None":
     """A folder's tokenizer; None where it has none, so that ids are typed."""
     import glassformer as gf
     from glassformer.hub.fetch import has_tokenizer
@@ -19,7 +20,15 @@ def tokenizer_of(name: str) -> Any | None:
     return gf.load_tokenizer(name) if has_tokenizer(name) else None
 
 
-def typed(name: str, tokenizer: Any | None, words: str | None) -> Any:
+@overload
+def typed(name: str, tokenizer: "Tokenizer | None", words: str) -> str | list[int]: ...
+
+
+@overload
+def typed(name: str, tokenizer: "Tokenizer | None", words: str | None) -> str | list[int] | None: ...
+
+
+def typed(name: str, tokenizer: "Tokenizer | None", words: str | None) -> str | list[int] | None:
     """The words as they are or, where there is no tokenizer, the ids that they spell."""
     if words is None or tokenizer is not None:
         return words
@@ -29,7 +38,9 @@ def typed(name: str, tokenizer: Any | None, words: str | None) -> Any:
         raise ValueError(f"{name} has no tokenizer: give ids, such as '5 17 3', not {words!r}") from None
 
 
-def labels_of(model: "Model", tokenizer: Any | None, read: "TokenizedInputs", label: str | None) -> dict[str, "Tensor"]:
+def labels_of(
+    model: "Model", tokenizer: "Tokenizer | None", read: "TokenizedInputs", label: str | None
+) -> dict[str, "Tensor"]:
     """What the loss is measured against: a class, the masked word, an answer's ends.
 
     A language model and an encoder-decoder are measured by their own text, and need no label.
@@ -48,9 +59,11 @@ def labels_of(model: "Model", tokenizer: Any | None, read: "TokenizedInputs", la
     match model.head_name:
         case "text-classification":
             return {"labels": torch.tensor([_class_label(model.config, label)], device=ids.device)}
-        case "fill-mask" if tokenizer is not None:
+        case "fill-mask":
+            if tokenizer is None or (mask := tokenizer.mask_token_id) is None:
+                raise ValueError(f"--label {label!r} is a masked word, and there is no mask token: leave --label out")
             word = tokenizer(label, add_special_tokens=False)["input_ids"]
-            masked = ids == tokenizer.mask_token_id
+            masked = ids == mask
             if len(word) != 1 or not bool(masked.any()):
                 raise ValueError(f"--label {label!r} must be one token, and the text must hold {tokenizer.mask_token}")
             return {"labels": torch.where(masked, word[0], -100)}
@@ -66,9 +79,9 @@ def labels_of(model: "Model", tokenizer: Any | None, read: "TokenizedInputs", la
 
 def _class_label(config: "ModelConfig", label: str) -> int | float | list[float]:
     """The number of a class; of a model that grades, the grade; of one with several classes at once, 1 for each."""
-    from glassformer.models.contract import label_names, problem_type
+    from glassformer.models.contract import label_names
 
-    problem, names = problem_type(config), label_names(config)
+    problem, names = config.problem_type, label_names(config)
     if problem == "regression":
         try:
             return float(label)

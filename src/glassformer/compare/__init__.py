@@ -2,7 +2,7 @@
 
 EXPERIMENTS = {
     "ladder": "From a bag of words to a fine-tuned BERT, with 100, 1000, 10000… of your examples.",
-    "positions": "Sinusoidal, learned or no positions in a language model, at the trained length and beyond it.",
+    "positions": "Sinusoidal, learned, rotary, relative or no positions: losses at the trained length and beyond it.",
     "recurrence": "RNN, GRU, LSTM and Transformer: gradients by distance; parity, copy and adding by length.",
     "scaling": "Time and memory of one layer of each kind by the length of the text, with fitted exponents.",
     "scratch-vs-finetune": "One shape of model from random weights, fine-tuned, and with its body frozen.",

@@ -12,7 +12,7 @@ from glassformer.hub.load import usable
 from glassformer.jobs.assemble import assemble
 from glassformer.jobs.progress import NullListener
 from glassformer.jobs.recipe import Recipe, changed
-from glassformer.train.loop import Fit
+from glassformer.train.loop import Fit, Progress
 from glassformer.train.processes import local_device
 from glassformer.train.update import schedule_of
 
@@ -42,7 +42,7 @@ class TrainingBudget(NamedTuple):
             return cls(number * UNITS[found["unit"]], "seconds")
         return cls(number * SIZES[found["size"]], found["unit"].removesuffix("s") + "s")
 
-    def steps(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def steps(self, settings: Mapping[str, object]) -> dict[str, Any]:
         """What a recipe must say to keep to it: its steps, or its epochs.
 
         Seconds and tokens are turned into steps by a trial of some steps that nothing is kept of, so that the schedule
@@ -61,13 +61,13 @@ class TrainingBudget(NamedTuple):
         return _steps(int(self.number / each), settings)
 
 
-def _steps(count: int, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _steps(count: int, settings: Mapping[str, object]) -> dict[str, Any]:
     """So many steps, scored ten times unless the recipe says how often: the best is kept, so a small set that is learnt
     by heart does no harm."""
     return {"steps": count, "eval_every": settings.get("eval_every", max(1, count // EVALUATIONS))}
 
 
-def trial(settings: Mapping[str, Any]) -> tuple[float, float]:
+def trial(settings: Mapping[str, object]) -> tuple[float, float]:
     """Seconds and tokens of a step of a recipe, by some steps that nothing is kept of."""
     with TemporaryDirectory() as folder:
         recipe = Recipe.of(changed(settings, {"steps": TRIAL + WARM, "out": folder}))
@@ -78,7 +78,7 @@ def trial(settings: Mapping[str, Any]) -> tuple[float, float]:
     return clock.seconds / TRIAL, clock.tokens / TRIAL
 
 
-def tokens_a_step(settings: Mapping[str, Any]) -> float:
+def tokens_a_step(settings: Mapping[str, object]) -> float:
     """Tokens, without padding, of a batch on average."""
     with TemporaryDirectory() as folder:
         recipe = Recipe.of(changed(settings, {"steps": 1, "out": folder}))
@@ -92,7 +92,7 @@ class StepClock(NullListener):
 
     seconds = tokens = 0.0
 
-    def stepped(self, progress: Any) -> None:
+    def stepped(self, progress: Progress) -> None:
         if progress.step == WARM:
             self.start = progress.seconds, progress.tokens
         elif progress.step == WARM + TRIAL:

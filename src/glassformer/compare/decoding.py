@@ -18,6 +18,7 @@ from glassformer.generate.prompts import prompt_of, request_of
 from glassformer.generate.strategies import STRATEGIES
 from glassformer.generate.tree import Tree, beam_tree
 from glassformer.models.contract import as_generative
+from glassformer.text.tokenizer import Tokenizer
 
 from .measures import distinct, repetition, self_bleu
 
@@ -70,7 +71,7 @@ class Written:
 
 def compare(
     model: nn.Module,
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     prompts: Sequence[str],
     *,
     strategies: Sequence[str] = tuple(STRATEGIES),
@@ -112,7 +113,7 @@ def compare(
 
 @torch.inference_mode()
 def _written(
-    model: nn.Module, tokenizer: Any, prompts: Sequence[str], settings: Mapping[str, Any], alternatives: int
+    model: nn.Module, tokenizer: Tokenizer, prompts: Sequence[str], settings: Mapping[str, Any], alternatives: int
 ) -> Written:
     """Only the search is timed; the texts are judged by the model itself, without filters and temperature."""
     parts, seconds = list[tuple[list[int], list[float], Tensor, Tensor]](), 0.0
@@ -138,7 +139,7 @@ def _written(
     return Written(ids, logprobs, top_ids, top, seconds)
 
 
-def _result(name: str, tokenizer: Any, written: Written, shown: int) -> Result:
+def _result(name: str, tokenizer: Tokenizer, written: Written, shown: int) -> Result:
     special = set(tokenizer.all_special_ids)
     words = [[id_ for id_ in ids if id_ not in special] for ids in written.ids]
     texts = [tokenizer.decode(ids, skip_special_tokens=True) for ids in written.ids]
@@ -157,7 +158,7 @@ def _result(name: str, tokenizer: Any, written: Written, shown: int) -> Result:
     return Result(name, STRATEGIES[name], texts, scores, _steps(tokenizer, written, shown))
 
 
-def _steps(tokenizer: Any, written: Written, shown: int) -> list[DecodedStep]:
+def _steps(tokenizer: Tokenizer, written: Written, shown: int) -> list[DecodedStep]:
     """Token by token: its chance, and the likeliest in its place."""
     steps = []
     for place, id_ in enumerate(written.ids[shown]):

@@ -4,7 +4,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -21,7 +21,7 @@ from glassformer.jobs.tasks import taken, task_class
 from glassformer.view.report import Report, Section, Text
 
 from .budget import TrainingBudget
-from .cell import Cell
+from .cell import Cell, Place
 from .cluster import RayExecutor
 from .grid import Changed, Executor, InlineExecutor, ProcessExecutor, check_grid, run_grid
 from .reporting import report_of, write_report
@@ -88,7 +88,7 @@ class DataExperiment(Experiment):
     columns: Mapping[str, str] = field(default_factory=dict)
     set: Mapping[str, Any] = field(default_factory=dict)  # settings of every recipe: {"lr": 1e-3}
 
-    def recipe(self, **settings: Any) -> dict[str, Any]:
+    def recipe(self, **settings: object) -> dict[str, Any]:
         """The settings of a contestant's recipe: what all share, and over it its own."""
         shared = {"task": self.task, "data": self.data, "dev": self.dev, "test": self.test, "device": self.device}
         known: dict[str, Any] = {name: value for name, value in shared.items() if value is not None}
@@ -100,7 +100,7 @@ class DataExperiment(Experiment):
         """The splits that all contestants share; see `checked_splits`."""
         return checked_splits({**self.recipe(arch=next(iter(able(task_class(self.task))))), "out": self.out})
 
-    def train_cells(self, contestant: str, place: Mapping[str, Any] | None = None, **settings: Any) -> list[Cell]:
+    def train_cells(self, contestant: str, place: Place | None = None, **settings: object) -> list[Cell]:
         """The cells of a contestant, a seed each; skipped with the reason if its kind of model cannot do the task."""
         recipe = self.recipe(**settings)
         reason = unable(recipe)
@@ -111,7 +111,7 @@ class DataExperiment(Experiment):
         )
 
 
-def checked_splits(settings: Mapping[str, Any]) -> Splits:
+def checked_splits(settings: Mapping[str, object]) -> Splits:
     """The splits of a recipe. Refused: data that teaches nothing, classes that only dev or test has."""
     recipe = Recipe.of(settings)
     cls = task_class(recipe.task)
@@ -170,7 +170,7 @@ def compare(
     slurm: str | Path | None = None,
     resume: bool = False,
     on_change: Changed | None = None,
-    **settings: Any,
+    **settings: object,
 ) -> Comparison:
     """Carry out an experiment: compare("ladder", data="train.csv", out="out/ladder", seeds=3, budget="2m").
 
@@ -209,7 +209,7 @@ def experiment_class(name: str) -> type[Experiment]:
     return getattr(module, name.title().replace("-", ""))  # type: ignore[no-any-return]
 
 
-def sorted_settings(name: str, given: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+def sorted_settings(name: str, given: Mapping[str, object], more: Mapping[str, object]) -> dict[str, Any]:
     """Settings of an experiment; of `more`, those that it does not have itself are settings of every run's recipe."""
     named = read_toml(Path(name)).get("experiment") if name.endswith(".toml") else name
     own = {one.name for one in fields(experiment_class(str(named)))}
@@ -218,7 +218,7 @@ def sorted_settings(name: str, given: Mapping[str, Any], more: Mapping[str, Any]
     return {**known, "set": runs} if runs else known
 
 
-def experiment_of(name: str, settings: Mapping[str, Any]) -> Experiment:
+def experiment_of(name: str, settings: Mapping[str, object]) -> Experiment:
     """By its name and settings, or from a TOML file with some of them changed."""
     known: dict[str, Any] = {
         key: str(value) if isinstance(value, Path) else value for key, value in settings.items() if value is not None
@@ -268,9 +268,9 @@ def _claimed(folder: Path, experiment: Experiment, cells: Sequence[Cell], *, res
         yield
 
 
-def _default(one: Any) -> Any:
+def _default(one: Field[Any]) -> object:
     return one.default_factory() if callable(one.default_factory) else one.default
 
 
-def _is_required(one: Any) -> bool:
+def _is_required(one: Field[Any]) -> bool:
     return one.default is MISSING and one.default_factory is MISSING

@@ -3,12 +3,16 @@
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from glassformer.jobs.progress import clock
 
 from .cell import CellResult
 from .results import shown_score, summarised
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
 
 ENDED = ("done", "failed", "skipped")
 
@@ -17,9 +21,9 @@ class GridProgress:
     """Takes the results whenever one of them changes; used as a context."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
-        self.log, self.begun, self.told = log, time.perf_counter(), set[str]()
+        self.log, self.begun, self.logged = log, time.perf_counter(), set[str]()
         self.before: int | None = None  # cells that had ended when this sitting began
-        self.live: Any = None
+        self.live: Live | None = None
 
     def __enter__(self) -> "GridProgress":
         if sys.stderr.isatty():
@@ -38,13 +42,13 @@ class GridProgress:
         ended = [one for one in results if one.state in ENDED]
         if self.before is None:
             self.before = len(ended)
-            self.told = {one.folder for one in ended}
+            self.logged = {one.folder for one in ended}
         if self.live is not None:
             self.live.update(self._table(results, len(ended)))
             return
         for one in ended:
-            if one.folder not in self.told:
-                self.told.add(one.folder)
+            if one.folder not in self.logged:
+                self.logged.add(one.folder)
                 self.log(f"{len(ended)} of {len(results)}: {_line(one)}{self._left(len(ended), len(results))}")
 
     def _left(self, ended: int, total: int) -> str:
@@ -53,7 +57,7 @@ class GridProgress:
             return ""
         return f"; about {clock((time.perf_counter() - self.begun) / done * (total - ended))} left"
 
-    def _table(self, results: Sequence[CellResult], ended: int) -> Any:
+    def _table(self, results: Sequence[CellResult], ended: int) -> "Table":
         from rich.markup import escape
         from rich.table import Table
 

@@ -53,7 +53,7 @@ def read_runs(folders: Sequence[str | Path], beside: Path | None = None) -> RunR
     return RunResults(beside or Path(), found)
 
 
-def contestants(recipes: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+def contestants(recipes: Mapping[str, Mapping[str, object]]) -> dict[str, str]:
     """Folder -> contestant: runs whose recipes differ by the seed alone go by the name of the first of them."""
     known: dict[str, str] = {}
     short = _short_names(list(recipes))
@@ -152,7 +152,7 @@ def settings_table(results: RunResults) -> Table | None:
     return Table(columns=[CONTESTANT, *(Column(title=Text(name)) for name in differing)], rows=rows)
 
 
-def _setting(value: Any) -> str:
+def _setting(value: object) -> str:
     return "–" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -55,16 +55,16 @@ class TunedExperiment(DataExperiment):
     def findings(self, results: Results) -> list[Text]:
         at_best, rates = tuned(results)
         edges = [one for one in rates if is_at_the_edge(results, one, rates[one])]
-        told = differences(at_best, at_best.against_best())
+        findings = differences(at_best, at_best.against_best())
         if edges:
             named = ", ".join(f"{one} ({rates[one]:g})" for one in edges)
-            told.append(
+            findings.append(
                 Text(
                     f"The best rate is the least or the highest tried, so a better one may lie beyond: {named}.",
                     f"最佳学习率落在所试范围的边缘，更好的可能在范围之外：{named}。",
                 )
             )
-        return told
+        return findings
 
     def sections(self, results: Results) -> list[Section]:
         at_best, rates = tuned(results)

@@ -82,7 +82,7 @@ def _train(cell: Cell, folder: Path, clock: "CostClock", log: Log) -> dict[str, 
 
 
 def train_run(
-    settings: Mapping[str, Any], folder: Path, *, budget: str | None, log: Log
+    settings: Mapping[str, object], folder: Path, *, budget: str | None, log: Log
 ) -> tuple[Recipe, dict[str, Any]]:
     """The run in FOLDER/run, begun or resumed unless it has ended: its recipe, and its scores and what it cost."""
     settings = {**settings, "out": str(folder / RUN)}
@@ -106,7 +106,7 @@ def train_run(
     }
 
 
-def planned(budget: str | None, folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+def planned(budget: str | None, folder: Path, settings: Mapping[str, object]) -> dict[str, Any]:
     """What a budget comes to for this recipe: found once, so that a resumed run keeps to it."""
     if budget is None:
         return {}

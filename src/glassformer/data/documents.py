@@ -7,7 +7,7 @@ json, parquet, hub) is known by its name alone, and each of its rows is a docume
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from glassformer.data.examples import Document
 from glassformer.data.labels import as_class
@@ -93,12 +93,12 @@ def row_documents(
     label_in = named_column(table, named, "label")
     if text_in is None:
         raise missing(table, "text")
-    told = f"text: column {text_in!r}"
+    message = f"text: column {text_in!r}"
     if label_in is not None:
-        told += f"; label: column {label_in!r}"
+        message += f"; label: column {label_in!r}"
     elif (spare := find(table, LABELS, but=(text_in,))) is not None:
-        told += f"; column {spare!r} is not read (to learn it as a condition: --columns label={spare})"
-    report.take(source.name, told)
+        message += f"; column {spare!r} is not read (to learn it as a condition: --columns label={spare})"
+    report.take(source.name, message)
     for place, cells in table.rows:
         yield place, running_text(cells.get(text_in)), as_class(cells.get(label_in)) if label_in else None
 
@@ -107,7 +107,7 @@ def only_column(table: DataTable) -> str | None:
     return table.columns[0] if len(table.columns) == 1 else None
 
 
-def running_text(cell: Any) -> str:
+def running_text(cell: object) -> str:
     """The text in a cell; a list holds paragraphs."""
     if isinstance(cell, list):
         return "\n".join(map(str, cell))

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from glassformer.data.shards import Shards
 RENAMED = {"num_truncated": "cut"}  # fields by earlier names, so that checkpoints of earlier versions still fit
 
 
-def fingerprint(value: Any) -> str:
+def fingerprint(value: object) -> str:
     """Of plain values, arrays, lists, and objects made of these; whatever task encoded them.
 
     Arrays are hashed as they lie in memory, a gigabyte in about a second. Shards are not read: the checksums of their
@@ -24,7 +23,7 @@ def fingerprint(value: Any) -> str:
     return found.hexdigest()
 
 
-def parts(value: Any) -> Iterator[bytes | memoryview]:
+def parts(value: object) -> Iterator[bytes | memoryview]:
     """The bytes of a value; each kind says what it is and how long, so that no two values give the same ones."""
     match value:
         case np.ndarray():

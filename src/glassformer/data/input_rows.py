@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from glassformer.data.arrow import Cells
 from glassformer.data.report import Place, ReadReport
@@ -35,7 +35,7 @@ class InputRow(NamedTuple):
     """A row of a table: its cells as they are, and what is asked of a model, unless something is wrong with it."""
 
     cells: Cells
-    asked: Any = None
+    asked: object = None
     error: str | None = None
 
 
@@ -56,7 +56,7 @@ class InputColumns(Protocol):
         """The column of each role that is read; a ValueError where one is missing."""
         ...
 
-    def ask(self, cells: Cells, columns: Mapping[str, str]) -> Any:
+    def ask(self, cells: Cells, columns: Mapping[str, str]) -> object:
         """What a pipeline is asked of a row; a ValueError where the row has nothing to ask."""
         ...
 
@@ -82,7 +82,7 @@ class TextColumn:
             raise missing(table, self.role)
         return {self.role: column}
 
-    def ask(self, cells: Cells, columns: Mapping[str, str]) -> Any:
+    def ask(self, cells: Cells, columns: Mapping[str, str]) -> object:
         return _text(cells, columns[self.role])
 
 
@@ -92,7 +92,7 @@ class WordsColumn(TextColumn):
 
     known: tuple[str, ...] = (*TEXTS, *WORDS)
 
-    def ask(self, cells: Cells, columns: Mapping[str, str]) -> Any:
+    def ask(self, cells: Cells, columns: Mapping[str, str]) -> object:
         cell = cells.get(columns[self.role])
         if isinstance(cell, list) and cell and all(isinstance(word, str) and word.strip() for word in cell):
             return cell
@@ -114,7 +114,7 @@ class PairColumns:
             raise missing(table, "text" if text is None else "pair")
         return {"text": text} if pair is None else {"text": text, "pair": pair}
 
-    def ask(self, cells: Cells, columns: Mapping[str, str]) -> Any:
+    def ask(self, cells: Cells, columns: Mapping[str, str]) -> object:
         texts = tuple(_text(cells, column) for column in columns.values())
         return texts if len(texts) == 2 else texts[0]
 
@@ -134,7 +134,7 @@ class QuestionColumns:
                 raise missing(table, role)
         return found
 
-    def ask(self, cells: Cells, columns: Mapping[str, str]) -> Any:
+    def ask(self, cells: Cells, columns: Mapping[str, str]) -> object:
         return {role: _text(cells, column) for role, column in columns.items()}
 
 

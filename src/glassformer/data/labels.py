@@ -105,7 +105,7 @@ def fixed_label(label: str, kind: Kind) -> Label:
     return score
 
 
-def as_class(cell: Any, undecided: str | None = None) -> str | None:
+def as_class(cell: object, undecided: str | None = None) -> str | None:
     """A class as text; a whole number has no point, since missing values make numbers out of integers."""
     if cell == undecided:
         return None
@@ -127,7 +127,7 @@ def as_score(cell: Any) -> float | None:
     return score if math.isfinite(score) else None
 
 
-def as_classes(cell: Any, separator: str) -> tuple[str, ...] | None:
+def as_classes(cell: object, separator: str) -> tuple[str, ...] | None:
     """The classes in a list, in a list written as text, or between separators."""
     if isinstance(cell, str):
         parts = written_list(cell)
@@ -152,7 +152,7 @@ def written_list(cell: str) -> list[Any] | None:
         return found if place == len(text) else [None] if text.startswith("[[") else None
 
 
-def flagged(cells: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...] | None:
+def flagged(cells: Mapping[str, object], columns: Sequence[str]) -> tuple[str, ...] | None:
     """The columns that have a 1; None where one has neither 0 nor 1."""
     flags = {column: FLAGS.get(str(cells.get(column)).strip()) for column in columns}
     return None if None in flags.values() else tuple(column for column, flag in flags.items() if flag)

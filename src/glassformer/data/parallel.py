@@ -157,7 +157,7 @@ def table_pairs(
 def taken_apart(table: DataTable, column: str) -> DataTable:
     """A table of what is in the dictionaries of one column."""
 
-    def inside(cells: Mapping[str, Any]) -> dict[str, Any]:
+    def inside(cells: Mapping[str, object]) -> dict[str, Any]:
         value = cells.get(column)
         return value if isinstance(value, dict) else {}
 

@@ -64,7 +64,7 @@ class RowWriter(ABC):
         if self.sample is not None:
             self._release()
 
-    def _begin(self, sample: Any) -> None:
+    def _begin(self, sample: object) -> None:
         found = columns_of(sample)
         if taken := [name for name in found if name in self.columns]:
             raise _taken(taken[0])
@@ -84,7 +84,7 @@ class RowWriter(ABC):
         return {**own, **{name: found.get(name) for name in self.sample or ()}, ERROR: row.error}
 
     @abstractmethod
-    def _open(self, sample: Mapping[str, Any]) -> None: ...
+    def _open(self, sample: Mapping[str, object]) -> None: ...
 
     @abstractmethod
     def _write(self, rows: list[Cells]) -> None: ...
@@ -96,7 +96,7 @@ class RowWriter(ABC):
     def _release(self) -> None: ...
 
 
-def columns_of(found: Any) -> dict[str, Any]:
+def columns_of(found: object) -> dict[str, Any]:
     """A result by columns: a field of a flat one each, and else all of it in one."""
     return (
         {f"{PREDICTED}_{name}": one for name, one in found.items()} if isinstance(found, dict) else {PREDICTED: found}
@@ -110,7 +110,7 @@ def _taken(name: str) -> ValueError:
 class TextWriter(RowWriter):
     """A file of lines."""
 
-    def _open(self, sample: Mapping[str, Any]) -> None:
+    def _open(self, sample: Mapping[str, object]) -> None:
         del sample
         self.file = self.path.open("w", encoding="utf-8", newline="")
 
@@ -135,7 +135,7 @@ class JsonlWriter(TextWriter):
 class CsvWriter(TextWriter):
     """A header and rows; what is no text or number is json in its cell."""
 
-    def _open(self, sample: Mapping[str, Any]) -> None:
+    def _open(self, sample: Mapping[str, object]) -> None:
         super()._open(sample)
         self.table = csv.writer(self.file, lineterminator="\n")
         self._lines([[*self.columns, *sample, ERROR]])
@@ -144,7 +144,7 @@ class CsvWriter(TextWriter):
         own = set(self.columns)
         self._lines([[self._cell(cell, own=name in own) for name, cell in row.items()] for row in rows])
 
-    def _cell(self, cell: Any, *, own: bool) -> str:
+    def _cell(self, cell: object, *, own: bool) -> str:
         text = "" if cell is None else cell if isinstance(cell, str) else json_text(cell)
         return text if own or not self.guard or not isinstance(cell, str) else guarded(text)
 
@@ -163,8 +163,8 @@ class ParquetWriter(RowWriter):
     """Columns of the kinds that they had, or that the first rows have; vectors are lists of numbers, and results that
     are deeper json."""
 
-    def _open(self, sample: Mapping[str, Any]) -> None:
-        self.arrow: Any = extra("pyarrow", str(self.path))
+    def _open(self, sample: Mapping[str, object]) -> None:
+        self.arrow = extra("pyarrow", str(self.path))
         numbers = self.arrow.list_(self.arrow.float32())
         self.deep = {name for name, one in sample.items() if isinstance(one, list | dict) and not is_vector(one)}
         self.predicted = {
@@ -213,7 +213,7 @@ class ParquetWriter(RowWriter):
             self.writer.close()
 
 
-def is_vector(value: Any) -> bool:
+def is_vector(value: object) -> bool:
     """Whether a result is a list of numbers."""
     return isinstance(value, list) and bool(value) and all(isinstance(one, float | int) for one in value)
 
@@ -226,11 +226,11 @@ WRITERS: Mapping[RowFormat, type[RowWriter]] = {
 }
 
 
-def json_text(value: Any) -> str:
+def json_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=_plain)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Numbers of arrays as numbers; dates, decimals, bytes and whatever else as they print."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
 

@@ -22,6 +22,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple, TypeVar, cast
 
 from glassformer.data.report import Place, ReadReport
@@ -192,7 +193,7 @@ class ZstandardReader(io.RawIOBase):
         return count
 
 
-def extra(module: str, needed_by: str) -> Any:
+def extra(module: str, needed_by: str) -> ModuleType:
     """An optional package, or an error that says how to get it."""
     try:
         return import_module(module)
@@ -251,7 +252,7 @@ def hub_name(name: str) -> HubName:
     return HubName(parts[0], rest[0] or None, rest[1] or "train")
 
 
-def row_size(row: Any) -> int:
+def row_size(row: object) -> int:
     """About how many characters a row holds, whatever it is: a line, a record, or cells."""
     if isinstance(row, str):
         return len(row)

@@ -77,7 +77,7 @@ def questions(source: DataSource, named: Mapping[str, str], report: ReadReport) 
     return row_questions(open_table(source, report, TableOptions(file_format=found), lines), named)
 
 
-def is_squad(articles: Any) -> bool:
+def is_squad(articles: object) -> bool:
     """Whether a value is SQuAD's list of articles."""
     return isinstance(articles, list) and all(isinstance(one, dict) and "paragraphs" in one for one in articles)
 
@@ -105,7 +105,7 @@ def row_questions(table: DataTable, named: Mapping[str, str]) -> Iterator[SquadQ
         yield SquadQuestion(place, {**row, **cells}, cells["context"], answers)
 
 
-def listed(answers: Any) -> list[Any] | None:
+def listed(answers: object) -> list[Any] | None:
     """Answers one by one: a list of them, a list of texts beside a list of starts, or one text; None: not told."""
     if isinstance(answers, dict):
         texts, starts = answers.get("text"), answers.get("answer_start")
@@ -138,7 +138,7 @@ def checked(question: SquadQuestion, report: ReadReport, *, required: bool) -> S
     return SquadExample(str(fields.get("id") or f"{place.file}:{place.number}"), text, context, found)
 
 
-def holding(answer: Any, context: str, place: Place, report: ReadReport) -> SquadAnswer | None:
+def holding(answer: object, context: str, place: Place, report: ReadReport) -> SquadAnswer | None:
     """An answer that is in the context where it says, or that can only be meant elsewhere in it."""
     text, start = (answer.get("text"), answer.get("answer_start")) if isinstance(answer, dict) else (None, None)
     if not isinstance(text, str) or not text:

@@ -7,7 +7,7 @@ rows of a file. Texts are kept as they are; labels lose the blanks around them.
 
 from collections.abc import Mapping, Sequence
 from shlex import quote
-from typing import Any, get_args
+from typing import get_args
 
 from glassformer.data.examples import Labelled
 from glassformer.data.labels import FLAGS, Kind, label_reader
@@ -90,7 +90,7 @@ def labelled_rows(
     return examples
 
 
-def as_text(cell: Any) -> str | None:
+def as_text(cell: object) -> str | None:
     """The text in a cell; a missing one is empty, a number is its digits, and a list or an object is none."""
     if cell is None or cell != cell:  # a missing value is not a number, which differs from itself
         return ""

@@ -6,7 +6,7 @@ B batch, N layers, L capacity, T new tokens, S tokens so far, H heads, K head wi
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 from torch import Tensor
 
@@ -98,8 +98,9 @@ class PreparedLayerCache(LayerCache):
             keep = None if mask.dense is None else mask.dense[:, 0, 0]
             first = 0 if window is None else max(0, self.used - window.before)
             rotation = None if transform.rotary is None else mask.rotation(transform.rotary)
-            places: dict[str, Any] = {"keep": keep, "rotation": rotation, "first": first}
             query, key = transform.normed(query, key)
-            return native.attend_next(query, key, value, keys, values, scale=options.scale, **places)
+            return native.attend_next(
+                query, key, value, keys, values, keep=keep, scale=options.scale, rotation=rotation, first=first
+            )
         query, key = transform(query, key, mask)
         return mask.attend(query, *self.append(key, value), options)

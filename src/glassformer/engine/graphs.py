@@ -347,7 +347,7 @@ def capture_graph(function: Callable[[], R]) -> tuple[Callable[[], None], R]:
     return graph.replay, result
 
 
-def tensors(part: Any) -> Iterator[Tensor]:
+def tensors(part: object) -> Iterator[Tensor]:
     """All tensors in dataclasses, lists and tuples, in the order of their fields."""
     if isinstance(part, Tensor):
         yield part
@@ -358,18 +358,18 @@ def tensors(part: Any) -> Iterator[Tensor]:
             yield from tensors(one)
 
 
-def shapes(part: Any) -> list[torch.Size]:
+def shapes(part: object) -> list[torch.Size]:
     return [tensor.shape for tensor in tensors(part)]
 
 
-def copy(source: Any, target: Any) -> None:
+def copy(source: object, target: object) -> None:
     """All tensors into those of another of the same make, but for what is there already."""
     for there, here in zip(tensors(source), tensors(target), strict=True):
         if there is not here:
             here.copy_(there)
 
 
-def cloned(part: Any) -> Any:
+def cloned(part: object) -> Any:
     """The same in memory of its own."""
     if isinstance(part, Tensor):
         return part.clone(memory_format=torch.contiguous_format)

@@ -69,7 +69,7 @@ class Int8Linear(nn.Module):
         """Lay the weights out for the kernels, as they are now."""
         self.prepacked, self.version = torch.ops.onednn.qlinear_prepack(self.weight, None), self._weight_version()
 
-    def _load_from_state_dict(self, *state: Any) -> None:
+    def _load_from_state_dict(self, *state: object) -> None:
         super()._load_from_state_dict(*state)
         self.prepack()
 
@@ -108,7 +108,7 @@ def round_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     return (steps + (STEPS + 1)).to(torch.uint8), largest
 
 
-def is_plain(module: nn.Module, kind: type[nn.Module]) -> bool:
+def is_plain(module: nn.Module, kind: type[M]) -> TypeGuard[M]:
     """Whether a module is of this very class, and has no forward of its own."""
     return type(module) is kind and "forward" not in vars(module)
 
@@ -145,7 +145,7 @@ def with_bias(linear: nn.Linear | Int8Linear, bias: Tensor) -> nn.Module:
 
 def pad_vocab(linear: nn.Module, multiple: int) -> nn.Module:
     """The same layer with outputs of zero added, up to a multiple of some number."""
-    if not isinstance(linear, nn.Linear) or not is_plain(linear, nn.Linear) or linear.out_features % multiple == 0:
+    if not is_plain(linear, nn.Linear) or linear.out_features % multiple == 0:
         return linear
     more = -linear.out_features % multiple
     made = nn.Linear(1, 1, bias=linear.bias is not None, device="meta")
@@ -223,16 +223,17 @@ def fuse_linears(linears: Sequence[nn.Module], *, prepacked: bool = False) -> Pr
 
     `prepacked` lays ordinary weights out anew for the CPU's kernels, which pays where several rows are read at once.
     """
-    if all(is_plain(linear, nn.Linear) for linear in linears):
-        weights: list[Any] = [linear.weight.detach() for linear in linears]  # type: ignore[operator]
+    plain = [linear for linear in linears if is_plain(linear, nn.Linear)]
+    if len(plain) == len(linears):
+        weights = [linear.weight.detach() for linear in plain]
         weight = weights[0] if len(weights) == 1 else torch.cat(weights)
-        bias = _fused_bias([linear.bias for linear in linears], weights)  # type: ignore[misc]
+        bias = _fused_bias([linear.bias for linear in plain], weights)
         return (
             OneDnnProjection.of(DenseProjection(weight, bias))
             if prepacked and can_prepack(weight)
             else DenseProjection(weight, bias)
         )
-    eight = [linear for linear in linears if isinstance(linear, Int8Linear) and is_plain(linear, Int8Linear)]
+    eight = [linear for linear in linears if is_plain(linear, Int8Linear)]
     if len(eight) == len(linears) > 1:
         scales = [linear.scale for linear in eight]
         bias = _fused_bias([linear.bias for linear in eight], scales)
@@ -336,8 +337,9 @@ class FusedLinear:
 
     def can_add(self, added: Tensor) -> bool:
         """Whether the product can be summed up where the residual lies."""
-        bare = self.plain is not None and self.plain.bias is None and self.activation is None
-        return bare and added.is_contiguous() and added.dtype == self.plain.weight.dtype  # type: ignore[union-attr]
+        if self.plain is None or self.plain.bias is not None or self.activation is not None:
+            return False
+        return added.is_contiguous() and added.dtype == self.plain.weight.dtype
 
     def in_small_batch(
         self, x: Tensor, small: native.SmallBatchLinear, norm: Norms | None, added: Tensor | None
@@ -352,8 +354,9 @@ class FusedLinear:
     def in_one_kernel(self, x: Tensor, plain: DenseProjection, norm: Norms | None, added: Tensor | None) -> Tensor:
         parts = norm.parameters if isinstance(norm, PreparedNorm) else None
         x = x if norm is None or parts else norm(x)
-        more: dict[str, Any] = {"activation": self.name, "gated": self.gated, "added": added}
-        return kernels.linear(x, plain.weight, plain.bias, norm=parts, **more)
+        return kernels.linear(
+            x, plain.weight, plain.bias, norm=parts, activation=self.name, gated=self.gated, added=added
+        )
 
     def activated(self, x: Tensor) -> Tensor:
         if self.plain is None or self.plain.bias is None or self.gated or self.name not in IN_PRODUCT:

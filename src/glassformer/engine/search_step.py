@@ -44,7 +44,7 @@ class SearchStep:
 class StepsSearch(Protocol):
     """A prepared decoder: its logits are nobody else's, and it may know a faster way for a whole search step."""
 
-    def step_search(self, ids: Tensor, state: Any, search: SearchStep) -> tuple[Any, Any]: ...
+    def step_search(self, ids: Tensor, state: object, search: SearchStep) -> tuple[Any, Any]: ...
 
 
 def step_search(model: Stepper[S], ids: Tensor, state: S, search: SearchStep) -> tuple[Any, S]:

@@ -88,7 +88,7 @@ def _written(form: Format, source: ExportSource, folder: Path, tolerance: float 
     return {**details, "tolerance": allowed, "compared": comparison.as_dict()}
 
 
-def _onnx_scores(pipe: Pipeline, source: ExportSource, folder: Path, examples: Sequence[Any]) -> dict[str, float]:
+def _onnx_scores(pipe: Pipeline, source: ExportSource, folder: Path, examples: Sequence[object]) -> dict[str, float]:
     """The scores of the graphs in a folder on the examples that the model was scored on."""
     from .onnx_model import OnnxModel
 
@@ -109,8 +109,7 @@ def _loaded(model: str | Path | nn.Module) -> PreTrainedModel:
 
 
 def _tokenizer(model: str | Path | nn.Module) -> Tokenizer | None:
-    named = isinstance(model, str | Path)
-    return load_tokenizer(model) if named and has_tokenizer(model) else None  # type: ignore[arg-type]
+    return None if isinstance(model, nn.Module) or not has_tokenizer(model) else load_tokenizer(model)
 
 
 def _pipeline(

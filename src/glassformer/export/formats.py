@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Any
+from types import ModuleType
 
 from torch import nn
 
@@ -23,7 +23,7 @@ CTRANSLATE2 = {  # model_type -> the head that its runtime has a use for
     **dict.fromkeys(("marian", "bart", "mbart", "pegasus", "m2m_100", "t5", "mt5"), "text2text-generation"),
     "glassformer-transformer": "text2text-generation",
 }
-GGUF = ("gpt2", "llama", "mistral", "qwen2", "qwen3")
+GGUF = {"gpt2": "gpt2", "llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}  # llama.cpp's names
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Format:
     def versions(self) -> Mapping[str, str]:
         return {name: version(name) for name in self.packages}
 
-    def load(self) -> Any:
+    def load(self) -> ModuleType:
         """The module that writes and compares."""
         return import_module(f"{__package__}.{self.module}")
 

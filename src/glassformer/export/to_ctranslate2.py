@@ -80,9 +80,10 @@ def _token(tokens: list[str], number: int | None) -> str:
 def _eps(model: nn.Module) -> float:
     """That of the norms, which must be one for all."""
     found = {module.eps for module in model.modules() if isinstance(module, nn.LayerNorm | nn.RMSNorm)}
-    if len(found) != 1:
+    eps = found.pop() if len(found) == 1 else None
+    if eps is None:
         raise ValueError(f"ctranslate2: a model has one eps for all of its norms, not {sorted(map(str, found))}")
-    return float(found.pop())  # type: ignore[arg-type]
+    return eps
 
 
 def specification(model: nn.Module) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -23,12 +23,15 @@ from glassformer.tasks.encoded import quiet
 from glassformer.text.tokenizer import Tokenizer
 
 from .check import ExportComparison, ExportSource, Mismatch, compare_outputs, greedy_steps
+from .formats import GGUF
 from .gguf_vocab import GgufVocabulary, vocabulary_of
 from .llama_cpp import CONTEXT, LlamaCppModel
 from .samples import built_in_texts
 
+if TYPE_CHECKING:
+    from gguf import GGMLQuantizationType, GGUFWriter
+
 FILE = "model.gguf"
-ARCHITECTURES = {"gpt2": "gpt2", "llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
 WHOLE = {"embeddings.token": "token_embd", "embeddings.position": "position_embd", "final_norm": "output_norm"}
 WHOLE |= {"head": "output"}
 LAYER = {
@@ -61,7 +64,7 @@ def write(source: ExportSource, folder: Path) -> dict[str, Any]:
     assert isinstance(model, CausalDecoder)
     check_settings(model)
     vocabulary = None if source.tokenizer is None else vocabulary_of(source.tokenizer, model.config.vocab_size)
-    writer = gguf.GGUFWriter(folder / FILE, ARCHITECTURES[model.config.model_type])
+    writer = gguf.GGUFWriter(folder / FILE, GGUF[model.config.model_type])
     writer.add_file_type(gguf.LlamaFileType["ALL_F32" if source.quant == "f32" else f"MOSTLY_{source.quant.upper()}"])
     writer.add_vocab_size(model.config.vocab_size)
     if isinstance(model.config, LlamaConfig):
@@ -105,10 +108,10 @@ def check_settings(model: CausalDecoder) -> None:
 def context_length(config: LlamaConfig) -> int:
     """Tokens for which llama.cpp, which knows no windows here, says the same: up to the smallest window."""
     windows = [one.before + 1 for number in range(config.num_hidden_layers) if (one := config.window(number))]
-    return min(config.max_position_embeddings, *windows, config.max_position_embeddings)
+    return min([config.max_position_embeddings, *windows])
 
 
-def _add_gpt2(writer: Any, config: Gpt2Config) -> None:
+def _add_gpt2(writer: "GGUFWriter", config: Gpt2Config) -> None:
     writer.add_context_length(config.n_positions)
     writer.add_embedding_length(config.n_embd)
     writer.add_block_count(config.n_layer)
@@ -117,7 +120,7 @@ def _add_gpt2(writer: Any, config: Gpt2Config) -> None:
     writer.add_layer_norm_eps(config.layer_norm_epsilon)
 
 
-def _add_llama(writer: Any, config: LlamaConfig) -> None:
+def _add_llama(writer: "GGUFWriter", config: LlamaConfig) -> None:
     import gguf
 
     rope = config.rope_parameters
@@ -137,7 +140,7 @@ def _add_llama(writer: Any, config: LlamaConfig) -> None:
         writer.add_rope_scaling_factor(rope["factor"])
 
 
-def _add_vocabulary(writer: Any, found: GgufVocabulary | None) -> None:
+def _add_vocabulary(writer: "GGUFWriter", found: GgufVocabulary | None) -> None:
     if found is None:
         writer.add_tokenizer_model("no_vocab")
         return
@@ -158,7 +161,7 @@ def _add_vocabulary(writer: Any, found: GgufVocabulary | None) -> None:
         writer.add_chat_template(found.chat_template)
 
 
-def _kind(quant: str, tensor: Array) -> Any:
+def _kind(quant: str, tensor: Array) -> "GGMLQuantizationType":
     """How a tensor is kept: vectors in 32 bits, and rows that blocks of 32 do not fill in 16."""
     import gguf
 
@@ -171,9 +174,10 @@ def _kind(quant: str, tensor: Array) -> Any:
 def tensors_of(model: CausalDecoder) -> Iterator[tuple[str, Array]]:
     """A model's tensors under llama.cpp's names, in float32; an output layer that is the embeddings is left out."""
     config = model.config
+    width = config.head_width if isinstance(config, LlamaConfig) and _is_interleaved(config) else None
     for ours, theirs in WHOLE.items():
         module = dict(model.named_modules()).get(ours)
-        if module is not None and not (ours == "head" and _tensor(module) is model.embeddings.token.weight):
+        if module is not None and not (ours == "head" and module.weight is model.embeddings.token.weight):
             yield from _named(theirs, module)
     for number, layer in enumerate(model.layers):
         parts = dict(layer.named_modules())
@@ -185,15 +189,14 @@ def tensors_of(model: CausalDecoder) -> Iterator[tuple[str, Array]]:
             if ours not in parts or (isinstance(config, Gpt2Config) and ours in QUERY_KEY_VALUE):
                 continue
             for name, array in _named(f"blk.{number}.{theirs}", parts[ours]):
-                turned = ours in TURNED and isinstance(config, LlamaConfig) and _is_interleaved(config)
-                yield name, _interleaved(array, config.head_width) if turned else array  # type: ignore[attr-defined]
+                yield name, array if width is None or ours not in TURNED else _interleaved(array, width)
     if isinstance(config, LlamaConfig) and config.rope_parameters["rope_type"] == "llama3":
         yield "rope_freqs.weight", _rope_factors(model, config)
 
 
 def _is_interleaved(config: LlamaConfig) -> bool:
     """Whether llama.cpp turns neighbours of a head together, where we turn its halves."""
-    return ARCHITECTURES[config.model_type] == "llama"
+    return GGUF[config.model_type] == "llama"
 
 
 def _interleaved(array: Array, width: int) -> Array:
@@ -215,10 +218,6 @@ def _named(name: str, module: nn.Module) -> Iterator[tuple[str, Array]]:
         tensor = getattr(module, kind, None)
         if isinstance(tensor, Tensor):
             yield f"{name}.{kind}", _array(tensor)
-
-
-def _tensor(module: nn.Module) -> Tensor:
-    return module.weight  # type: ignore[return-value]
 
 
 def _array(tensor: Tensor) -> Array:

@@ -6,12 +6,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 PARTIAL = ".partial"  # what a file that is being written ends in
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: object) -> None:
     """Write a JSON file atomically, with letters of every script as they are."""
     write_text(path, json.dumps(value, ensure_ascii=False, indent=2) + "\n")
 

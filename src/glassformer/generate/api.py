@@ -10,6 +10,7 @@ from torch.nn.functional import pad
 
 from glassformer.engine.prepare import prepared
 from glassformer.models.contract import GenerativeModel, Stepper, as_generative
+from glassformer.text.tokenizer import Tokenizer
 
 from .beams import beams
 from .contrastive import contrastive
@@ -27,7 +28,7 @@ from .speculative import speculative
 @torch.inference_mode()
 def generate(
     model: nn.Module,
-    tokenizer: Any | None,
+    tokenizer: Tokenizer | None,
     prompts: str | Sequence[str] | Tensor,
     *,
     attention_mask: Tensor | None = None,
@@ -55,7 +56,7 @@ def generate(
     return grouped[0] if isinstance(prompts, str) else grouped
 
 
-def stream(model: nn.Module, tokenizer: Any, prompt: str, **settings: Unpack[GenerationOptions]) -> Iterator[str]:
+def stream(model: nn.Module, tokenizer: Tokenizer, prompt: str, **settings: Unpack[GenerationOptions]) -> Iterator[str]:
     """The new text piece by piece, as it is written; characters of several tokens come whole."""
     writer = as_generative(model)
     job = _job(writer, tokenizer, [prompt], None, {**settings})
@@ -77,7 +78,11 @@ def stream(model: nn.Module, tokenizer: Any, prompt: str, **settings: Unpack[Gen
 
 
 def _job(
-    model: GenerativeModel[Any], tokenizer: Any | None, prompts: Any, mask: Tensor | None, given: dict[str, Any]
+    model: GenerativeModel[Any],
+    tokenizer: Tokenizer | None,
+    prompts: Sequence[str] | Tensor,
+    mask: Tensor | None,
+    given: dict[str, Any],
 ) -> Job:
     prompt, request = prompt_of(model, tokenizer, prompts, mask, request_of(model, given))
     decode = None if tokenizer is None else partial(tokenizer.decode, skip_special_tokens=True)

@@ -15,7 +15,7 @@ from glassformer.models.contract import GenerativeModel
 
 from .job import Job
 from .needs import check_needs
-from .pick import Filters
+from .pick import Filter, Filters
 from .search import tokens
 
 
@@ -54,7 +54,7 @@ def choices(model: GenerativeModel[Any], job: Job, alternatives: int) -> Iterato
         yield choice
 
 
-def _seen(scores: dict[str, Tensor], name: str) -> Any:
+def _seen(scores: dict[str, Tensor], name: str) -> Filter:
     """A filter that changes nothing and keeps what passes."""
 
     def keep(_: Tensor, given: Tensor) -> Tensor:

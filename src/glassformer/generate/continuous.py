@@ -17,6 +17,7 @@ from glassformer.blocks.cache import DecoderState
 from glassformer.blocks.memory import check_memory
 from glassformer.engine.slots import PrefixCache, SlotCache, slot_decoder
 from glassformer.models.contract import GenerativeModel, Stepper, as_generative
+from glassformer.text.tokenizer import Tokenizer
 
 from . import pick
 from .job import NOT_NUMBERS, Job
@@ -40,7 +41,7 @@ class ContinuousBatch:
     def __init__(
         self,
         model: nn.Module,
-        tokenizer: Any | None,
+        tokenizer: Tokenizer | None,
         *,
         max_rows: int,
         max_length: int,
@@ -66,11 +67,11 @@ class ContinuousBatch:
         like = None if config.is_encoder_decoder else self.model.start(nothing, length=1)
         if not isinstance(like, DecoderState):
             raise ValueError(f"a {config.model_type} is no decoder-only Transformer; use gf.generate for it")
-        room = {"rows": max_rows, "length": self.max_length}
-        needed = _reserved(self.model, like, prefix_bytes=prefix_bytes, **room)
+        capacity = {"rows": max_rows, "length": self.max_length}
+        needed = _reserved(self.model, like, prefix_bytes=prefix_bytes, **capacity)
         what, smaller = f"max_rows={max_rows} of max_length={self.max_length}", "give fewer rows, or shorter ones"
         check_memory(needed, self.device, what, smaller)
-        self.slots = SlotCache(like.cache, **room)
+        self.slots = SlotCache(like.cache, **capacity)
         self.prefixes = PrefixCache(like.cache, max_bytes=prefix_bytes)
         self.decode = None if tokenizer is None else partial(tokenizer.decode, skip_special_tokens=True)
         self.decoder: Stepper[DecoderState] | None = None  # while there is something to do
@@ -96,7 +97,7 @@ class ContinuousBatch:
             raise ValueError(f"the request {request_id!r} is there already; give each one an id of its own")
         if isinstance(prompt, str) and self.tokenizer is None:
             raise ValueError("a text needs a tokenizer; give one to ContinuousBatch, or give ids")
-        prompts: Any = [prompt] if isinstance(prompt, str) else torch.tensor([self._known_ids(prompt)])
+        prompts = [prompt] if isinstance(prompt, str) else torch.tensor([self._known_ids(prompt)])
         asked = request_of(self.model, {**settings})
         read, wanted = prompt_of(self.model, self.tokenizer, prompts, None, asked, row_length=self.max_length)
         if wanted.strategy not in ("greedy", "sample"):

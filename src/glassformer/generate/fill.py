@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.models.contract import Model, as_model
+from glassformer.text.tokenizer import Tokenizer
 
 LOG = logging.getLogger("glassformer")
 
@@ -27,7 +28,7 @@ def mask_scores(model: Model, ids: Tensor, attention_mask: Tensor | None = None)
 @torch.inference_mode()
 def fill_mask(
     model: nn.Module,
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     texts: str | Sequence[str],
     *,
     top_k: int = 5,
@@ -46,17 +47,18 @@ def fill_mask(
     return found[0] if isinstance(texts, str) else found
 
 
-def masked_ids(model: Model, tokenizer: Any, text: str) -> Tensor:
-    """(S,): the ids of a text that holds a mask."""
-    if tokenizer.mask_token_id is None:
+def masked_ids(model: Model, tokenizer: Tokenizer, text: str) -> tuple[Tensor, Tensor]:
+    """(S,) and (S,): the ids of a text that holds a mask, and which of them are masks."""
+    if (mask := tokenizer.mask_token_id) is None:
         raise ValueError("this tokenizer has no mask token; take the one that belongs to a masked language model")
     ids = torch.tensor(tokenizer(text)["input_ids"], device=next(model.parameters()).device)
-    if not bool((ids == tokenizer.mask_token_id).any()):
+    masked = ids == mask
+    if not bool(masked.any()):
         raise ValueError(f"there is no {tokenizer.mask_token} in {text!r}; write it where a word is missing")
-    return ids
+    return ids, masked
 
 
-def target_ids(tokenizer: Any, targets: Sequence[str]) -> list[int]:
+def target_ids(tokenizer: Tokenizer, targets: Sequence[str]) -> list[int]:
     """The id of each word; of a word of several tokens the first, and that is said."""
     vocabulary, found = tokenizer.get_vocab(), []
     for word in targets:
@@ -71,9 +73,9 @@ def target_ids(tokenizer: Any, targets: Sequence[str]) -> list[int]:
     return sorted(set(found))
 
 
-def _filled(model: Model, tokenizer: Any, text: str, top_k: int, wanted: list[int] | None) -> Any:
-    ids = masked_ids(model, tokenizer, text)
-    places = (ids == tokenizer.mask_token_id).nonzero()[:, 0]
+def _filled(model: Model, tokenizer: Tokenizer, text: str, top_k: int, wanted: list[int] | None) -> Any:
+    ids, masked = masked_ids(model, tokenizer, text)
+    places = masked.nonzero()[:, 0]
     chances = mask_scores(model, ids[None])[0, places].float().softmax(-1)  # (M, V)
     words = torch.arange(chances.shape[1], device=ids.device) if wanted is None else torch.tensor(wanted).to(ids.device)
     best = chances[:, words].topk(min(top_k, len(words)))

@@ -4,12 +4,13 @@ S length, V vocabulary, M masks.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from glassformer.models.contract import as_model
+from glassformer.text.tokenizer import Tokenizer
 
 from . import pick
 from .fill import mask_scores, masked_ids
@@ -21,7 +22,7 @@ Order = Literal["left-to-right", "most-confident"]
 @torch.inference_mode()
 def infill(
     model: nn.Module,
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     texts: str | Sequence[str],
     *,
     order: Order = "most-confident",
@@ -29,7 +30,7 @@ def infill(
     top_k: int | None = None,
     top_p: float | None = None,
     seed: int | None = None,
-) -> Any:
+) -> str | list[str]:
     """A text, or texts, with a word for every mask; the likeliest, or drawn if any sampling setting is given.
 
     With "most-confident" the mask comes next whose best word is the surest; special tokens are never written.
@@ -44,14 +45,15 @@ def infill(
     generator.manual_seed(int(torch.randint(2**31, (1,))) if seed is None else seed)
 
     def filled(text: str) -> str:
-        ids = masked_ids(reader, tokenizer, text)
-        while bool((masks := ids == tokenizer.mask_token_id).any()):
-            places = masks.nonzero()[:, 0]
+        ids, masked = masked_ids(reader, tokenizer, text)
+        while bool(masked.any()):
+            places = masked.nonzero()[:, 0]
             scores = mask_scores(reader, ids[None])[0, places].float()  # (M, V)
             scores = ban(scores, these(tokenizer.all_special_ids, scores))
             place, own = _next(places, scores, order)
             own = pick.apply(filters, ids[None], own[None])
             ids[place] = (pick.draw(own, generator) if draws else own.argmax(-1))[0]
+            masked[place] = False
         return str(tokenizer.decode(ids, skip_special_tokens=True))
 
     return filled(texts) if isinstance(texts, str) else [filled(text) for text in texts]

@@ -34,8 +34,9 @@ class Prompt:
 
     def repeated(self, times: int) -> "Prompt":
         """Each text several times over, one after another."""
-        parts = (self.input_ids, self.attention_mask, self.start_ids)
-        return Prompt(*(None if part is None else part.repeat_interleave(times, dim=0) for part in parts))  # type: ignore[arg-type]
+        others = (self.attention_mask, self.start_ids)
+        repeated = (None if part is None else part.repeat_interleave(times, dim=0) for part in others)
+        return Prompt(self.input_ids.repeat_interleave(times, dim=0), *repeated)
 
     def each(self, times: int) -> Tensor:
         """(B·times,): the number of each text several times over."""
@@ -125,9 +126,13 @@ class SearchResult:
 def filters_of(prompt: Prompt, settings: GenerationSettings) -> pick.Filters:
     """How scores are changed before a token is taken by them."""
     length = prompt.written.shape[1]
-    source = None if prompt.start_ids is None else hide(prompt.input_ids, prompt.attention_mask)
-    known = {"prompt_length": length, "max_length": length + settings.max_new(length), "source": source}
-    changes = pick.processors(settings, eos_token_id=settings.ends, **known)  # type: ignore[arg-type]
+    changes = pick.processors(
+        settings,
+        prompt_length=length,
+        max_length=length + settings.max_new(length),
+        eos_token_id=settings.ends,
+        source=None if prompt.start_ids is None else hide(prompt.input_ids, prompt.attention_mask),
+    )
     if settings.do_sample:  # beams must have a way to go on beside the end
         changes += pick.warpers(settings, min_tokens_to_keep=1 if settings.num_beams == 1 else 1 + len(settings.ends))
     return pick.Filters(changes)

@@ -10,7 +10,7 @@ row no token at all is passed over for that row.
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from .token_masks import hide
 from .warpers import Epsilon, Eta, MinP, Temperature, TopK, TopP, Typical
 
 Filter = Callable[[Tensor, Tensor], Tensor]
+T = TypeVar("T")
 WARPERS = (Temperature, TopK, TopP, MinP, Typical, Epsilon, Eta)  # which look at the scores alone
 
 
@@ -170,7 +171,7 @@ def _for_texts(each: Any, texts: Tensor) -> Filter:
     return each if source is None else replace(each, source=source[texts])  # type: ignore[no-any-return]
 
 
-def _needed(value: Any, what: str) -> Any:
+def _needed(value: T | None, what: str) -> T:
     if value is None:
         raise ValueError(f"these settings need {what}, and there is none: give it, or leave them out")
     return value

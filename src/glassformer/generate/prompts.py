@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.models.contract import GenerativeModel, Model, as_generative, generation_config
+from glassformer.text.tokenizer import Tokenizer
 
 from .job import Prompt
 from .settings import GenerationSettings
@@ -36,8 +37,8 @@ def request_of(model: GenerativeModel[Any], given: dict[str, Any]) -> Generation
 
 def prompt_of(
     model: Model,
-    tokenizer: Any | None,
-    prompts: Any,
+    tokenizer: Tokenizer | None,
+    prompts: Sequence[str] | Tensor,
     mask: Tensor | None,
     request: GenerationSettings,
     *,
@@ -82,14 +83,14 @@ def left_padded(ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _encoded(
-    tokenizer: Any, texts: Sequence[str], request: GenerationSettings, *, source_limit: int | None, seq2seq: bool
+    tokenizer: Tokenizer, texts: Sequence[str], request: GenerationSettings, *, source_limit: int | None, seq2seq: bool
 ) -> tuple[Tensor, Tensor]:
     """Ids and mask, padded on the left; an empty prompt begins with the model's first token."""
     if (longest := max(map(len, texts), default=0)) > LONGEST_PROMPT:
         raise ValueError(f"a prompt has {longest:,} characters; {LONGEST_PROMPT:,} are the most that is read")
-    cut = {"truncation": True, "max_length": source_limit} if request.truncation and source_limit else {}
     if seq2seq or not request.add_special_tokens:
-        rows = tokenizer(list(texts), add_special_tokens=request.add_special_tokens, **cut)["input_ids"]
+        limit = source_limit if request.truncation else None  # a max_length alone truncates
+        rows = tokenizer(list(texts), add_special_tokens=request.add_special_tokens, max_length=limit)["input_ids"]
     else:
         rows = tokenizer.encode_prompts(texts)
     first = request.ends[:1] if request.bos_token_id is None else [request.bos_token_id]

@@ -8,6 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
+from glassformer.text.tokenizer import Tokenizer
+
 
 @dataclass(frozen=True)
 class Generated:
@@ -21,7 +23,7 @@ class Generated:
     top_logprobs: Tensor  # (B·R, N, k)
     texts: list[str] | None = None  # B·R of them, with a tokenizer
 
-    def steps(self, row: int, tokenizer: Any) -> list[dict[str, Any]]:
+    def steps(self, row: int, tokenizer: Tokenizer) -> list[dict[str, Any]]:
         """Token by token: what was written, its log-probability, and the alternatives with theirs."""
         length, start = int(self.lengths[row]), self.sequences.shape[1] - self.logprobs.shape[1]
         ids = self.sequences[row, start : start + length].tolist()

@@ -136,7 +136,7 @@ class GenerationSettings:
     """Likeliest alternatives to tell for each token, with return_dict_in_generate."""
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], *defaults: Mapping[str, Any]) -> Self:
+    def of(cls, given: Mapping[str, object], *defaults: Mapping[str, object]) -> Self:
         """The request, with what the model's own folder says where the request is silent."""
         names = [field.name for field in fields(cls)]
         for name, value in given.items():
@@ -265,12 +265,12 @@ class GenerationSettings:
         return self.max_length - prompt
 
 
-def _place(source: Mapping[str, Any], name: str) -> tuple[str, ...]:
+def _place(source: Mapping[str, object], name: str) -> tuple[str, ...]:
     """A default as an error names it: with the file that it stands in, if that is known."""
     return (source.path, name) if isinstance(source, JsonFile) else (f"{name} of the model's own settings",)
 
 
-def _conformed(value: Any, hint: Any, place: tuple[str, ...], *, lenient: bool) -> Any:
+def _conformed(value: object, hint: object, place: tuple[str, ...], *, lenient: bool) -> Any:
     """A value that fits its hint; with `lenient` 0 and 1 are flags, as transformers takes them from a folder."""
     value = _plain(value)
     if lenient and type(value) is int and value in (0, 1) and bool in (hint, *get_args(hint)):
@@ -279,7 +279,7 @@ def _conformed(value: Any, hint: Any, place: tuple[str, ...], *, lenient: bool) 
     return float(value) if isinstance(value, int) and hint in FLOATS else value
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Ids may be a tensor, an array or a set."""
     if isinstance(value, set | frozenset):
         return sorted(value)

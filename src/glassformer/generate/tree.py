@@ -2,16 +2,18 @@
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import torch
 from torch import nn
 
 from glassformer.models.contract import GenerativeModel, as_generative
+from glassformer.text.tokenizer import Tokenizer
 
 from .beams import NEVER, Group, beam_steps
 from .job import Job, SearchResult
 from .needs import check_needs
+from .options import GenerationOptions
 from .prompts import prompt_of, request_of
 
 Fate = Literal["kept", "ended", "dropped"]
@@ -46,10 +48,10 @@ class Tree:
         return next(iter(ways.values()), [])
 
 
-def beam_tree(model: nn.Module, tokenizer: Any, prompt: str, **settings: Any) -> Tree:
+def beam_tree(model: nn.Module, tokenizer: Tokenizer, prompt: str, **settings: Unpack[GenerationOptions]) -> Tree:
     """Search with beams (num_beams, in one group) from one prompt, and tell of every step."""
     writer = as_generative(model)
-    job = Job.of(*prompt_of(writer, tokenizer, [prompt], None, request_of(writer, settings)))
+    job = Job.of(*prompt_of(writer, tokenizer, [prompt], None, request_of(writer, {**settings})))
     tree, steps = Tree(), growing(writer, job)
     while True:
         try:

@@ -7,6 +7,7 @@ from glassformer.files import conform, read_json
 from glassformer.files.schema import hints_of
 from glassformer.models.architecture import Architecture
 from glassformer.models.config import Common
+from glassformer.models.contract import ModelConfig
 from glassformer.text.folder import TokenizerConfig
 
 CONFIG = "config.json"
@@ -42,7 +43,7 @@ def is_of_a_model(path: Path) -> bool:
     return all(isinstance(number, int) for number in raw.values())  # a vocabulary
 
 
-def settings_of(architecture: Architecture, raw: dict[str, Any], folder: Path) -> Any:
+def settings_of(architecture: Architecture, raw: dict[str, Any], folder: Path) -> ModelConfig:
     """The config of an architecture from a config.json; what is wrong names the folder."""
     try:
         return architecture.config.from_hf(raw)

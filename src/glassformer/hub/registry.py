@@ -25,6 +25,7 @@ from glassformer.models import (
     transformer,
 )
 from glassformer.models.architecture import Architecture
+from glassformer.models.contract import ModelConfig
 from glassformer.models.pretrained import PreTrainedModel
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -116,7 +117,7 @@ class _WithoutValues(TorchFunctionMode):
         return func(*args, **given)
 
 
-def skeleton(architecture: Architecture, config: Any, head: str | None) -> PreTrainedModel:
+def skeleton(architecture: Architecture, config: ModelConfig, head: str | None) -> PreTrainedModel:
     """The model on the meta device: names and shapes, no values and no memory."""
     with torch.device("meta"), _WithoutValues():
         return architecture.build(config, head)

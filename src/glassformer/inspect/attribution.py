@@ -92,7 +92,7 @@ class Embedded:
         assert isinstance(table, nn.Embedding)
         return table.weight[token].detach().expand_as(self.vectors)
 
-    def _judged(self, outputs: Any) -> Tensor:
+    def _judged(self, outputs: object) -> Tensor:
         found = self.judge(outputs)
         texts = len(self.inputs["input_ids"])
         if found.shape != (texts,):

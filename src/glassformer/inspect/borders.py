@@ -81,13 +81,13 @@ class Borders:
         return again
 
     def _enter(self, home: str) -> Callable[..., None]:
-        def hook(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        def hook(block: nn.Module, args: tuple[object, ...], kwargs: dict[str, Any]) -> None:
             self.current[home] = BlockCall(block, *tree_map_only(Tensor, Tensor.detach, (args, kwargs)))
 
         return hook
 
     def _leave(self, home: str) -> Callable[..., None]:
-        def hook(_block: nn.Module, _args: object, output: Any) -> None:
+        def hook(_block: nn.Module, _args: object, output: object) -> None:
             self.current[home].output = output
 
         return hook

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from glassformer.models.contract import as_model, label_names, problem_type
+from glassformer.models.contract import as_model, label_names
 
 from .flow import FlowGraph
 from .record import modules_of
@@ -207,6 +207,6 @@ class _Tour:
     def _answer(self, head: str) -> str:
         if "classification" not in head:
             return ANSWERS.get(head, "answer")
-        if problem_type(self.model.config) == "multi_label_classification":
+        if self.model.config.problem_type == "multi_label_classification":
             return "each"
         return "tags" if head == "token-classification" else "answer"

@@ -58,6 +58,8 @@ def _answer(pipe: Pipeline, example: Mapping[str, str]) -> str:
             return " · ".join(f"{one['token_str']} {one['score']:.0%}" for one in pipe(text, top_k=3))
         case "translation":
             return str(pipe(text)[0]["translation_text"])
+        case "summarization":
+            return str(pipe(text)[0]["summary_text"])
         case "text-generation":
             options = {**WRITTEN, "condition": example["condition"]} if "condition" in example else WRITTEN
             return " ".join(str(pipe(text, **options)[0]["generated_text"]).split())

@@ -120,6 +120,8 @@ def mesh_report(recipe: Recipe, mesh: Mesh) -> MeshReport:
     model = _skeleton(recipe)
     standard = defaults(task_class(recipe.task).name, model, pretrained=recipe.model is not None, device="cuda")
     plan = plan_of(standard, recipe.plan)
+    if plan.context_parallel > 1:
+        raise ValueError("what context_parallel exchanges is not counted: leave it out of a dry run")
     length = _length(recipe, model)
     tokens = plan.batch_tokens or (plan.batch_size or 1) * length
     parameters = sum(tensor.numel() for tensor in model.parameters())

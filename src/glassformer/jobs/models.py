@@ -226,7 +226,7 @@ def check_fit(model: nn.Module, tokenizer: Tokenizer) -> None:
 def resize_token_embeddings(model: nn.Module, tokenizer: Tokenizer) -> nn.Module:
     """The model, with new rows in its embeddings for tokens that were added to the tokenizer."""
     check_fit(model, tokenizer)
-    config: Any = model.config
+    config = as_model(model).config
     size = len(tokenizer)
     if size <= config.vocab_size:
         return model

@@ -17,8 +17,8 @@ class DeadWorkers(RuntimeError):
     """Predictors die over a chunk each time: what it needs is not there."""
 
     def __init__(self) -> None:
-        told = "they may need more memory than there is: try --set batch_size=1, or fewer --jobs"
-        super().__init__(f"workers have died {RETRIES + 1} times over the same rows; {told}")
+        fix = "they may need more memory than there is: try --set batch_size=1, or fewer --jobs"
+        super().__init__(f"workers have died {RETRIES + 1} times over the same rows; {fix}")
 
 
 class Pool(Protocol):

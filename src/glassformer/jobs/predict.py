@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from glassformer.tasks.sentence_similarity import SentenceEmbedding
 from glassformer.tasks.summarization import Summarization
 from glassformer.tasks.task import AnyTask, call_options, evaluate, takes_settings
 from glassformer.tasks.task_params import task_params
+from glassformer.tasks.zero_shot_classification import ZeroShotByVectors, ZeroShotClassification
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.view.notebook import facts_line, facts_table, shortened
 from glassformer.zoo import default_for
@@ -93,10 +94,10 @@ class Pipeline:
 
     def at(self, task: str) -> "Pipeline":
         """The same model, its weights shared, at another task that its head is for."""
-        cls = task_class(task)
-        kept = (
-            {} if self.folder is None else {**taken(cls, _made(self.folder, cls)), **cls.read_extras(self.folder, task)}
-        )
+        cls, kept = task_class(task), dict[str, Any]()
+        if self.folder is not None:
+            cls = _for_vectors(cls, self.folder)
+            kept = {**taken(cls, _made(self.folder, cls)), **cls.read_extras(self.folder, task)}
         return Pipeline(self.model, cls.for_model(self.tokenizer, as_model(self.model), **kept), folder=self.folder)
 
     @property
@@ -203,12 +204,12 @@ def pipeline(
         return Pipeline(model.eval(), made_task, defaults=of_call)
     if model is None:
         model = default_for(cls.name, named_languages(task))
+    cls = _for_vectors(cls, model)
     check_model(model, cls)
     check_trained_for(model, cls)
     found = load(model, head=_head(cls, model), device=_device(device), dtype=dtype, quant=quant)
-    report: Any = getattr(found, "load_report", None)
-    if report is not None and report.new:
-        raise ValueError(f"{model} was not trained for {task}: it has no {report.new[0]}; train it first")
+    if new := found.load_report.new:
+        raise ValueError(f"{model} was not trained for {task}: it has no {new[0]}; train it first")
     folder = config_folder(model)
     made = _made(folder, cls)
     of_task = {**taken(cls, made), **cls.read_extras(folder, task), **of_task}
@@ -252,6 +253,12 @@ def _told_apart(task: str, cls: type[AnyTask], options: Mapping[str, Any]) -> tu
         written = f", and to write with: {', '.join(near)}" if near else ""
         raise ValueError(f"{task} has no option {wrong[0]!r}; it has: {', '.join(sorted({*known, *calls}))}{written}")
     return taken(cls, options), {name: value for name, value in options.items() if name not in known}
+
+
+def _for_vectors(cls: type[AnyTask], model: str | Path) -> type[AnyTask]:
+    """The task, as a model of sentence vectors does it, which chooses among labels without a class of entailment."""
+    by_vectors = cls is ZeroShotClassification and (config_folder(model) / MODULES).is_file()
+    return ZeroShotByVectors if by_vectors else cls
 
 
 def _device(device: str | int | torch.device | None) -> str | torch.device | None:
@@ -363,7 +370,7 @@ def inputs_of(
 
 def _unanswered(example: Any) -> Any:
     """An example without what is to be predicted, which may be of other classes than the model's."""
-    return replace(example, **{name: blank for name, blank in UNANSWERED.items() if hasattr(example, name)})
+    return replace(example, **{one.name: UNANSWERED[one.name] for one in fields(example) if one.name in UNANSWERED})
 
 
 def reader_options(pipe: Pipeline, options: dict[str, Any]) -> dict[str, Any]:

@@ -127,7 +127,7 @@ class _Output(NamedTuple):
 
     folder: ShardFolder
     guard: bool
-    sample: Any
+    sample: object
     progress: "_Progress"
 
     def gather(self, answered: Iterator[Answered], outcome: PredictOutcome) -> None:
@@ -200,7 +200,7 @@ def _looked_at(pieces: Iterator[FilePiece]) -> tuple[list[FilePiece], Iterator[F
     return first, chain(first, pieces)
 
 
-def _asked(piece: FilePiece) -> list[Any]:
+def _asked(piece: FilePiece) -> list[object]:
     return [row.asked for row in piece.rows if row.error is None]
 
 

@@ -62,13 +62,13 @@ class Predictor:
             found = self.pipe(list(inputs), **self.spec.options)
         except Exception as error:  # of the input, or of a batch too large for the memory
             if len(inputs) == 1:
-                return [Prediction(None, _told(error))]
+                return [Prediction(None, _message(error))]
             half = len(inputs) // 2
             return [*self.predict(inputs[:half]), *self.predict(inputs[half:])]
         return [Prediction(as_written(given, one)) for given, one in zip(inputs, found, strict=True)]
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     line = (str(error).strip().splitlines() or [""])[0][:MOST_CHARACTERS]
     return line if isinstance(error, ValueError) else f"{type(error).__name__}: {line}"
 

@@ -15,6 +15,7 @@ from torch import nn
 
 from glassformer.blocks.memory import free_bytes
 from glassformer.data.batches import Indices
+from glassformer.data.examples import Document, Labelled, Tagged
 from glassformer.data.mixing import shares_of
 from glassformer.data.shards import Shards
 from glassformer.data.splits import overlap, repeats
@@ -64,13 +65,13 @@ def preflight(
 
 
 def _processes(found: Preflight, plan: Plan) -> None:
-    if dist.is_initialized() or (plan.parallel == "ddp" and plan.tensor_parallel == 1):
-        return
-    asked = f"parallel = {plan.parallel}" if plan.tensor_parallel == 1 else f"tensor_parallel = {plan.tensor_parallel}"
-    found.warnings.append(
-        f"{asked} is for several processes, and this one is alone and holds all of the model: "
-        "torchrun --nproc-per-node N -m glassformer train …"
-    )
+    settings = {"parallel": "ddp", "tensor_parallel": 1, "context_parallel": 1}
+    asked = [name for name, alone in settings.items() if getattr(plan, name) != alone]
+    if asked and not dist.is_initialized():
+        found.warnings.append(
+            f"{asked[-1]} = {getattr(plan, asked[-1])} is for several processes, and this one is alone and holds all "
+            "of the model: torchrun --nproc-per-node N -m glassformer train …"
+        )
 
 
 def _labels(found: Preflight, splits: Splits) -> None:
@@ -94,13 +95,16 @@ def _labels(found: Preflight, splits: Splits) -> None:
             found.warnings.append(f"no training example of: {', '.join(sorted(unseen)[:8])}, which {name} has")
 
 
-def _labels_of(example: Any) -> Sequence[str]:
-    label = getattr(example, "label", None)
-    if isinstance(label, str):
-        return [label]
-    if isinstance(label, tuple):
-        return label
-    return [tag for tag in getattr(example, "tags", None) or () if tag.startswith("B-")]
+def _labels_of(example: object) -> Sequence[str]:
+    match example:
+        case Labelled(label=str(label)) | Document(label=str(label)):
+            return [label]
+        case Labelled(label=tuple(labels)):
+            return labels
+        case Tagged(tags=tuple(tags)):
+            return [tag for tag in tags if tag.startswith("B-")]
+        case _:
+            return []
 
 
 def _duplicates(found: Preflight, splits: Splits) -> None:

@@ -6,10 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
+from typing import TYPE_CHECKING
 
 from glassformer.train.loop import MetricsLine, Progress
 from glassformer.train.processes import Processes
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+    from torch.utils.tensorboard import SummaryWriter
 
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -23,8 +27,8 @@ class ConsoleListener:
         self.first: tuple[int, float] | None = None  # tokens and seconds when the first step was over
         self.loss: float | None = None
         self.rate: float | None = None
-        self.bar: Any = None
-        self.board: Any = _tensorboard(folder) if tensorboard else None
+        self.bar: RichProgress | None = None
+        self.board = _tensorboard(folder) if tensorboard else None
 
     def begin(self, total: int, done: int) -> None:
         self.total, self.begun_at, self.begun = total, done, time.perf_counter()
@@ -150,7 +154,7 @@ class NullListener:
     def close(self) -> None: ...
 
 
-def _bar() -> Any:
+def _bar() -> "RichProgress":
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
     from rich.progress import Progress as RichProgress
@@ -160,7 +164,7 @@ def _bar() -> Any:
     )
 
 
-def _clocked_bar() -> Any:
+def _clocked_bar() -> "RichProgress":
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -178,7 +182,7 @@ def _clocked_bar() -> Any:
     return RichProgress(*columns, *clocks, speed, console=Console(stderr=True), transient=True)
 
 
-def _tensorboard(folder: Path) -> Any:
+def _tensorboard(folder: Path) -> "SummaryWriter":
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:

@@ -115,6 +115,8 @@ class LoopSettings(TypedDict, total=False):
     """Processes of a group of hsdp; by default those of a machine."""
     tensor_parallel: int
     """Under torchrun: processes that compute one model together, each some of its heads, neurons and words."""
+    context_parallel: int
+    """Under torchrun: processes that read each text together, each some of its positions: for long ones."""
     reshard: bool
     """With fsdp, free a layer after its forward pass and gather it again: less memory, more exchange."""
     offload: bool

@@ -114,8 +114,8 @@ class ShardFolder:
         before: dict[str, Any] = read_json(self.path / SETTINGS)
         for name in {**before, **self.settings}:
             if before.get(name) != self.settings.get(name):
-                told = f"{name} was {before.get(name)!r} and is {self.settings.get(name)!r}"
-                raise ValueError(f"--out {self.path} holds other predictions ({told}): choose another --out")
+                difference = f"{name} was {before.get(name)!r} and is {self.settings.get(name)!r}"
+                raise ValueError(f"--out {self.path} holds other predictions ({difference}): choose another --out")
 
     def _begun(self) -> bool:
         """Whether a file is finished."""

@@ -13,7 +13,7 @@ from glassformer.blocks.transformer import Stack
 from glassformer.files.schema import Depth, Probability, Size, TokenId
 
 from .architecture import Architecture, Head
-from .bert import SMALL_ENCODER
+from .bert import EMBEDDING_WEIGHTS, SMALL_ENCODER
 from .encoder import Encoder, EncoderConfig, build_layers, encoder_embeddings
 from .heads import ClassifierHead, MaskedLMHead, Pooler, PretrainingHead, SpanHead, TokenClassifierHead
 from .init import initialise
@@ -126,12 +126,7 @@ LAYER_WEIGHTS = (
 def weights(config: AlbertConfig) -> list[tuple[str, str | None]]:
     """A group's tensors are those of each of its layers."""
     rows: list[tuple[str, str | None]] = [
-        ("embeddings.word_embeddings", "embeddings.token"),
-        ("embeddings.position_embeddings", "embeddings.position"),
-        ("embeddings.token_type_embeddings", "embeddings.segment"),
-        ("embeddings.LayerNorm", "embeddings.norm"),
-        ("embeddings.position_ids", None),
-        ("embeddings.token_type_ids", None),
+        *EMBEDDING_WEIGHTS,
         ("encoder.embedding_hidden_mapping_in", "embeddings.projection"),
         ("pooler", "pooler.dense"),
     ]

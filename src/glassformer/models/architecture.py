@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from .contract import ModelConfig
 from .pretrained import PreTrainedModel
 
 
@@ -33,8 +34,8 @@ class Architecture:
     """Everything needed to build, load and save a family of models."""
 
     model_type: str
-    config: Any  # a dataclass as contract.ModelConfig says, with from_hf
-    build: Callable[[Any, str | None], PreTrainedModel]
+    config: type[ModelConfig]
+    build: Callable[[Any, str | None], PreTrainedModel]  # of a config of its own, as all that follow
     heads: Mapping[str | None, Head]
     weights: Sequence[Row] | Callable[[Any], Sequence[Row]] | None = None  # None: the file uses our own names
     prefix: str = ""  # what `transformers` puts before the body's names once there is a head
@@ -43,6 +44,6 @@ class Architecture:
     small: Mapping[str, Any] = field(default_factory=dict)  # sizes that a laptop trains from nothing; empty: never so
     fit_config: Callable[[Any, str | None, set[str]], Any] = field(default=lambda config, _head, _names: config)
 
-    def rows(self, config: Any) -> Sequence[Row] | None:
+    def rows(self, config: ModelConfig) -> Sequence[Row] | None:
         """The weight table of a model's body: the same for every config, or one that follows from it."""
         return self.weights(config) if callable(self.weights) else self.weights

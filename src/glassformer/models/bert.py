@@ -1,7 +1,6 @@
 """BERT (Devlin et al. 2018): token + segment + position embeddings, a post-norm encoder, a pooler, six heads."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from torch import nn
 
@@ -34,12 +33,6 @@ class BertConfig(EncoderConfig):
     add_pooling_layer: bool = True
 
 
-def bert_body(config: BertConfig) -> dict[str, Any]:
-    """The embeddings and layers that BERT and RoBERTa have in common."""
-    embeddings = encoder_embeddings(config, config.hidden_size)
-    return {"config": config, "embeddings": embeddings, "layers": build_layers(config, config.num_hidden_layers)}
-
-
 def head_dropout(config: BertConfig) -> float:
     return config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
 
@@ -70,12 +63,14 @@ def build_head(name: str | None, config: BertConfig, token: nn.Embedding) -> nn.
 
 def build(config: BertConfig, head: str | None = None) -> Encoder:
     """A BERT with random weights."""
-    body = bert_body(config)
+    embeddings = encoder_embeddings(config, config.hidden_size)
     pooled = head in NEED_POOLER or (head is None and config.add_pooling_layer)
     model = Encoder(
-        **body,
+        config,
+        embeddings,
+        build_layers(config, config.num_hidden_layers),
         pooler=Pooler(config.hidden_size) if pooled else None,
-        head=build_head(head, config, body["embeddings"].token),
+        head=build_head(head, config, embeddings.token),
         head_name=head,
     )
     initialise(model, config.initializer_range)
@@ -88,13 +83,16 @@ def fit_config(config: BertConfig, head: str | None, names: set[str]) -> BertCon
     return config if head else replace(config, add_pooling_layer=has_pooler)
 
 
-ENCODER_WEIGHTS = (
+EMBEDDING_WEIGHTS = (
     ("embeddings.word_embeddings", "embeddings.token"),
     ("embeddings.position_embeddings", "embeddings.position"),
     ("embeddings.token_type_embeddings", "embeddings.segment"),
     ("embeddings.LayerNorm", "embeddings.norm"),
     ("embeddings.position_ids", None),
     ("embeddings.token_type_ids", None),
+)
+ENCODER_WEIGHTS = (
+    *EMBEDDING_WEIGHTS,
     ("encoder.layer.*.attention.self.query", "layers.*.attention.query"),
     ("encoder.layer.*.attention.self.key", "layers.*.attention.key"),
     ("encoder.layer.*.attention.self.value", "layers.*.attention.value"),

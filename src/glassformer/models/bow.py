@@ -4,7 +4,6 @@ B batch, T length, C classes. Σ_t E[token t] + b is W · counts + b, with W the
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Self
 
 from torch import Tensor, nn
 
@@ -36,10 +35,6 @@ class BowConfig(hf.BaseConfig):
 
     max_positions = None
 
-    @classmethod
-    def from_hf(cls, raw: dict[str, Any]) -> Self:
-        return hf.read(cls, raw)
-
 
 class Bow(PreTrainedModel):
     """A text classifier that knows how often each token occurs, and nothing of their order."""
@@ -66,7 +61,7 @@ class Bow(PreTrainedModel):
         check_length(input_ids.shape[1], None)
         scores, keep = self.embeddings(input_ids), as_keep(attention_mask, input_ids)
         shown = scores if keep is None else scores.masked_fill(~keep[..., None], 0.0)
-        return self.features(shown)  # type: ignore[no-any-return]
+        return self.features(shown)
 
 
 ARCHITECTURE = Architecture(

@@ -4,7 +4,6 @@ B batch, T length, D embedding width, F filters of one width, N widths, C classe
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Self
 
 from torch import Tensor, nn
 
@@ -40,10 +39,6 @@ class CnnConfig(hf.BaseConfig):
 
     max_positions = None
 
-    @classmethod
-    def from_hf(cls, raw: dict[str, Any]) -> Self:
-        return hf.read(cls, raw)
-
 
 class Cnn(PreTrainedModel):
     """A text classifier. A filter's feature at a token is of the window around it, and the text's is the largest."""
@@ -73,7 +68,7 @@ class Cnn(PreTrainedModel):
         """The features of every token (B, T, F·N), zero at padding."""
         check_length(input_ids.shape[1], None)
         x = self.convolution(self.embeddings(input_ids), as_keep(attention_mask, input_ids))
-        return self.features(x)  # type: ignore[no-any-return]
+        return self.features(x)
 
 
 ARCHITECTURE = Architecture(

@@ -1,12 +1,13 @@
 """What every config shares: reading from and writing to Hugging Face's config.json keys."""
 
-from collections.abc import Mapping
-from dataclasses import MISSING, asdict, fields
-from typing import Annotated, Any, ClassVar, Literal, TypedDict, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, asdict, fields
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict, TypeVar
 
 from glassformer.files.schema import Bounds, conform, hints_of
 
-C = TypeVar("C")
+C = TypeVar("C", bound="BaseConfig")
 ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
 PLACE = "config.json"
 
@@ -24,14 +25,22 @@ class Common(TypedDict, total=False):
 class BaseConfig:
     """What the config dataclasses of most architectures say in the same way (`contract.ModelConfig`)."""
 
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     is_encoder_decoder: ClassVar[bool] = False
     has_segments: ClassVar[bool] = False  # whether token_type_ids mean something to the model
     mask_rate: ClassVar[float] = 0.15  # share of the tokens that is hidden when it learns to fill masks
+    problem_type: ProblemType | None = None
+    id2label: Mapping[int, str] = MappingProxyType({})  # of one without classes
     vocab_size: int
 
     @property
     def target_vocab_size(self) -> int:
         return self.vocab_size
+
+    @classmethod
+    def from_hf(cls, raw: dict[str, Any]) -> Self:
+        """Of the dict of a config.json."""
+        return read(cls, raw)
 
     def to_hf(self) -> dict[str, Any]:
         """The dict of a config.json."""
@@ -44,12 +53,12 @@ class BaseConfig:
     @property
     def label2id(self) -> dict[str, int]:
         """The number of each label; none where a model has no labels."""
-        return {name: number for number, name in getattr(self, "id2label", {}).items()}
+        return {name: number for number, name in self.id2label.items()}
 
     @property
     def num_labels(self) -> int:
         """How many there are; two may have one name."""
-        return len(getattr(self, "id2label", {}))
+        return len(self.id2label)
 
 
 def read(cls: type[C], raw: Mapping[str, Any], *, only: Mapping[str, tuple[Any, ...]] | None = None) -> C:
@@ -59,7 +68,7 @@ def read(cls: type[C], raw: Mapping[str, Any], *, only: Mapping[str, tuple[Any, 
         if raw.get(key, allowed[0]) not in allowed:
             supported = ", ".join(repr(value) for value in dict.fromkeys(map(_hashable, allowed)))
             raise ValueError(f"{PLACE} says {key} = {raw[key]!r}, which is not supported; supported: {supported}")
-    known = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
+    known = {field.name: field for field in fields(cls)}
     needed = [name for name, f in known.items() if f.default is MISSING and f.default_factory is MISSING]
     if missing := [name for name in needed if name not in raw]:
         raise ValueError(f"{PLACE} lacks {', '.join(missing)}")
@@ -100,11 +109,11 @@ def _number(key: str | int) -> int:
         raise ValueError(f"{PLACE}: id2label has the key {key!r}; its keys are the labels' numbers") from None
 
 
-def _hashable(value: Any) -> Any:
+def _hashable(value: object) -> Any:
     return str(value) if isinstance(value, dict | list) else value
 
 
-def write(config: Any) -> dict[str, Any]:
+def write(config: BaseConfig) -> dict[str, Any]:
     """The config.json dict of a config."""
     raw = asdict(config)
     if "id2label" in raw:
@@ -118,3 +127,9 @@ def check_heads(width: int, heads: int) -> int:
     if heads < 1 or width % heads:
         raise ValueError(f"a width of {width} cannot be shared by {heads} heads; choose a divisor of {width}")
     return width // heads
+
+
+def check_layer_types(named: Sequence[str] | None, layers: int) -> None:
+    """Refuse kinds of layers that are not named one for each."""
+    if named is not None and len(named) != layers:
+        raise ValueError(f"layer_types names {len(named)} layers, and there are {layers}")

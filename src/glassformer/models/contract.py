@@ -5,7 +5,8 @@ B batch, T tokens (of the target, in an encoder-decoder), S source length, D mod
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
-from typing import Any, Protocol, Self, TypeGuard, TypeVar
+from dataclasses import Field
+from typing import Any, ClassVar, Protocol, Self, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,8 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 class ModelConfig(Protocol):
     """A frozen dataclass of an architecture's settings, under Hugging Face's names."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @property
     def model_type(self) -> str: ...
@@ -61,6 +64,16 @@ class ModelConfig(Protocol):
         ...
 
     @property
+    def problem_type(self) -> ProblemType | None:
+        """What a text classifier's scores mean; None where nothing says."""
+        ...
+
+    @property
+    def id2label(self) -> Mapping[int, str]:
+        """The names of a classifier's labels by their numbers; none where a config has no labels."""
+        ...
+
+    @property
     def pad_token_id(self) -> int | None: ...
 
     @property
@@ -68,6 +81,11 @@ class ModelConfig(Protocol):
 
     @property
     def eos_token_id(self) -> int | list[int] | None: ...
+
+    @classmethod
+    def from_hf(cls, raw: dict[str, Any]) -> Self:
+        """Of a config.json; refused where it asks for what is not built here."""
+        ...
 
     def to_hf(self) -> dict[str, Any]:
         """The dict of a config.json."""
@@ -256,17 +274,11 @@ def generation_config(model: Model) -> dict[str, Any]:
     return copy(getattr(model, "generation_config", None) or {})
 
 
-def set_generation_config(model: Model, settings: Mapping[str, Any]) -> None:
+def set_generation_config(model: Model, settings: Mapping[str, object]) -> None:
     """What `generation_config` will say, and gf.save write."""
     model.generation_config = dict(settings)  # type: ignore[attr-defined]
 
 
 def label_names(config: ModelConfig) -> list[str]:
     """The names of a classifier's labels in order; none where a config has no labels."""
-    return [str(label) for label in getattr(config, "id2label", {}).values()]
-
-
-def problem_type(config: ModelConfig) -> ProblemType | None:
-    """What a text classifier's scores mean: single_label_classification, multi_label_classification, regression."""
-    found: ProblemType | None = getattr(config, "problem_type", None)
-    return found
+    return [str(label) for label in config.id2label.values()]

@@ -77,7 +77,7 @@ class CausalDecoder(PreTrainedModel, StepsByParts):
             return Hidden(hidden)
         if self.head_name == "text-generation":
             return Logits(self.head(hidden))
-        return self.head(hidden, self.summary(hidden, attention_mask))  # type: ignore[no-any-return]
+        return self.head(hidden, self.summary(hidden, attention_mask))
 
     def hidden(
         self,

@@ -19,7 +19,7 @@ from glassformer.files.schema import Depth, NotNegative, Probability, Size, Toke
 from . import config as hf
 from .config import check_heads
 from .contract import ModelConfig
-from .outputs import Hidden, PooledHidden
+from .outputs import HeadOutput, Hidden, PooledHidden
 from .pretrained import PreTrainedModel
 
 
@@ -103,7 +103,7 @@ class Encoder(PreTrainedModel):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
-    ) -> Any:
+    ) -> Hidden | PooledHidden | HeadOutput:
         """Ids (B, S), a mask with 1 = keep, segments and positions as in Hugging Face."""
         hidden = self.hidden(input_ids, attention_mask, token_type_ids, position_ids)
         summary = self.summary(hidden, attention_mask)
@@ -128,13 +128,13 @@ class Encoder(PreTrainedModel):
     def logits(self, hidden: Tensor) -> Tensor:
         """The scores of a head that looks at each token by itself, (…, D) -> (…, V or C)."""
         assert self.head is not None, "a bare encoder has hidden states alone"
-        return self.head(hidden).logits  # type: ignore[no-any-return]
+        return self.head(hidden).logits
 
     def summary(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """One vector a text (B, D): its pooling, or the first token's vector, through the pooler where there is one."""
         if self.pooling is not None:
             keep = None if attention_mask is None else send(attention_mask.bool(), hidden.device)
-            return self.pooling(hidden, keep)  # type: ignore[no-any-return]
+            return self.pooling(hidden, keep)
         if attention_mask is None:
             first = hidden[:, 0]
         else:  # with left padding the first token is not at 0

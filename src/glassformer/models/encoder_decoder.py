@@ -4,7 +4,6 @@ B batch, T target length, S source length, D model width, E memory width, V targ
 """
 
 from abc import ABC, abstractmethod
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +24,7 @@ class EncoderDecoder(PreTrainedModel, ABC):
     """Reads a source, writes a target; without a head it returns the hidden states of both."""
 
     is_causal = True
-    config: Any  # a ModelConfig, which each kind knows more closely
+    config: ModelConfig
     head: nn.Module | None
     head_name: str | None
 
@@ -85,7 +84,7 @@ class EncoderDecoder(PreTrainedModel, ABC):
     @by_parts
     def logits(self, hidden: Tensor) -> Tensor:
         assert self.head is not None, "logits need the text2text-generation head"
-        return self.head(hidden)  # type: ignore[no-any-return]
+        return self.head(hidden)
 
     @abstractmethod
     def read_both(
@@ -109,7 +108,7 @@ class EncoderSide(nn.Module):
         """Source ids (B, S), and which of them are real -> (B, S, D), zero at padding."""
         places = positions(keep, input_ids.shape[1], input_ids.device)
         hidden = embed_and_run(self.embeddings, self.layers, keep, input_ids, places, norm=self.final_norm)
-        return self.dropout(hidden)  # type: ignore[no-any-return]
+        return self.dropout(hidden)
 
 
 class EncoderAlone(PreTrainedModel, EncoderSide):
@@ -140,7 +139,7 @@ class DecoderSide(EncoderSide):
         places, norm = positions(keep, input_ids.shape[1], input_ids.device), self.final_norm
         indices = (input_ids, places)
         hidden = embed_and_run(self.embeddings, self.layers, keep, *indices, norm=norm, causal=True, source=source)
-        return self.dropout(hidden)  # type: ignore[no-any-return]
+        return self.dropout(hidden)
 
 
 class Transformer(EncoderDecoder, StepsByParts):
@@ -180,7 +179,7 @@ class Transformer(EncoderDecoder, StepsByParts):
     def read(self, input_ids: Tensor, keep: Tensor | None) -> Tensor:
         """The source as the encoder sees it, (B, S, D)."""
         check_length(input_ids.shape[1], self.config.max_positions)
-        return self.encoder(input_ids, keep)  # type: ignore[no-any-return]
+        return self.encoder(input_ids, keep)
 
     def start(self, input_ids: Tensor, attention_mask: Tensor | None = None, *, length: int) -> DecoderState:
         """Encode the source; capacity for `length` target tokens."""

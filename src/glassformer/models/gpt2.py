@@ -76,8 +76,9 @@ def build_with(
     width = config.n_embd
     token = nn.Embedding(config.vocab_size, width)
     embeddings = Embeddings(token, position, dropout=config.embd_pdrop, scale=scale)
-    inside: dict[str, Any] = {"rotary": rotary, "position_scores": position_scores}
-    layers = Stack(build_layer(config, number, **inside) for number in range(config.n_layer))
+    layers = Stack(
+        build_layer(config, number, rotary=rotary, position_scores=position_scores) for number in range(config.n_layer)
+    )
     norm = nn.LayerNorm(width, eps=config.layer_norm_epsilon)
     cache = (config.n_head, width // config.n_head)
     dropout = config.hidden_dropout if config.classifier_dropout is None else config.classifier_dropout
@@ -98,9 +99,15 @@ def build_layer(
     scale = hf.check_heads(width, config.n_head) ** -0.5 if config.scale_attn_weights else 1.0
     if config.scale_attn_by_inverse_layer_idx:
         scale /= number + 1
-    positions: dict[str, Any] = {"rotary": rotary, "position_scores": position_scores}
     return Layer(
-        MultiHeadAttention(width, config.n_head, dropout=config.attn_pdrop, scale=scale, **positions),
+        MultiHeadAttention(
+            width,
+            config.n_head,
+            dropout=config.attn_pdrop,
+            scale=scale,
+            rotary=rotary,
+            position_scores=position_scores,
+        ),
         FeedForward(width, config.n_inner or 4 * width, activation(config.activation_function)),
         partial(nn.LayerNorm, width, eps=config.layer_norm_epsilon),
         pre_norm=True,

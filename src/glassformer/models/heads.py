@@ -54,7 +54,7 @@ class PredictionTransform(nn.Module):
         self.norm = nn.LayerNorm(width, eps=eps, bias=norm_bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.norm(self.activation(self.dense(x)))  # type: ignore[no-any-return]
+        return self.norm(self.activation(self.dense(x)))
 
 
 class NextSentenceHead(nn.Module):

@@ -82,9 +82,7 @@ class ModernBertConfig(hf.BaseConfig):
     id2label: dict[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
 
     def __post_init__(self) -> None:
-        if self.layer_types is not None and len(self.layer_types) != self.num_hidden_layers:
-            named = len(self.layer_types)
-            raise ValueError(f"layer_types names {named} layers, and there are {self.num_hidden_layers}")
+        hf.check_layer_types(self.layer_types, self.num_hidden_layers)
 
     @classmethod
     def from_hf(cls, raw: dict[str, Any]) -> Self:

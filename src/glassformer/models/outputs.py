@@ -48,6 +48,9 @@ class SentenceOrderLogits(NamedTuple):
     sop_logits: Tensor  # (B, 2)
 
 
+HeadOutput = Logits | SpanLogits | PretrainingLogits | SentenceOrderLogits  # of an encoder
+
+
 class Seq2SeqHidden(NamedTuple):
     """An encoder-decoder without its output layer."""
 

@@ -126,7 +126,7 @@ class Rnn(PreTrainedModel):
 
     def hidden(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """The last hidden states (B, T, W·N), zero at padding, after the dropout before the head."""
-        return self.dropout(self._read(input_ids, as_keep(attention_mask, input_ids))[0])  # type: ignore[no-any-return]
+        return self.dropout(self._read(input_ids, as_keep(attention_mask, input_ids))[0])
 
     @property
     def is_causal(self) -> bool:
@@ -146,7 +146,7 @@ class Rnn(PreTrainedModel):
 
     def logits(self, hidden: Tensor) -> Tensor:
         assert self.head is not None, "logits need a head"
-        return self.head(hidden)  # type: ignore[no-any-return]
+        return self.head(hidden)
 
     def hidden_step(self, ids: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
         keep = prompt = None
@@ -163,7 +163,7 @@ class Rnn(PreTrainedModel):
     def _read(
         self, ids: Tensor, keep: Tensor | None, state: RecurrentState | None = None
     ) -> tuple[Tensor, RecurrentState]:
-        return self.recurrent(self.embeddings(ids), keep, state)  # type: ignore[no-any-return]
+        return self.recurrent(self.embeddings(ids), keep, state)
 
 
 def check_tied(embedding_size: int, hidden_size: int) -> None:

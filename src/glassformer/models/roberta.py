@@ -1,7 +1,6 @@
 """RoBERTa and XLM-R (Liu et al. 2019): BERT's encoder, positions counted after the padding id, its own heads."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -10,9 +9,9 @@ from torch import nn
 from glassformer.files.schema import Size, TokenId
 
 from . import bert
-from .architecture import Architecture, Head
-from .bert import ENCODER_WEIGHTS, SMALL_ENCODER, BertConfig, bert_body, fit_config, head_dropout
-from .encoder import Encoder
+from .architecture import Architecture, Head, Row
+from .bert import ENCODER_WEIGHTS, SMALL_ENCODER, BertConfig, fit_config, head_dropout
+from .encoder import Encoder, build_layers, encoder_embeddings
 from .heads import ClassifierHead, MaskedLMHead, Pooler
 from .init import initialise
 
@@ -49,11 +48,13 @@ def build(config: RobertaConfig, head: str | None = None) -> Encoder:
     """A RoBERTa with random weights."""
     if config.pad_token_id is None:
         raise ValueError("RoBERTa counts its positions from pad_token_id; set it in config.json (1 in roberta-base)")
-    body = bert_body(config)
+    embeddings = encoder_embeddings(config, config.hidden_size)
     model = Encoder(
-        **body,
+        config,
+        embeddings,
+        build_layers(config, config.num_hidden_layers),
         pooler=Pooler(config.hidden_size) if head is None and config.add_pooling_layer else None,
-        head=build_head(head, config, body["embeddings"].token),
+        head=build_head(head, config, embeddings.token),
         head_name=head,
         padding_idx=config.pad_token_id,
     )
@@ -61,7 +62,7 @@ def build(config: RobertaConfig, head: str | None = None) -> Encoder:
     return model
 
 
-HEADS: dict[str | None, Any] = {
+HEADS: dict[str | None, tuple[str, tuple[Row, ...]]] = {
     None: ("Model", ()),
     "fill-mask": (
         "ForMaskedLM",

@@ -95,7 +95,7 @@ class RecurrentEncoder(nn.Module):
         )
 
     def forward(self, ids: Tensor, keep: Tensor | None) -> tuple[Tensor, RecurrentState]:
-        return self.recurrent(self.embeddings(ids), keep)  # type: ignore[no-any-return]
+        return self.recurrent(self.embeddings(ids), keep)
 
 
 class Bridge(nn.Module):
@@ -167,6 +167,7 @@ class RecurrentDecoder(nn.Module):
 class Seq2Seq(EncoderDecoder):
     """Encoder, bridge, decoder and output layer."""
 
+    config: Seq2SeqConfig
     head: nn.Linear
 
     def __init__(self, config: Seq2SeqConfig, head: str | None = HEAD) -> None:

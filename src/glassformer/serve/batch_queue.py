@@ -3,7 +3,7 @@
 import heapq
 from collections.abc import Mapping
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .messages import Submit
 
@@ -69,7 +69,7 @@ def cost(one: Submit) -> int:
     return sum(max(LEAST, _bytes(value) // BYTES_A_TOKEN) for value in one.call.inputs)
 
 
-def _bytes(value: Any) -> int:
+def _bytes(value: object) -> int:
     match value:
         case str():
             return len(value.encode(errors="replace"))

@@ -35,7 +35,7 @@ def client_options(task: AnyTask) -> Mapping[str, Any]:
     return {}
 
 
-def split_options(task: AnyTask, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_options(task: AnyTask, given: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options of the task itself, and those of `client_options`; values that these cannot have are refused."""
     known = client_options(task)
     extra = {name: value for name, value in given.items() if name in known}
@@ -68,7 +68,7 @@ def cut_on(task: T, side: Literal["left", "right"] | None) -> T:
     return changed
 
 
-def check_whole(task: AnyTask, inputs: Sequence[Any], *, fix: str, longest: int | None = None) -> None:
+def check_whole(task: AnyTask, inputs: Sequence[object], *, fix: str, longest: int | None = None) -> None:
     """Refuse a text, or a pair that is read together, that the task would cut."""
     limits = [one for one in (task.max_length, longest) if one is not None]
     alone, pairs = list[str](), list[tuple[str, str]]()

@@ -161,7 +161,7 @@ async def answer(service: Service, model: ServedModel, task: str, body: Inferenc
     return json_response(shaped(task, results, single=not isinstance(body.inputs, list)))
 
 
-def json_response(value: Any) -> Response:
+def json_response(value: object) -> Response:
     return Response(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
 
 
@@ -240,7 +240,7 @@ def shortened(vector: Any, dimensions: int | None, *, normalize: bool = True) ->
     return part / max(float(np.linalg.norm(part)), 1e-12) if normalize else part
 
 
-def encoded(vector: Any) -> str:
+def encoded(vector: object) -> str:
     """A vector in base64: float32, little-endian."""
     return base64.b64encode(np.ascontiguousarray(vector, "<f4").tobytes()).decode()
 

@@ -36,7 +36,7 @@ from .messages import Answer, Call, Fault, ModelInfo, Submit, WorkerSpec
 LOG = logging.getLogger("glassformer")
 FAMILIES = (  # tasks that one model can be asked for
     ("text-classification", "zero-shot-classification"),
-    ("sentence-embedding", "feature-extraction", "sentence-similarity"),
+    ("sentence-embedding", "feature-extraction", "sentence-similarity", "zero-shot-classification"),
     ("translation", "summarization", "text2text-generation"),
 )
 OWN = {"batch_size", "batch_tokens", "return_tensors", "padding"}  # options that are the server's business
@@ -243,8 +243,8 @@ class Inference:
         writes = takes_settings(task.predict)
         known = {*(task.predict_options().keys() - OWN), *(SETTINGS if writes else ())}
         if wrong := [name for name in given if name not in known]:
-            told = ", ".join(sorted({*known, *client_options(task)}))
-            raise ValueError(f"{task.name} has no parameter {wrong[0]!r}; it has: {told}")
+            names = ", ".join(sorted({*known, *client_options(task)}))
+            raise ValueError(f"{task.name} has no parameter {wrong[0]!r}; it has: {names}")
         task.check_predict(given)
         options = {**given}
         if "batch_tokens" in task.predict_options():
@@ -268,7 +268,7 @@ def fault_of(one: Submit, error: Exception) -> Fault:
     return Fault(one.id, one.part, 500, message)
 
 
-def check_finite(values: Iterable[Any]) -> None:
+def check_finite(values: Iterable[object]) -> None:
     """Refuse results in which a number is NaN or infinite."""
     for value in values:
         if isinstance(value, np.ndarray):
@@ -299,6 +299,6 @@ def _at_all_tasks(pipe: Pipeline) -> dict[str, Pipeline]:
     for family in FAMILIES:
         for name in family if pipe.task.name in family else ():
             if name not in found:
-                with suppress(ValueError):  # a classifier that knows no entailment
+                with suppress(ValueError):  # a classifier that knows no entailment, or has no vectors
                     found[name] = pipe.at(task_class(name).name)
     return found

@@ -42,7 +42,7 @@ def need_of(spec: WorkerSpec) -> MemoryNeed:
     weights = sum(one.numel() * one.element_size() for one in model.parameters())
     known, caches = as_model(model), 0
     if head == TextGeneration.head and has_attention_decoder(known):
-        room = longest_text(known, spec)
-        assert room is not None
-        caches = reserved_bytes(as_generative(model), rows=spec.rows, length=room, prefix_bytes=PREFIX_BYTES)
+        longest = longest_text(known, spec)
+        assert longest is not None
+        caches = reserved_bytes(as_generative(model), rows=spec.rows, length=longest, prefix_bytes=PREFIX_BYTES)
     return MemoryNeed(spec.source, str(device), weights, caches, free_bytes(device))

@@ -40,7 +40,7 @@ class RemoteReplica(Replica):
     def __init__(self, model: ServedModel, spec: WorkerSpec, handle: Any) -> None:
         super().__init__(model, spec)
         self.handle = handle.options(multiplexed_model_id=model.name)
-        self.errors: Any = import_module("ray.exceptions")
+        self.errors = import_module("ray.exceptions")
         self._asking: dict[int, set[asyncio.Task[None]]] = {}
 
     async def supervise(self) -> None:

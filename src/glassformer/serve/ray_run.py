@@ -59,7 +59,7 @@ class RayServer:
         self.limits, self.settings, self.host, self.port = limits, settings, host, port
         self.specs = dict(zip(service_of(specs, workers=0, limits=limits).models, specs, strict=True))
         try:
-            self.serve: Any = import_module("ray.serve")
+            self.serve = import_module("ray.serve")
         except ImportError:
             raise ValueError("serve --ray needs ray[serve]: pip install 'glassformer[ray,serve]'") from None
         for spec in specs:

@@ -6,7 +6,6 @@ import json
 import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import FrameType
-from typing import Any
 from uuid import uuid4
 
 import uvicorn
@@ -91,7 +90,7 @@ def run_server(
     log: bool = True,
     mounts: Mapping[str, ASGIApp] | None = None,
     on_ready: Callable[[], None] = lambda: None,
-    **settings: Any,
+    **settings: object,
 ) -> None:
     """Serve until a signal comes, then bring everything to its end."""
     app = create_app(service, key=key, hosts=hosts, log=log, mounts=mounts)
@@ -104,7 +103,7 @@ async def serve(
     sockets: list[socket.socket],
     *,
     on_ready: Callable[[], None],
-    **settings: Any,
+    **settings: object,
 ) -> None:
     """Serve until a signal comes. `on_ready` is called when all models are loaded; one that cannot be is a ValueError.
 

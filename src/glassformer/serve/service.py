@@ -99,9 +99,9 @@ def check_total(specs: Sequence[WorkerSpec], needs: Sequence[MemoryNeed]) -> Non
         free, count = min(one.free for one in some), sum(workers[one.source] for one in some)
         if needed > free:
             caches = sum(workers[one.source] * one.caches for one in some)
-            told = f"about {needed / 1e9:,.1f} GB ({caches / 1e9:,.1f} GB of it for texts that are written)"
+            wanted = f"about {needed / 1e9:,.1f} GB ({caches / 1e9:,.1f} GB of it for texts that are written)"
             fix = "give fewer --workers or --rows, or a smaller --max-length"
-            raise ValueError(f"the {count} workers need {told} and {device} has {free / 1e9:,.1f} GB free: {fix}")
+            raise ValueError(f"the {count} workers need {wanted} and {device} has {free / 1e9:,.1f} GB free: {fix}")
 
 
 def loaded(model: ServedModel) -> ModelInfo:

@@ -16,7 +16,7 @@ GONE = 499  # the status, in logs alone, of an answer that nobody waited for
 T = TypeVar("T")
 
 
-def event(value: Any) -> bytes:
+def event(value: object) -> bytes:
     return b"data: " + orjson.dumps(value) + b"\n\n"
 
 

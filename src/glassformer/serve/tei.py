@@ -88,7 +88,7 @@ class TokenReply(Reply):
     stop: int
 
 
-def _gives(model: Any) -> dict[int | str, dict[str, Any]]:
+def _gives(model: object) -> dict[int | str, dict[str, Any]]:
     return {200: {"model": model}}
 
 

@@ -80,8 +80,8 @@ class Prompts:
         if truncate is not None:
             ids = ids[-truncate:]
         if fill is not None:
-            room = fill if self.longest is None else self.longest - len(ids) + 1  # the last token is not read
-            options["max_new_tokens"] = max(1, min(fill, room))
+            left = fill if self.longest is None else self.longest - len(ids) + 1  # the last token is not read
+            options["max_new_tokens"] = max(1, min(fill, left))
         return ids, options
 
 
@@ -105,9 +105,9 @@ class ContinuousWriter:
 
     def _new_batch(self) -> ContinuousBatch:
         spec = self.inference.spec
-        room = longest_text(self.inference.model, spec)
-        assert room is not None
-        return ContinuousBatch(as_module(self.inference.model), self.tokenizer, max_rows=spec.rows, max_length=room)
+        longest = longest_text(self.inference.model, spec)
+        assert longest is not None
+        return ContinuousBatch(as_module(self.inference.model), self.tokenizer, max_rows=spec.rows, max_length=longest)
 
     @property
     def idle(self) -> bool:

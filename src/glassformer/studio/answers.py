@@ -11,7 +11,7 @@ from torch import Tensor
 
 from glassformer.inspect.lens import scores
 from glassformer.jobs.reading import token_text
-from glassformer.models.contract import Model, as_model, label_names, problem_type
+from glassformer.models.contract import Model, as_model, label_names
 
 from .limits import SECONDS, Deadline
 from .traces import Trace
@@ -101,7 +101,7 @@ class TraceAnswers:
     @property
     def several(self) -> bool:
         """Whether any number of classes may be right."""
-        return self.choices == "classes" and problem_type(self.model.config) == "multi_label_classification"
+        return self.choices == "classes" and self.model.config.problem_type == "multi_label_classification"
 
     @property
     def labels(self) -> list[str]:

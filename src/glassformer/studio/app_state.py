@@ -116,7 +116,6 @@ def _entry(name: str, source: str) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(str(error) if source in str(error) else f"{source}: {error}") from None
     model = as_model(module)
-    mask = "<mask>" if model.config.model_type == "roberta" else "[MASK]"
     attentions = [part for part in model.modules() if isinstance(part, MultiHeadAttention)]
     recurrent = any(isinstance(part, Recurrent) for part in model.modules())
     aligned = any(isinstance(part, Alignment) for part in model.modules())
@@ -134,12 +133,17 @@ def _entry(name: str, source: str) -> dict[str, Any]:
         "writes": model.config.is_encoder_decoder,
         "pairs": not (model.is_causal or recurrent),
         "tokenizer": has_tokenizer(source),
-        "examples": _examples(source, mask) if has_tokenizer(source) else [],
+        "examples": _examples(source) if has_tokenizer(source) else [],
     }
 
 
-def _examples(source: str, mask: str) -> list[dict[str, str]]:
-    return built_in_inputs(card_of(source)) if is_built_in(source) else example_inputs(_task(source), mask)
+def _examples(source: str) -> list[dict[str, str]]:
+    if is_built_in(source):
+        return built_in_inputs(card_of(source))
+    task = _task(source)
+    with suppress(ValueError):  # a tokenizer that cannot be read is refused when the model is opened
+        return example_inputs(task, load_tokenizer(source).mask_token if task == "fill-mask" else None)
+    return []
 
 
 def _task(source: str) -> str | None:

@@ -41,10 +41,10 @@ EXAMPLE_INPUTS: dict[str, list[dict[str, str]]] = {
 }
 
 
-def example_inputs(task: str | None, mask: str = "[MASK]") -> list[dict[str, str]]:
-    """The texts for a task, with the model's own mask; none for a task that has none."""
+def example_inputs(task: str | None, mask: str | None = None) -> list[dict[str, str]]:
+    """The texts for a task, with the tokenizer's own mask; none for a task that has none."""
     rows = EXAMPLE_INPUTS.get(task or "", [])
-    return [{name: text.replace("[MASK]", mask) for name, text in row.items()} for row in rows]
+    return [{name: text.replace("[MASK]", mask or "[MASK]") for name, text in row.items()} for row in rows]
 
 
 def built_in_inputs(card: Card) -> list[dict[str, str]]:

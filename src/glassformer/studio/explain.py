@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from glassformer.blocks.attention import MultiHeadAttention
 from glassformer.inspect.explain import Explanation, explained
+from glassformer.inspect.heads import attentions_of
 from glassformer.inspect.recompute import (
     TOLERANCE,
     Recomputed,
@@ -18,7 +19,6 @@ from glassformer.inspect.recompute import (
     recompute,
     recompute_attention,
 )
-from glassformer.inspect.record import modules_of
 from glassformer.web.safe import SafeJSONResponse
 
 from .app_state import Studio
@@ -64,7 +64,7 @@ def recomputed(studio: Studio, trace: Trace, step: str) -> tuple[Recomputed, str
         with studio.work() as deadline, trace.lock, trace.loaded.lock, deadline.watching(model, inside=True):
             kept = trace.kept.get("recomputed", {})  # another may have been quicker
             if name not in kept:
-                parts = 1 if name is None else len(attentions(model))
+                parts = 1 if name is None else len(attentions_of(model))
                 studio.traces.reserve(trace, WIDER * trace.sizes["recorded"] // parts, "the recomputed pass")
                 again: dict[str, Any] = {"on_progress": deadline.check}
                 found = (
@@ -86,7 +86,7 @@ def is_small(trace: Trace) -> bool:
 
 def attention_of(model: nn.Module, step: str) -> str:
     """The attention that a step belongs to; without a step, the first one."""
-    names = attentions(model)
+    names = list(attentions_of(model))
     found = next((name for name in names if f"{step}.".startswith(f"{name}.")), None)
     if step and found is None:
         raise ValueError(
@@ -94,10 +94,6 @@ def attention_of(model: nn.Module, step: str) -> str:
             f"{names[0]}.head.0, or for a shorter text"
         )
     return found or names[0]
-
-
-def attentions(model: nn.Module) -> list[str]:
-    return [name for name, part in modules_of(model).items() if isinstance(part, MultiHeadAttention)]
 
 
 def place(cell: str | None) -> tuple[int, int] | None:

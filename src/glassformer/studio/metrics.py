@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 TAIL = 4096  # bytes of the last row by which a file is known again
 RUNS = 256  # that are followed at once
@@ -104,7 +104,7 @@ def row_of(line: bytes) -> Row:
     return {name: value for name, value in values.items() if _is_number(value)}
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     try:
         return isinstance(value, int | float) and math.isfinite(value)
     except OverflowError:  # a whole number beyond every float

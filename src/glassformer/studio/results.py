@@ -152,7 +152,7 @@ def in_ids(loaded: Loaded, question: PredictionRequest) -> tuple[Iterator[Line],
     )
 
 
-def check(task: str, known: Mapping[str, Any], options: dict[str, Any]) -> None:
+def check(task: str, known: Mapping[str, object], options: dict[str, Any]) -> None:
     """Options that the task has, with values that they may have."""
     for name, value in options.items():
         if name not in known:

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +18,7 @@ PROBES = (2, 4, 6)  # tokens
 CALL = 1024  # bytes that a recorded value takes beside its numbers, as long as the model runs
 
 
-def held_bytes(value: Any) -> int:
+def held_bytes(value: object) -> int:
     """All that a value holds: tensors, of which what several share counts once, and what Python needs for the rest."""
     storages: dict[int, int] = {}
     left, size = [value], 0

@@ -212,7 +212,7 @@ def furthest(values: NDArray[Any], down: int, across: int) -> NDArray[Any]:
     return np.where(-low > top, low, top)
 
 
-def download(name: str, write: Callable[..., None], *values: Any, **named: Any) -> Response:
+def download(name: str, write: Callable[..., None], *values: object, **named: object) -> Response:
     """A file of this name; programs that know only ASCII see it with the other letters replaced."""
     file, plain = io.BytesIO(), re.sub(r"[^a-zA-Z0-9._-]", "_", name)
     write(file, *values, **named)

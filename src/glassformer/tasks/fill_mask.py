@@ -33,6 +33,7 @@ from .windows import Frame, ragged
 from .words import Head, judged, summed_cross_entropy
 
 SAMPLE = 16  # examples whose every token is masked in turn when a trained model is scored
+MASKS = ("[MASK]", "<mask>")  # as BERT's and RoBERTa's tokenizers write it
 READ = 4096  # tokens read at a time when nothing is learnt
 
 
@@ -209,7 +210,7 @@ class FillMask(MaskedTextTask):
     ) -> list[Any]:
         """
         Args:
-            inputs: A text with one mask or more, written as the tokenizer's mask token.
+            inputs: A text with one mask or more, written as the tokenizer's mask token, or as BERT or RoBERTa write it.
             top_k: Words to give for each mask, the likeliest first.
             targets: Words to choose from; by default the whole vocabulary.
             batch_size: Taken and without effect: each text is read by itself.
@@ -218,7 +219,7 @@ class FillMask(MaskedTextTask):
             A list of dicts of score, token, token_str and sequence; of several masks a list of such lists.
         """
         Budget.of(batch_size, 1)  # refuses what is no size; each text is read by itself
-        texts = [as_text(one) for one in inputs]
+        texts = [self.with_own_mask(as_text(one)) for one in inputs]
 
         def predict(indices: Indices) -> list[Any]:
             some = [texts[place] for place in indices.tolist()]
@@ -227,6 +228,15 @@ class FillMask(MaskedTextTask):
 
         characters = np.array([len(text) for text in texts], np.int64)
         return predict_in_batches(characters, Budget(rows=1), predict, on_progress)
+
+    def with_own_mask(self, text: str) -> str:
+        """The text; where it has no mask of this tokenizer but another's, with its own in that one's place."""
+        own = self.tokenizer.mask_token
+        if own is None or own in text:
+            return text
+        for other in MASKS:
+            text = text.replace(other, own)
+        return text
 
 
 class PseudoPerplexity(MeanLoss):

@@ -254,7 +254,7 @@ class QuestionAnswering(Task[SquadExample, AskedTexts]):
         changed.doc_stride = self.doc_stride if stride is None else stride
         return changed
 
-    def call_inputs(self, inputs: Any, more: Sequence[Any], options: dict[str, Any]) -> Any:
+    def call_inputs(self, inputs: object, more: Sequence[object], options: dict[str, Any]) -> Any:
         """A question and its context by name, or one behind the other; several questions may share a context."""
         if len(more) == 1 and isinstance(inputs, str) and isinstance(more[0], str):
             return {"question": inputs, "context": more[0]}

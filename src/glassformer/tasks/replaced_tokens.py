@@ -130,9 +130,6 @@ class ReplacedTokens(MaskedTextTask):
         generator = Meter(words, prefix="generator_")
         return ScoreSheet(update, loss=loss, generator=generator, detection=Meter(detection, prefix="detection_"))
 
-    def final_metrics(self, *, keep_examples: bool = False) -> ScoreSheet:
-        return self.metrics(keep_examples=keep_examples)
-
     def predict(
         self,
         model: Model,
@@ -152,7 +149,6 @@ class ReplacedTokens(MaskedTextTask):
             A list of dicts of entity ("replaced"), score (how likely it is), index, word, start and end.
         """
         texts, limit = [as_text(one) for one in inputs], longest_input(model, self.tokenizer)
-        cut: dict[str, Any] = {} if limit is None else {"truncation": True, "max_length": limit}
 
         @torch.inference_mode()
         def predict(indices: Indices) -> list[Any]:
@@ -160,10 +156,11 @@ class ReplacedTokens(MaskedTextTask):
             encoded = self.tokenizer(
                 some,
                 padding=True,
+                truncation=limit is not None,
+                max_length=limit,
                 return_tensors="pt",
                 return_offsets_mapping=True,
                 return_special_tokens_mask=True,
-                **cut,
             )
             given = {name: encoded[name].to(device_of(model)) for name in INPUTS if name in encoded}
             chances = detect(model, given).sigmoid().tolist()

@@ -188,5 +188,5 @@ class SpanCorruption(RunningTextTask[TextBlocks]):
                 current.append(token)
         return spans
 
-    def wraps_one(self, found: Any, options: Mapping[str, Any]) -> bool:
+    def wraps_one(self, found: object, options: Mapping[str, object]) -> bool:
         return self.form.wraps_one(found, options)

@@ -23,7 +23,7 @@ class SpecialIds:
     forced: int | None = None  # what the decoder must write first: the language, where a tokenizer marks several
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer, stated: Mapping[str, Any]) -> Self:
+    def of(cls, tokenizer: Tokenizer, stated: Mapping[str, object]) -> Self:
         """What a model's config states, else the tokenizer's own: BERT's begin with [CLS] and end with [SEP]."""
         listed = stated.get("eos_token_id")
         end = _some(None if listed == [] else listed, tokenizer.eos_token_id, tokenizer.sep_token_id)
@@ -78,6 +78,6 @@ class Spec:
     options: Mapping[str, Any] = field(default_factory=dict)  # further arguments of the task's constructor
 
 
-def _some(*values: Any) -> Any:
+def _some(*values: object) -> Any:
     """The first that is not None."""
     return next((value for value in values if value is not None), None)

@@ -5,9 +5,7 @@ from typing import Any
 
 from glassformer.data.examples import Parallel
 from glassformer.data.input_rows import TextColumn
-from glassformer.data.parallel import SUMMARIES, read_parallel
-from glassformer.data.report import Read
-from glassformer.data.rows import Format
+from glassformer.data.parallel import SUMMARIES
 from glassformer.files.schema import Probability, Size
 from glassformer.models.contract import Model
 from glassformer.text.tokenizer import Tokenizer
@@ -26,6 +24,7 @@ class Summarization(Translation):
 
     name = "summarization"
     result = "summary"
+    sides = SUMMARIES
     input_columns = TextColumn("source", SUMMARIES.sources)
     length_option = "max_source_length"
 
@@ -58,25 +57,6 @@ class Summarization(Translation):
         )
         self.max_target_length, self.rouge = max_target_length or max_source_length, rouge
         self.metric = "rougeL" if rouge else "-loss"
-
-    @classmethod
-    def read(
-        cls,
-        sources: Sequence[str],
-        *,
-        columns: Mapping[str, str] | None = None,
-        file_format: Format | None = None,
-        header: bool | None = None,
-        require_target: bool = True,
-        **_: object,
-    ) -> Read[Parallel]:
-        """
-        Args:
-            columns: Which column is the source (the text) and which the target (its summary).
-        """
-        return read_parallel(
-            sources, columns, names=SUMMARIES, require_target=require_target, file_format=file_format, header=header
-        )
 
     def encode(self, examples: Sequence[Parallel]) -> Translated:
         empty = next((place for place, one in enumerate(examples) if not one.source.strip()), None)

@@ -43,6 +43,7 @@ class Task(ABC, Generic[E, I]):
     length_option: ClassVar[str] = "max_length"  # what the constructor calls the tokens of an example
     labels_of_all: ClassVar[bool] = False  # whether labels that only dev or test data has are learnt too
     carry_state: bool = False  # whether a batch goes on where the one before it ended, with the state after that
+    by_token: ClassVar[bool] = False  # whether input_ids and labels are (B, T), and a loss is of what is said at each
     built_in: ClassVar[bool] = False  # whether examples are made up where no data is given
     input_columns: ClassVar[InputColumns] = TextColumn()  # of a table, what is read to predict
 
@@ -151,13 +152,13 @@ class Task(ABC, Generic[E, I]):
         return cls(tokenizer, **{cls.length_option: spec.max_length}, **spec.options)
 
     @classmethod
-    def for_data(cls, tokenizer: Tokenizer, examples: Sequence[E], **options: Any) -> Self:
+    def for_data(cls, tokenizer: Tokenizer, examples: Sequence[E], **options: object) -> Self:
         """A task for a model that is still to be built, as its training data says."""
         spec = cls.spec_of_data(examples, **options)
         return cls.from_spec(tokenizer.adapted(special_tokens=spec.special_tokens), spec)
 
     @classmethod
-    def for_model(cls, tokenizer: Tokenizer, model: Model, **options: Any) -> Self:
+    def for_model(cls, tokenizer: Tokenizer, model: Model, **options: object) -> Self:
         """A task for a trained model, as the model says."""
         spec = cls.fit_spec(cls.spec_of_model(tokenizer, model, **options), tokenizer, model)
         return cls.from_spec(tokenizer.adapted(segments=spec.segments), spec)
@@ -222,7 +223,7 @@ class Task(ABC, Generic[E, I]):
         """What `predict` can be told, and the hint of what each may be."""
         return call_options(self.predict)
 
-    def check_predict(self, options: Mapping[str, Any]) -> None:
+    def check_predict(self, options: Mapping[str, object]) -> None:
         """Refuse options that `predict` does not have, or values that they cannot have; of a task that generates, the
         settings of generation are checked there."""
         known = self.predict_options()
@@ -232,7 +233,7 @@ class Task(ABC, Generic[E, I]):
             elif not takes_settings(self.predict):
                 raise ValueError(f"{self.name} has no option {name!r}; a call can be told {', '.join(known)}")
 
-    def call_inputs(self, inputs: Any, more: Sequence[Any], options: dict[str, Any]) -> Any:
+    def call_inputs(self, inputs: object, more: Sequence[object], options: dict[str, Any]) -> Any:
         """The inputs of a pipeline's call: what stands behind them (`more`) or among the options may be part of them,
         as a question's context is, and is then taken out of the options. Most tasks refuse more."""
         del options
@@ -240,12 +241,12 @@ class Task(ABC, Generic[E, I]):
             raise ValueError(f"{self.name} takes one input or a list of them, and {shown(more[0])} stands beside it")
         return inputs
 
-    def shaped(self, found: list[Any], options: Mapping[str, Any]) -> list[Any]:
+    def shaped(self, found: list[Any], options: Mapping[str, object]) -> list[Any]:
         """Results as Hugging Face's pipeline gives them for these options; of most tasks they are so already."""
         del options
         return found
 
-    def wraps_one(self, found: Any, options: Mapping[str, Any]) -> bool:
+    def wraps_one(self, found: object, options: Mapping[str, object]) -> bool:
         """Whether Hugging Face's pipeline puts the result of one text in a list, for the options of a call."""
         del found, options
         return False
@@ -264,7 +265,7 @@ class Task(ABC, Generic[E, I]):
 AnyTask = Task[Any, Any]  # whatever its examples are
 
 
-def call_options(predict: Callable[..., Any]) -> dict[str, Any]:
+def call_options(predict: Callable[..., object]) -> dict[str, Any]:
     """What a task's `predict` can be told by name, and the hint of what each may be."""
     hints = get_type_hints(predict, include_extras=True)
     known = inspect.signature(predict).parameters.values()
@@ -272,7 +273,7 @@ def call_options(predict: Callable[..., Any]) -> dict[str, Any]:
     return {name: hints[name] for name in named}
 
 
-def takes_settings(predict: Callable[..., Any]) -> bool:
+def takes_settings(predict: Callable[..., object]) -> bool:
     """Whether a task's `predict` also takes settings of generation."""
     return any(one.kind is one.VAR_KEYWORD for one in inspect.signature(predict).parameters.values())
 

@@ -177,7 +177,7 @@ class Teaching(Task[Parallel, Any]):
     def _formed(self, example: Parallel) -> Parallel | Labelled:
         return Labelled(example.source, label=example.target) if self.head == "text-classification" else example
 
-    def batch(self, items: Any, indices: Indices, seed: int = 0) -> Batch:
+    def batch(self, items: object, indices: Indices, seed: int = 0) -> Batch:
         return self.form.batch(items, indices, seed)
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
@@ -189,7 +189,7 @@ class Teaching(Task[Parallel, Any]):
     def predict_options(self) -> dict[str, Any]:
         return self.form.predict_options()
 
-    def check_predict(self, options: Mapping[str, Any]) -> None:
+    def check_predict(self, options: Mapping[str, object]) -> None:
         self.form.check_predict(options)
 
     def predict(self, model: Model, inputs: Sequence[object], **options: Any) -> list[Any]:

@@ -25,7 +25,6 @@ from glassformer.data.table import read_labelled
 from glassformer.files import shown
 from glassformer.files.schema import NotNegative, Probability, Size
 from glassformer.models.contract import Model, ProblemType, label_names
-from glassformer.models.contract import problem_type as stated_problem
 from glassformer.text.tokenizer import Tokenizer
 
 from .batch import Batch, OnProgress, device_of, predict_in_batches
@@ -143,7 +142,7 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         del tokenizer, labels  # those that it was trained with are its own now
         names = label_names(model.config)
         usual = "regression" if len(names) == 1 else "single_label_classification"
-        problem = problem_type or stated_problem(model.config) or usual
+        problem = problem_type or model.config.problem_type or usual
         return cls.make_spec(options, labels=tuple(names), problem_type=problem)
 
     @classmethod
@@ -311,11 +310,11 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         shorter.max_length = max_length
         return shorter
 
-    def shaped(self, found: list[Any], options: Mapping[str, Any]) -> list[Any]:
+    def shaped(self, found: list[Any], options: Mapping[str, object]) -> list[Any]:
         """Where top_k is asked for, each result is a list, even of one."""
         return [one if isinstance(one, list) else [one] for one in found] if "top_k" in options else found
 
-    def wraps_one(self, found: Any, options: Mapping[str, Any]) -> bool:
+    def wraps_one(self, found: object, options: Mapping[str, object]) -> bool:
         del found
         return "top_k" not in options
 

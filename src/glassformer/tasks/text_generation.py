@@ -76,6 +76,7 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
     longest = None
     length_option = "block_size"
     labels_of_all = True
+    by_token = True
 
     def __init__(
         self,
@@ -286,7 +287,7 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
 
         return ScoreSheet(update, likelihood=likelihood)
 
-    def call_inputs(self, inputs: Any, more: Sequence[Any], options: dict[str, Any]) -> Any:
+    def call_inputs(self, inputs: object, more: Sequence[object], options: dict[str, Any]) -> Any:
         """A list of messages is one conversation, not many inputs."""
         return Conversation.of(inputs) or super().call_inputs(inputs, more, options)
 
@@ -348,7 +349,7 @@ class TextGeneration(RunningTextTask[PackedStream | Texts]):
         return self.tokenizer.encode(text, add_special_tokens=False)  # type: ignore[no-any-return]
 
 
-def _several(settings: Mapping[str, Any], model: Model) -> bool:
+def _several(settings: Mapping[str, object], model: Model) -> bool:
     """Whether more texts are asked for than the beams that the model's folder asks for."""
     wanted, beams = settings.get("num_return_sequences"), generation_config(model).get("num_beams") or 1
     return isinstance(wanted, int) and wanted > 1 and isinstance(beams, int) and beams < wanted

@@ -54,6 +54,21 @@ class Translated:
         if self.targets is not None:
             self.lengths = np.maximum(self.lengths, self.targets.lengths)
 
+    def cut_anew(
+        self, cut: BpeDropout, indices: Indices, longest: tuple[int | None, int | None], seed: int
+    ) -> "Translated":
+        """Some pairs by themselves, with their words cut into other pieces; `longest`: tokens of each side."""
+        assert self.words is not None
+        assert self.targets is not None
+        limit, target_limit = longest
+        return Translated(
+            cut_anew(cut, self.sources, self.words.sources, indices, max_length=limit, seed=f"{seed} source"),
+            cut_anew(cut, self.targets, self.words.targets, indices, max_length=target_limit, seed=f"{seed} target"),
+            [self.references[place] for place in indices.tolist()],
+            self.score_tokenizer,
+            num_truncated=0,
+        )
+
 
 def encode_sources(
     tokenizer: Tokenizer, texts: Sequence[str], ids: SpecialIds, *, max_length: int | None, special: bool = True
@@ -79,9 +94,9 @@ def words_of(
     tokenizer: Tokenizer, texts: Sequence[str], rows: Ragged, *, max_length: int | None, before: int | None = None
 ) -> Ragged:
     """The word that each token of these rows belongs to; of targets, whose rows begin with `before` special tokens."""
-    side: dict[str, Any] = {} if before is None else {"target": True, "add_special_tokens": False}
-    room = max_length if before is None or max_length is None else max_length - before - 1
-    found = encodings(tokenizer, texts, max_length=room, **side)
+    left = max_length if before is None or max_length is None else max_length - before - 1
+    target = before is not None
+    found = encodings(tokenizer, texts, max_length=left, target=target, add_special_tokens=not target)
     listed: list[list[int]] = [
         [NO_WORD] * (before or 0) + [NO_WORD if word is None else word for word in one.word_ids(row)]
         for one in found

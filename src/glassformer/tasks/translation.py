@@ -19,7 +19,7 @@ from torch import Tensor
 from glassformer.data.batches import Budget, Indices
 from glassformer.data.examples import Parallel
 from glassformer.data.input_rows import InputColumns, TextColumn
-from glassformer.data.parallel import read_parallel
+from glassformer.data.parallel import TRANSLATIONS, SideNames, read_parallel
 from glassformer.data.ragged import Ragged
 from glassformer.data.report import Read
 from glassformer.data.roles import SOURCES, TEXTS
@@ -41,7 +41,6 @@ from .text_pairs import (
     PairWords,
     Translated,
     as_source,
-    cut_anew,
     encode_sources,
     encode_targets,
     rounded_up,
@@ -67,6 +66,7 @@ class Translation(Task[Parallel, Translated]):
     head = "text2text-generation"
     vocabulary = "unigram"
     result = "translation"  # what a result is called: translation_text
+    sides: ClassVar[SideNames] = TRANSLATIONS  # what the columns of a table may be called
     input_columns: ClassVar[InputColumns] = TextColumn("source", (*SOURCES, *TEXTS))
 
     def __init__(
@@ -127,7 +127,9 @@ class Translation(Task[Parallel, Translated]):
         Args:
             columns: Which column is the source and which the target.
         """
-        return read_parallel(sources, columns, require_target=require_target, file_format=file_format, header=header)
+        return read_parallel(
+            sources, columns, names=cls.sides, require_target=require_target, file_format=file_format, header=header
+        )
 
     @classmethod
     def spec_of_data(cls, examples: Sequence[Parallel], **options: Any) -> Spec:
@@ -207,7 +209,8 @@ class Translation(Task[Parallel, Translated]):
         A seed of 0, as evaluations have it, leaves texts as the tokenizer cuts them.
         """
         if self.cut is not None and items.words is not None and seed:
-            items, indices = self._cut_anew(items, self.cut, indices, seed), np.arange(len(indices))
+            longest = (self.max_length, self.max_target_length)
+            items, indices = items.cut_anew(self.cut, indices, longest, seed), np.arange(len(indices))
         inputs = {
             "input_ids": items.sources.padded(indices, self.special_ids.pad),
             "attention_mask": items.sources.mask(indices),
@@ -222,19 +225,6 @@ class Translation(Task[Parallel, Translated]):
         references = [items.references[place] for place in indices.tolist()]
         extra = {"references": references, "score_tokenizer": items.score_tokenizer}
         return Batch(inputs, targets, count=len(targets["labels"]), extra=extra)
-
-    def _cut_anew(self, items: Translated, cut: BpeDropout, indices: Indices, seed: int) -> Translated:
-        """Some pairs by themselves, with their words cut into other pieces."""
-        assert items.words is not None
-        assert items.targets is not None
-        limit, longest = self.max_length, self.max_target_length
-        return Translated(
-            cut_anew(cut, items.sources, items.words.sources, indices, max_length=limit, seed=f"{seed} source"),
-            cut_anew(cut, items.targets, items.words.targets, indices, max_length=longest, seed=f"{seed} target"),
-            [items.references[place] for place in indices.tolist()],
-            items.score_tokenizer,
-            num_truncated=0,
-        )
 
     def logits(self, model: Model, batch: Batch) -> Tensor:
         """(R, V): the scores of every real target token."""
@@ -313,7 +303,7 @@ class Translation(Task[Parallel, Translated]):
         limited = stated.get("max_new_tokens") is not None or stated.get("max_length") is not None
         return given if limited else {**given, "max_new_tokens": self.max_new_tokens(length, model)}
 
-    def _check_language(self, stated: Mapping[str, Any]) -> None:
+    def _check_language(self, stated: Mapping[str, object]) -> None:
         """Refuse to write in no language, where the model knows several."""
         if self.tokenizer.settings.languages is None or self.tgt_lang is not None:
             return
@@ -410,7 +400,7 @@ class Translation(Task[Parallel, Translated]):
 
         return predict_in_batches(items.lengths, Budget.of(batch_size, batch_tokens), predict, on_progress)
 
-    def wraps_one(self, found: Any, options: Mapping[str, Any]) -> bool:
+    def wraps_one(self, found: object, options: Mapping[str, object]) -> bool:
         del options
         return isinstance(found, dict)
 

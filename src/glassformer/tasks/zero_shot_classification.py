@@ -1,6 +1,6 @@
-"""Zero-shot classification: classes that nobody trained, each asked of a model of inference as a hypothesis.
+"""Zero-shot classification: classes that nobody trained, by hypotheses asked of a model of inference, or by vectors.
 
-N texts, L candidate labels, C classes of the model.
+N texts, L candidate labels, C classes of the model, D width.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from glassformer.data.batches import Budget, Indices
@@ -18,10 +19,11 @@ from glassformer.models.contract import Model
 from glassformer.text.tokenizer import Tokenizer
 
 from .batch import OnProgress, device_of, predict_in_batches
+from .sentence_similarity import SentenceSimilarity
 from .spec import Spec
 from .text_classification import TextClassification, as_labelled
 
-TEMPLATE = "This example is {}."
+TEMPLATE, LABEL_ALONE = "This example is {}.", "{}"
 MARK = "\0"  # a label that no template holds
 ENTAILMENT, DENIAL = ("entail",), ("contradict", "not_entail", "not entail", "non_entail", "non-entail")
 
@@ -91,12 +93,7 @@ class ZeroShotClassification(TextClassification):
         logits = predict_in_batches(items.lengths, budget, predict, on_progress)
         several = multi_label if multi_class is None else multi_class
         table = torch.tensor(logits).reshape(len(texts), len(labels), -1)  # (N, L, C)
-        shares = self.label_scores(table, multi_label=several or len(labels) == 1).numpy()
-        orders = [np.argsort(-row, kind="stable").tolist() for row in shares]
-        return [
-            {"sequence": text, "labels": [labels[at] for at in order], "scores": row[order].tolist()}
-            for text, row, order in zip(texts, shares, orders, strict=True)
-        ]
+        return ranked(texts, labels, self.label_scores(table, multi_label=several or len(labels) == 1))
 
     def label_scores(self, logits: Tensor, *, multi_label: bool) -> Tensor:
         """(N, L) of logits (N, L, C)."""
@@ -105,14 +102,69 @@ class ZeroShotClassification(TextClassification):
             return logits[..., entailed].softmax(-1)
         return logits[..., [contradiction_id(self.labels), entailed]].softmax(-1)[..., 1]
 
-    def call_inputs(self, inputs: Any, more: Sequence[Any], options: dict[str, Any]) -> Any:
-        if len(more) == 1 and "candidate_labels" not in options:
-            options["candidate_labels"], more = more[0], ()
-        return super().call_inputs(inputs, more, options)
+    def call_inputs(self, inputs: object, more: Sequence[object], options: dict[str, Any]) -> Any:
+        return super().call_inputs(inputs, without_labels(more, options), options)
 
-    def wraps_one(self, found: Any, options: Mapping[str, Any]) -> bool:
+    def wraps_one(self, found: object, options: Mapping[str, object]) -> bool:
         del found, options
         return False
+
+
+class ZeroShotByVectors(SentenceSimilarity):
+    """The same of a model of sentence vectors: a text is what its vector is near to.
+
+    The scores are those that the contrastive loss learns by, cosines times `scale` in a softmax.
+    """
+
+    name = ZeroShotClassification.name
+    input_columns = ZeroShotClassification.input_columns
+
+    def predict(
+        self,
+        model: Model,
+        inputs: Sequence[object],
+        *,
+        candidate_labels: str | Sequence[str] | None = None,
+        hypothesis_template: str = LABEL_ALONE,
+        multi_label: bool = False,
+        multi_class: bool | None = None,
+        batch_size: Size | None = None,
+        batch_tokens: Size = 4096,
+        on_progress: OnProgress | None = None,
+    ) -> list[Any]:
+        """As ZeroShotClassification's; with multi_label the score of a label is its cosine, and none is below 0."""
+        labels = as_labels(candidate_labels)
+        texts = [as_premise(place, one) for place, one in enumerate(inputs)]
+        asked = [hypothesis(hypothesis_template, label) for label in labels]
+        vectors = self.embed(
+            model, [*texts, *asked], batch_size=batch_size, batch_tokens=batch_tokens, on_progress=on_progress
+        )
+        found, wanted = F.normalize(vectors, dim=-1).split([len(texts), len(asked)])  # (N, D), (L, D)
+        cosines = found @ wanted.T
+        several = multi_label if multi_class is None else multi_class
+        alone = several or len(labels) == 1
+        return ranked(texts, labels, cosines.clamp(0, 1) if alone else (self.scale * cosines).softmax(-1))
+
+    def call_inputs(self, inputs: object, more: Sequence[object], options: dict[str, Any]) -> Any:
+        return super().call_inputs(inputs, without_labels(more, options), options)
+
+
+def without_labels(more: Sequence[object], options: dict[str, Any]) -> Sequence[object]:
+    """What stands behind the inputs of a call, but for the labels, which are moved to its options."""
+    if len(more) == 1 and "candidate_labels" not in options:
+        options["candidate_labels"] = more[0]
+        return ()
+    return more
+
+
+def ranked(texts: Sequence[str], labels: Sequence[str], scores: Tensor) -> list[Any]:
+    """The labels of each text by their scores (N, L), the likeliest first."""
+    rows = scores.numpy()
+    orders = [np.argsort(-row, kind="stable").tolist() for row in rows]
+    return [
+        {"sequence": text, "labels": [labels[at] for at in order], "scores": row[order].tolist()}
+        for text, row, order in zip(texts, rows, orders, strict=True)
+    ]
 
 
 def entailment_id(labels: Sequence[str]) -> int:

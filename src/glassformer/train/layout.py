@@ -43,7 +43,7 @@ class Layout(Protocol):
     objective: nn.Module
     """The objective to call; the gradients of its backward pass are averaged over `data`."""
     data: Processes
-    """The processes that have a share of each batch: all, or one of each group that computes one model together."""
+    """The processes that have a share of each batch: all, or one of each group that has the same examples."""
 
     def no_sync(self, *, last: bool) -> AbstractContextManager[None]:
         """Gradients are exchanged once for each batch, with its last micro-batch."""
@@ -80,9 +80,12 @@ class Layout(Protocol):
 class Replicated:
     """The whole model on every process: alone, or under DDP, which averages gradients as they come."""
 
-    def __init__(self, model: nn.Module, objective: nn.Module, processes: Processes) -> None:
+    def __init__(
+        self, model: nn.Module, objective: nn.Module, processes: Processes, data: Processes | None = None
+    ) -> None:
+        """`data`: those with a share of each batch, where that is not all of them."""
         self.model, self.objective, self._alone = model, objective, processes.world_size == 1
-        self.data = processes
+        self.data = data or processes
         self._is_main = processes.is_main
         self.device = next(model.parameters()).device
         if not self._alone:
@@ -131,10 +134,12 @@ def lay_out(
 
     `values` are those of a model that is to be dealt out and was built without them.
     """
-    objective = Objective(model, task)
-    if not is_dealt_out(plan.parallel, plan.tensor_parallel):
-        return Replicated(model, objective, processes)
+    if not dist.is_initialized():
+        return Replicated(model, Objective(model, task), processes)
     device = next(model.parameters()).device if values is None else values.device
+    objective = _objective(model, task, plan, processes, device)
+    if not is_dealt_out(plan.parallel, plan.tensor_parallel):
+        return Replicated(model, objective, processes, processes.one_of_each(plan.context_parallel))
     if plan.optimiser == "adafactor":
         raise ValueError(
             "adafactor has no step for shards of weights: take adamw, or parallel = ddp without tensor_parallel"
@@ -143,19 +148,39 @@ def lay_out(
         raise ValueError("offload keeps shards in the memory of the CPU, where this run has all of it: set it to false")
     if plan.compile and plan.tensor_parallel > 1:
         raise ValueError("layers that are dealt out are not compiled: leave compile or tensor_parallel out")
-    data = processes.one_of_each(_tensor_size(plan, processes))
+    holders = processes.one_of_each(_tensor_size(plan, processes))
+    alike = plan.tensor_parallel * plan.context_parallel
+    data = holders if plan.context_parallel == 1 else processes.one_of_each(alike)
     from .sharding import Sharded, mesh_of  # DTensors take a third of a second to import
 
     return Sharded(
         model,
         objective,
-        mesh_of(device, _shard_size(plan.parallel, plan.shard_size, data), plan.tensor_parallel),
+        mesh_of(device, _shard_size(plan.parallel, plan.shard_size, holders), plan.tensor_parallel),
         data,
         compute_dtype=DTYPES.get(plan.precision),
         reshard=plan.reshard,
         offload=plan.offload,
         values=values,
     )
+
+
+def _objective(model: nn.Module, task: AnyTask, plan: Plan, processes: Processes, device: torch.device) -> Objective:
+    """What each process computes: the loss of its texts, or of its places of texts that several read together."""
+    size, tensor_size = plan.context_parallel, plan.tensor_parallel
+    if size == 1:
+        return Objective(model, task)
+    if plan.compile:
+        raise ValueError("layers that gather what others have are not compiled: leave compile or context_parallel out")
+    if processes.world_size % (size * tensor_size):
+        groups = f"{size} times {tensor_size} (tensor_parallel)" if tensor_size > 1 else f"{size}"
+        raise ValueError(
+            f"context_parallel is {groups}, and {processes.world_size} processes do not fall into groups of that: "
+            "start a multiple, or lower it"
+        )
+    from .context_parallel import ContextObjective, context_mesh
+
+    return ContextObjective(model, task, context_mesh(device, size, tensor_size))
 
 
 def _tensor_size(plan: Plan, processes: Processes) -> int:

@@ -69,6 +69,8 @@ class Plan:
     """Processes of a group of hsdp; by default those of a machine."""
     tensor_parallel: Size = 1
     """Under torchrun: processes that compute one model together, each some of its heads, neurons and words."""
+    context_parallel: Size = 1
+    """Under torchrun: processes that read each text together, each some of its positions: for long ones."""
     reshard: bool = True
     """With fsdp, free a layer after its forward pass and gather it again: less memory, more exchange."""
     offload: bool = False

@@ -93,7 +93,7 @@ def _tokens(tokens: AxisTokens) -> dict[str, Any]:
     return {"texts": list(tokens.texts), "ids": list(tokens.ids), "sides": list(tokens.sides)}
 
 
-def _embedded(data: Any) -> str:
+def _embedded(data: object) -> str:
     """JSON that cannot end the element it stands in: no angle bracket, nothing but ASCII."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -7,6 +7,7 @@ from math import ceil
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .board import Board
 from .colours import ColourScale, ramp
@@ -48,7 +49,7 @@ def png(board: Board) -> bytes:
     return file.getvalue()
 
 
-def _mosaic(board: Board) -> Any:
+def _mosaic(board: Board) -> NDArray[np.uint8]:
     """All matrices side by side, (height, width, 3), on white."""
     small, (rows, columns) = in_tiles(board), board.values.shape[:2]
     high, wide = (size + GAP for size in small.shape[-2:])

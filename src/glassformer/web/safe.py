@@ -9,14 +9,14 @@ from starlette.responses import JSONResponse
 LONGEST = 600  # letters of what went wrong
 
 
-def dump(value: Any) -> str:
+def dump(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except ValueError:
         return json.dumps(finite(value), ensure_ascii=False, allow_nan=False)
 
 
-def finite(value: Any) -> Any:
+def finite(value: object) -> Any:
     """The same with "nan", "inf" and "-inf"."""
     if isinstance(value, dict):
         return {name: finite(one) for name, one in value.items()}
@@ -34,5 +34,5 @@ def one_line(error: object) -> str:
 class SafeJSONResponse(JSONResponse):
     """What every route gives that gives JSON."""
 
-    def render(self, content: Any) -> bytes:
+    def render(self, content: object) -> bytes:
         return dump(content).encode(errors="backslashreplace")  # half a pair of surrogates is no letter

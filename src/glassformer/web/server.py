@@ -6,6 +6,7 @@ from typing import Any
 
 import h11
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST = 20.0  # seconds within which a request must have come, headers and body
@@ -52,12 +53,12 @@ def _send_at_once(connection: socket.socket | None) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-def server_of(app: Any, **settings: Any) -> uvicorn.Server:
+def server_of(app: ASGIApp, **settings: Any) -> uvicorn.Server:
     """A server for an application; settings are uvicorn's."""
     return uvicorn.Server(config_of(app, **settings))
 
 
-def config_of(app: Any, **settings: Any) -> uvicorn.Config:
+def config_of(app: ASGIApp, **settings: Any) -> uvicorn.Config:
     """How a server for an application is set up; settings are uvicorn's."""
     options: dict[str, Any] = {"log_level": "warning", "lifespan": "off", "timeout_graceful_shutdown": 2}
     options["ws"] = "none"  # who asks for a WebSocket is answered as any other request, by whoever guards them

@@ -36,6 +36,7 @@ class Card(TypedDict):
     scores: Required[dict[str, float]]  # all of them, on what is held out
     elsewhere: NotRequired[dict[str, float]]  # scores on data of another kind
     conditions: NotRequired[dict[str, float]]  # of a language model that takes some: what they are worth
+    choices: NotRequired[dict[str, float]]  # of one that chooses among labels: how often it is right
     recipe: Required[dict[str, str]]  # file and sha256
     files: Required[dict[str, str]]  # sha256 of every other file of the folder
 

@@ -146,11 +146,11 @@ class Attention(DataExperiment):
         for one in ends:
             rows = [[scores.rows_of(SCORE)[one.chosen] for scores in side] for side in known]
             tested.append(paired(rows[0], rows[1], known[0][0].scorer(SCORE)))
-        told = []
+        findings = []
         for one, difference, p in zip(ends, tested, holm([each.p for each in tested]), strict=True):
             text = sentence(best, PLAIN, difference._replace(p=p), SCORE, lower=False)
-            told.append(Text(f"Sources of {one.title} words: {text.en}", f"源句 {one.title} 词：{text.zh}"))
-        return told
+            findings.append(Text(f"Sources of {one.title} words: {text.en}", f"源句 {one.title} 词：{text.zh}"))
+        return findings
 
     def sections(self, results: Results) -> list[Section]:
         results = results.by(SCORE)

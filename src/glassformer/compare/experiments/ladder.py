@@ -53,7 +53,7 @@ class Ladder(DataExperiment):
             for cell in self._cells(one, place, limit)
         ]
 
-    def _cells(self, contestant: str, place: Place, limit: Mapping[str, Any]) -> list[Cell]:
+    def _cells(self, contestant: str, place: Place, limit: Mapping[str, object]) -> list[Cell]:
         if contestant in FRESH:
             return self.train_cells(contestant, place, **FRESH[contestant], **limit)
         if self.model is None:
@@ -65,8 +65,8 @@ class Ladder(DataExperiment):
         full = results.at(examples=max(results.places("examples")))
         rungs = full.contestants
         steps = list(zip(rungs[1:], rungs, strict=False))
-        told = [{*pair} for pair in steps]
-        return differences(full, [*steps, *(pair for pair in full.against_best() if {*pair} not in told)])
+        compared = [{*pair} for pair in steps]
+        return differences(full, [*steps, *(pair for pair in full.against_best() if {*pair} not in compared)])
 
     def sections(self, results: Results) -> list[Section]:
         return size_sections(results)

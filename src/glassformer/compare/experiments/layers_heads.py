@@ -96,14 +96,14 @@ class LayersHeads(DataExperiment):
         behind = against(results, best)
         place = results.of(best)[0].place
         near = [one for one in behind if sum(results.of(one)[0].place[axis] != place[axis] for axis in AXES) == 1]
-        told = [
+        neighbours = [
             sentence(best, one, behind[one], results.metric, lower=results.lower_is_better)
             for one in near
             if is_an_end(results, one, best)
         ]
         where, in_chinese = (" on dev", "在开发集上") if results.chosen_on_dev else ("", "")
         first = Text(f"{best} has the best mean{where}.", f"{best} {in_chinese}的均值最好。")
-        return [first, *told, *smallest(results, best, behind), *self._dispensable(results, best)]
+        return [first, *neighbours, *smallest(results, best, behind), *self._dispensable(results, best)]
 
     def _dispensable(self, results: Results, best: str) -> list[Text]:
         share = results.fact(best, "dispensable")
@@ -171,7 +171,7 @@ def measure(cell: Cell, folder: Path) -> dict[str, Any]:
     }
 
 
-def loss_in_points(pipe: Pipeline, examples: Sequence[Any], score: str) -> Callable[[], float]:
+def loss_in_points(pipe: Pipeline, examples: Sequence[object], score: str) -> Callable[[], float]:
     """The score in points, turned so that less is better."""
     items, sign = pipe.task.encode(examples), 1 if is_lower_better(score) else -1
 

@@ -103,7 +103,7 @@ class Pooling(Experiment):
         data = [self.data] if isinstance(self.data, str) else list(self.data)
         return {"model": self.model, "data": data, "columns": dict(self.columns), "device": self.device}
 
-    def _cell(self, contestant: str, options: Mapping[str, Any], layer: int | None = None) -> Cell:
+    def _cell(self, contestant: str, options: Mapping[str, object], layer: int | None = None) -> Cell:
         place = {} if layer is None else {"layer": layer}
         arguments = {**self.arguments(), "options": options}
         return Cell(contestant=contestant, place=place, measure="pooling", arguments=arguments)

@@ -24,6 +24,7 @@ from glassformer.models.decoder_only import PositionKind
 from glassformer.tasks.batch import device_of
 from glassformer.tasks.text_generation import PackedStream, TextGeneration, language_batch
 from glassformer.tasks.words import judged
+from glassformer.text.tokenizer import Tokenizer
 from glassformer.train.processes import Processes
 from glassformer.view.plots import line_plot
 from glassformer.view.report import Column, Entry, Figure, Section, Table, TableRow, Text
@@ -120,7 +121,7 @@ def measure(cell: Cell, folder: Path) -> dict[str, Any]:
     return {**facts, "losses": whole.mean(1).tolist(), "tokens": len(ids) - 1}
 
 
-def scored_text(recipe: Recipe, tokenizer: Any, most: int, longest: int) -> NDArray[np.int64]:
+def scored_text(recipe: Recipe, tokenizer: Tokenizer, most: int, longest: int) -> NDArray[np.int64]:
     """The first tokens of test (or dev): a whole number of the longest windows, and one token to be told after them."""
     task = TextGeneration(tokenizer, block_size=longest)
     splits = read_splits(recipe, TextGeneration)

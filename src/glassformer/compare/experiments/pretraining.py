@@ -273,8 +273,8 @@ class Pretraining(Experiment):
         found = []
         for job in (jobs := jobs_in(results)):
             here = of_job(results, job)
-            told = [*differences(here, here.against_best()), *helped(here)]
-            found += [Text(f"{job}: {one.en}", f"{job}：{one.zh}") if len(jobs) > 1 else one for one in told]
+            texts = [*differences(here, here.against_best()), *helped(here)]
+            found += [Text(f"{job}: {one.en}", f"{job}：{one.zh}") if len(jobs) > 1 else one for one in texts]
         return found
 
     def sections(self, results: Results) -> list[Section]:

@@ -106,12 +106,12 @@ class Recurrence(Experiment):
 
     def findings(self, results: Results) -> list[Text]:
         first = results.at(lesson=self.lessons[0])
-        told = [faded(first, one) for one in first.contestants]
+        texts = [faded(first, one) for one in first.contestants]
         for lesson in results.places("lesson"):
             at = results.at(lesson=lesson)
-            told += [Text(f"{lesson}: {one.en}", f"{lesson}：{one.zh}") for one in differences(at, at.against_best())]
-            told.append(farthest(at, str(lesson), max(self.lengths)))
-        return told
+            texts += [Text(f"{lesson}: {one.en}", f"{lesson}：{one.zh}") for one in differences(at, at.against_best())]
+            texts.append(farthest(at, str(lesson), max(self.lengths)))
+        return texts
 
     def sections(self, results: Results) -> list[Section]:
         return [gradient_section(results, self.lessons), *(self._lesson(results, str(one)) for one in self.lessons)]

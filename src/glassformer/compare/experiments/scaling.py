@@ -81,7 +81,7 @@ class Scaling(Experiment):
         ]
 
     def findings(self, results: Results) -> list[Text]:
-        return [*speeds(results), *(text for one in found(results) for text in told(results, one, self.width))]
+        return [*speeds(results), *(text for one in measured(results) for text in growth(results, one, self.width))]
 
     def sections(self, results: Results) -> list[Section]:
         time_why = Text(
@@ -169,7 +169,7 @@ def passes(model: nn.Module, ids: torch.Tensor, device: torch.device, *, backwar
     return call
 
 
-def found(results: Results) -> list[str]:
+def measured(results: Results) -> list[str]:
     """The contestants in the order that they were measured in."""
     return list(dict.fromkeys(one for cell in results.done for one in cell.facts))
 
@@ -207,7 +207,7 @@ def exponents(results: Results, quantity: str) -> Table:
     columns = [CONTESTANT, Column(title=Text("textbook", "教科书"))]
     columns += [Column(title=Text(f"{name.en}: exponent", f"{name.zh}：指数")) for name in MEASURES.values()]
     rows = []
-    for one in found(results):
+    for one in measured(results):
         order = TEXTBOOK[one][quantity]
         fits = [exponent(results, one, f"{quantity} {what}") for what in MEASURES]
         entries = [Entry(text=one), Entry(text="O(n)" if order == 1 else "O(n²)")]
@@ -231,7 +231,7 @@ def numbers(results: Results, fact: str, name: Text) -> Table:
     lengths = sorted(results.places("length"), key=int)
     first = Column(title=Text(f"{name.en}, {unit}", f"{name.zh}（{unit}）"))
     rows = []
-    for one in found(results):
+    for one in measured(results):
         known: Mapping[int, float] = dict(zip(*curve(results, one, fact), strict=True))
         values = [Entry(text=f"{short(known[int(n)] * factor)}" if int(n) in known else "–") for n in lengths]
         rows.append(TableRow(entries=[Entry(text=one), *values]))
@@ -242,7 +242,7 @@ def figure(results: Results, fact: str, title: Text, name: Text) -> Figure:
     """One line for each contestant, on two logarithmic axes."""
     unit, factor = ("milliseconds", 1e3) if fact.startswith("time") else ("megabytes", 1e-6)
     lines = []
-    for one in found(results):
+    for one in measured(results):
         lengths, values = curve(results, one, fact)
         if lengths:
             lines.append(PlotLine(name=one, x=lengths, y=[value * factor for value in values]))
@@ -254,34 +254,34 @@ def figure(results: Results, fact: str, title: Text, name: Text) -> Figure:
 def speeds(results: Results) -> list[Text]:
     """Who is quickest at the shortest and at the longest texts."""
     lengths = sorted(results.places("length"), key=int)
-    told = []
+    texts = []
     for length in dict.fromkeys((lengths[0], lengths[-1])):
         taken = {
-            one: dict(zip(*curve(results, one, "time both"), strict=True)).get(int(length)) for one in found(results)
+            one: dict(zip(*curve(results, one, "time both"), strict=True)).get(int(length)) for one in measured(results)
         }
         known = sorted((seconds, one) for one, seconds in taken.items() if seconds is not None)
         if len(known) > 1:
             listed = ", ".join(f"{one} {short(1e3 * seconds)} ms" for seconds, one in known)
-            told.append(
+            texts.append(
                 Text(
                     f"At {length} tokens, from the quickest (forward and backward): {listed}.",
                     f"{length} 个词元时，由快到慢（前向与反向）：{listed}。",
                 )
             )
-    return told
+    return texts
 
 
-def told(results: Results, contestant: str, width: int) -> list[Text]:
+def growth(results: Results, contestant: str, width: int) -> list[Text]:
     """Where the measured growth differs from the textbook's by more than chance and a tenth, and why."""
     texts = []
     for quantity, zh in (("time", "时间"), ("memory", "内存")):
         order, fit = TEXTBOOK[contestant][quantity], exponent(results, contestant, f"{quantity} both")
         if fit is None:
             continue
-        apart = fit.value - order
+        difference = fit.value - order
         if fit.error is None or fit.error > UNSURE:
             why = Text("too unsure to tell, as on a machine that is busy otherwise", "误差过大，无法判断，可能机器正忙")
-        elif abs(apart) > max(0.1, 2 * fit.error):
+        elif abs(difference) > max(0.1, 2 * fit.error):
             why = reason(contestant, quantity, fit.value, width)
         else:
             why = Text("as textbooks say", "与教科书一致")

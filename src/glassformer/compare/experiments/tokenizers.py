@@ -119,8 +119,8 @@ class Tokenizers(DataExperiment):
         for language in results.places("language"):
             here = results.at(language=language)
             several = len(results.places("language")) > 1
-            told = [*differences(here, here.against_best()), *lossy(here)]
-            found += [_of(language, text) if several else text for text in told]
+            texts = [*differences(here, here.against_best()), *lossy(here)]
+            found += [_of(language, text) if several else text for text in texts]
         return found
 
     def sections(self, results: Results) -> list[Section]:

@@ -97,7 +97,7 @@ def _settings(metric: Metric) -> dict[str, Any]:
     return {name: value for name, value in vars(metric).items() if name not in NOT_SETTINGS}
 
 
-def _blank(kind: type[Metric], settings: Mapping[str, Any]) -> Metric:
+def _blank(kind: type[Metric], settings: Mapping[str, object]) -> Metric:
     """A metric of these settings that has counted nothing."""
     metric = kind.__new__(kind)
     vars(metric).update(settings, count=0, rows=None)
