@@ -169,7 +169,7 @@ SHAPES = (  # as Llama 3 has them, the embeddings not tied
     {"hidden_size": 4096, "num_hidden_layers": 32, "intermediate_size": 14336, "num_attention_heads": 32},
     {"hidden_size": 8192, "num_hidden_layers": 80, "intermediate_size": 28672, "num_attention_heads": 64},
 )
-MESHES = (("1x8", "fsdp"), ("8x8", "fsdp"), ("128x8", "fsdp"), ("128x8", "hsdp"))
+MESHES = (("1x8", "fsdp", 1), ("8x8", "fsdp", 1), ("128x8", "fsdp", 1), ("128x8", "hsdp", 1), ("128x8", "fsdp", 8))
 
 
 def scale() -> str:
@@ -187,14 +187,15 @@ def scale() -> str:
     lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
     for sizes in SHAPES:
         config = {**sizes, "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 8192}
-        for mesh, parallel in MESHES:
-            report = mesh_report(_pretraining(config, parallel), Mesh.parse(mesh))
+        for mesh, parallel, tensor_parallel in MESHES:
+            recipe = _pretraining(config, parallel=parallel, tensor_parallel=tensor_parallel)
+            report = mesh_report(recipe, Mesh.parse(mesh))
             network = next(iter(NETWORKS))
             fits = "" if report.held.total <= MEMORY else ": does not fit"
             cells = (
                 f"{report.parameters / 1e9:.1f}B" if mesh == "1x8" else "",
                 mesh.replace("x", " × "),
-                parallel,
+                parallel if tensor_parallel == 1 else f"{parallel}, rows of {tensor_parallel}",
                 f"{sum(one.bytes for one in report.exchanges) / 1e9:,.0f} GB",
                 f"{report.held.total / 1e9:,.0f} GB{fits}",
                 f"{report.compute_seconds:.3g} s",
@@ -206,7 +207,7 @@ def scale() -> str:
     return f"{note}\n\n" + "\n".join(lines)
 
 
-def _pretraining(config: Mapping[str, Any], parallel: str) -> Recipe:
+def _pretraining(config: Mapping[str, Any], **layout: Any) -> Recipe:
     settings = {"task": "text-generation", "arch": "llama", "data": "corpus.txt", "out": "runs/it", "steps": 1}
     settings |= {
         "batch_tokens": 4_194_304,
@@ -215,4 +216,4 @@ def _pretraining(config: Mapping[str, Any], parallel: str) -> Recipe:
         "checkpointing": True,
         "chunk": 2048,
     }
-    return Recipe.of({**settings, "config": dict(config), "parallel": parallel})
+    return Recipe.of({**settings, "config": dict(config), **layout})

@@ -10,20 +10,25 @@ count-fsdp it gets what one step exchanges, counted and as `train.mesh` says.
 import json
 import sys
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
+from torch.distributed import _functional_collectives as functional
 
 from families import shake
+from glassformer.blocks.transformer import Layer
 from glassformer.data.batches import Schedule
 from glassformer.train.layout import lay_out
-from glassformer.train.mesh import Mesh, exchanges, padded_sizes
+from glassformer.train.mesh import Mesh, exchanges, held
 from glassformer.train.optimiser import build_optimiser
 from glassformer.train.processes import Processes
+from glassformer.train.transforms import recomputing
 from glassformer.train.update import OptimizerStep, updates
+from glassformer.train.vocabulary_scores import VocabularyScores
 from tasks.cases import BERT, NAMES, RECIPES, SMALL, case
 
 LLAMA = BERT | {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
@@ -44,6 +49,7 @@ LAYOUTS = {
     "hsdp": {"parallel": "hsdp", "shard_size": 2},
     "tensor": {"tensor_parallel": 2},
     "tensor-fsdp": {"tensor_parallel": 2, "parallel": "fsdp"},
+    "tensor-again": {"tensor_parallel": 2, "parallel": "hsdp", "shard_size": 1, "checkpointing": True},
     "context": {"context_parallel": 2},
     "context-fsdp": {"context_parallel": 2, "parallel": "fsdp"},
     "context-hsdp": {"context_parallel": 2, "parallel": "hsdp", "shard_size": 2},
@@ -86,15 +92,19 @@ def trained(name, layout):
 
 
 @contextmanager
-def counted():
-    """Bytes that a process receives from others by each collective of FSDP."""
-    found = {"gathered": [], "scattered": [], "summed": []}
+def counted(tensor_row):
+    """Bytes that a process receives from others by each collective, without those of a few numbers."""
+    found = {what: [] for what in ("gathered", "scattered", "summed", "forward", "backward", "loss")}
     gathering, scattering = (  # as torch calls them since 2.13, and before
         ("all_gather_single", "reduce_scatter_single")
         if hasattr(dist, "all_gather_single")
         else ("all_gather_into_tensor", "reduce_scatter_tensor")
     )
+    in_a_row = functional.all_reduce
     plain = {name: getattr(dist, name) for name in (gathering, scattering, "all_reduce")}
+
+    def received(given, count):
+        return 2 * (count - 1) / count * given.nbytes
 
     def tensors(given, named):
         return [one for one in (*given, *named.values()) if isinstance(one, torch.Tensor)]
@@ -109,16 +119,25 @@ def counted():
         found["scattered"].append(own.nbytes - output.nbytes)
         return plain[scattering](*given, **named)
 
-    def reduce(given, group=None, **named):
+    def reduce(given, *args, group=None, **named):
         if group is not None:  # those of a few numbers go to all
-            count = dist.get_world_size(group)
-            found["summed"].append(2 * (count - 1) / count * given.nbytes)
-        return plain["all_reduce"](given, group=group, **named)
+            ranks = dist.get_process_group_ranks(group)
+            found["loss" if len(tensor_row) > 1 and ranks == tensor_row else "summed"].append(
+                received(given, len(ranks))
+            )
+        return plain["all_reduce"](given, *args, group=group, **named)
+
+    def reduce_in_a_row(given, *args, **named):
+        if given.dim() > 1:
+            way = "forward" if torch._C._current_graph_task_id() == -1 else "backward"
+            found[way].append(received(given, len(tensor_row)))
+        return in_a_row(given, *args, **named)
 
     with (
         patch.object(dist, gathering, gather),
         patch.object(dist, scattering, scatter),
         patch.object(dist, "all_reduce", reduce),
+        patch.object(functional, "all_reduce", reduce_in_a_row),
     ):
         yield found
 
@@ -127,20 +146,44 @@ def volumes(name, layout):
     """What was counted of one step, beside what `train.mesh` says of it."""
     one, world = case(name), dist.get_world_size()
     plan = replace(one.plan, batch_size=8, batch_tokens=None, accumulate=2, **LAYOUTS[layout])
-    said = exchanges(one.model, plan, Mesh(1, world))
-    sizes = padded_sizes(one.model, Mesh(1, world).shard_size(plan))
+    size, empty = plan.tensor_parallel, deepcopy(one.model)
+    one.model.train()
+    if plan.checkpointing:
+        recomputing(one.model)
     laid_out = lay_out(one.model, one.task, plan, Processes())
     stepper = OptimizerStep(laid_out, plan, build_optimiser(one.model, 1e-3))
     schedule = Schedule(one.items.lengths, plan.budget, seed=plan.seed)
-    feed = updates(one.task, one.items, schedule, plan, after=0, processes=Processes())
+    feed = updates(one.task, one.items, schedule, plan, after=0, processes=laid_out.data)
     stepper(next(feed), 1, 1.0)
-    with counted() as found:
-        stepper(next(feed), 1, 1.0)
+    update, first = next(feed), dist.get_rank() // size * size
+    with counted([*range(first, first + size)]) as found, worked_at(one.model) as (tokens, scored):
+        stepper(update, 1, 1.0)
+    each = {"tokens": sum(tokens) / plan.accumulate, "scored": sum(scored) / plan.accumulate}
+    said = exchanges(empty, plan, Mesh(1, world), **each, chunk=one.recipe.options.get("chunk"))
+    kept = held(empty, plan, Mesh(1, world), tokens=0)
     return {
-        "said": {row.what.split()[0]: [row.count, row.bytes] for row in said},
+        "said": {row.what: [row.count, row.bytes] for row in said},
         "found": {what: [len(rows), sum(rows)] for what, rows in found.items()},
-        "parameters": [sum(sizes), sum(tensor.numel() for tensor in case(name).model.parameters())],
+        "held": kept.weights,
+        "shards": sum(tensor.to_local().nbytes for tensor in one.model.parameters()),
     }
+
+
+@contextmanager
+def worked_at(model):
+    """How many tokens come to the first layer, and how many of them are scored, in forward passes."""
+    tokens, scored, plain = [], [], VocabularyScores.cross_entropy
+
+    def score(scores, target, *args, **named):
+        if torch._C._current_graph_task_id() == -1:
+            scored.append(len(target))
+        return plain(scores, target, *args, **named)
+
+    (first, *_) = (part for part in model.modules() if isinstance(part, Layer))
+    hook = first.register_forward_pre_hook(lambda _, inputs: tokens.append(inputs[0][..., 0].numel()))
+    with patch.object(VocabularyScores, "cross_entropy", score):
+        yield tokens, scored
+    hook.remove()
 
 
 def compared(name, layout):

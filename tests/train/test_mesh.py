@@ -7,7 +7,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from glassformer.hub.registry import build
 from glassformer.train.memory import made_up_loss, measured
@@ -15,6 +17,20 @@ from glassformer.train.mesh import Mesh, exchanges, flops_per_token, held, padde
 from glassformer.train.plan import Plan
 
 TESTS = Path(__file__).parents[1]
+SOME = ["text-generation/gpt2", "sentence-order-prediction/albert", "translation/transformer"]
+DEALT = ["text-generation/gpt2", "text-generation/llama", "text-generation/gpt2/drawn", "fill-mask/bert"]
+DEALT += ["sentence-order-prediction/albert", "text-classification/deberta-v2", "fill-mask/modernbert"]
+SHARDED = ("all-gather of weights", "reduce-scatter of gradients", "all-reduce of gradients")
+ROW = tuple(
+    f"all-reduce of {what}"
+    for what in (
+        "what blocks and tables give",
+        "gradients of what blocks read",
+        "gradients of tables of distances",
+        "what the loss sums over words",
+        "gradients of what is scored",
+    )
+)
 PLAN = Plan(steps=1, batch_tokens=4096)
 MODELS = {
     "llama": {"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 704},
@@ -42,19 +58,34 @@ def test_activations_are_about_what_autograd_keeps(kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("layout", "world_size"), [("fsdp", 2), ("fsdp", 4), ("kept", 2), ("hsdp", 4)])
-def test_bytes_and_calls_are_those_of_a_real_step(tmp_path, layout, world_size):
-    names = ["text-generation/gpt2", "sentence-order-prediction/albert", "translation/transformer"]
+@pytest.mark.parametrize(
+    ("layout", "world_size", "names"),
+    [
+        *((layout, world_size, SOME) for layout, world_size in (("fsdp", 2), ("fsdp", 4), ("kept", 2), ("hsdp", 4))),
+        *(
+            (layout, world_size, DEALT)
+            for layout, world_size in (("tensor", 2), ("tensor-fsdp", 4), ("tensor-again", 4))
+        ),
+    ],
+)
+def test_bytes_and_calls_are_those_of_a_real_step(tmp_path, layout, world_size, names):
     words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world_size)]
     words += ["-m", "train.parallel_cases", tmp_path / "found.json", f"count-{layout}", *names]
     path = os.pathsep.join([str(TESTS), *sys.path])
     ended = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
     assert ended.returncode == 0, ended.stderr[-2000:]
     for name, step in json.loads((tmp_path / "found.json").read_text()).items():
-        none = [0, 0]
-        said = [step["said"].get(what, none) for what in ("all-gather", "reduce-scatter", "all-reduce")]
-        assert said == list(step["found"].values()), name
-        assert said[0] != none
+        assert "error" not in step, (name, step)
+        said = {what: step["said"].get(what, [0, 0]) for what in (*SHARDED, *ROW)}
+        found = step["found"]
+        assert [said[what] for what in SHARDED] == [found["gathered"], found["scattered"], found["summed"]], name
+        given, read, tables, summed, scored = (np.array(said[what]) for what in ROW)
+        assert_allclose(given + read + tables + scored, np.add(found["forward"], found["backward"]), err_msg=name)
+        assert_allclose(summed, found["loss"], err_msg=name)
+        assert "again" in layout or (given == found["forward"]).all(), name
+        assert step["held"] == pytest.approx(step["shards"], rel=0.01), name  # rows that do not come out even
+        assert (said["all-gather of weights"] != [0, 0]) == ("fsdp" in layout or layout in ("kept", "hsdp"))
+        assert (given.sum() > 0) == layout.startswith("tensor")
 
 
 def test_without_other_processes_nothing_is_exchanged():
@@ -74,6 +105,20 @@ def test_groups_gather_within_a_machine_and_sum_between():
     through = {one.what.split()[0]: one for one in exchanges(model, replace(plan, parallel="fsdp"), Mesh(4, 8))}
     assert all(one.between for one in through.values())
     assert "all-reduce" not in through
+
+
+def test_a_row_of_processes_holds_its_share_of_blocks_and_words():
+    model, plan = small("llama"), replace(PLAN, parallel="hsdp", tensor_parallel=2)
+    mesh = Mesh(4, 8)
+    assert (mesh.rows(plan), mesh.shard_size(plan)) == (16, 4)
+    whole, share = (held(model, one, mesh, tokens=8, scored=8) for one in (replace(plan, tensor_parallel=1), plan))
+    assert share.scores == whole.scores / 2
+    assert 0.5 < share.activations / whole.activations < 0.7  # norms, and what blocks read, stay whole
+    assert share.weights == pytest.approx(whole.weights, rel=0.01)  # half a model on four instead of all of it on eight
+    found = [one for one in exchanges(model, plan, mesh, tokens=8, scored=8) if "blocks" in one.what]
+    assert [one.between for one in found] == [False, False]
+    with pytest.raises(ValueError, match="tensor_parallel is 3, and 8 processes of a machine do not fall into groups"):
+        mesh.shard_size(replace(plan, tensor_parallel=3))
 
 
 def test_a_token_costs_six_operations_a_weight_and_its_share_of_attention():
@@ -101,6 +146,9 @@ def test_the_command_counts_and_trains_nothing(glassformer, tmp_path, monkeypatc
     assert found["shard_size"] == 8
     assert found["held"]["total"] == pytest.approx(sum(v for k, v in found["held"].items() if k != "total"))
     assert list(tmp_path.iterdir()) == []
+    out = glassformer(*words, "--dry-run-mesh", "4x8", "--tensor-parallel", "4")[1]
+    assert "32 processes: N = 4 compute one model together, S = 2 share one model, R = 4" in out
+    assert "all-reduce of gradients of what blocks read" in out
     code, _, err = glassformer(*words, "--dry-run-mesh", "4x8", "--set", "shard_size=5")
     assert code == 1
     assert "shard_size is 5, and 32 processes do not fall into groups of that" in err

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import glassformer as gf
 from families import CASES
@@ -79,19 +80,25 @@ def test_texts_that_are_dealt_out_teach_what_whole_ones_do_and_are_kept_in_less_
 @pytest.mark.skipif(
     not Path("/proc/self/status").exists(), reason="only Linux tells mapped memory from a process's own"
 )
-def test_a_folder_is_dealt_out_while_each_process_holds_little_more_than_its_shard(tmp_path):
-    folders = {}
-    for name, width, layers in (("large", 640, 10), ("small", 32, 1)):
-        tokenizer = trained_on(["a b c"], tmp_path)
-        sizes = {"hidden_size": width, "num_hidden_layers": layers, "intermediate_size": 4 * width, "vocab_size": 300}
-        heads = {"num_attention_heads": 8, "num_key_value_heads": 8, "max_position_embeddings": 64}
-        model = gf.build("llama", "text-generation", **sizes, **heads)
-        folders[name] = gf.save(model, tmp_path / name, tokenizer=tokenizer)
-    found = found_by(4, "loading_cases", tmp_path / "found.json", *folders.values())
-    for one in found.values():
-        assert one["model"] > 250e6
-        assert one["shard"] < 0.26 * one["model"]
-        assert one["peak"] < 1.2 * one["shard"], found
+def test_models_are_dealt_out_while_each_process_holds_little_more_than_its_shard(tmp_path):
+    """From folders in 32 and in 16 bits, with tensors that are turned and split (GPT-2), and from nothing."""
+    tokenizer = trained_on(["a b c"], tmp_path)
+    llama = {"hidden_size": 640, "num_hidden_layers": 7, "intermediate_size": 2560, "num_attention_heads": 8}
+    gpt2 = {"n_embd": 640, "n_layer": 9, "n_head": 8, "n_positions": 64}
+    folders = []
+    for kind, sizes in (("llama", llama), ("gpt2", gpt2)):
+        model = gf.build(kind, "text-generation", vocab_size=300, **sizes)
+        for dtype in (torch.float32, torch.bfloat16):
+            folder = tmp_path / f"{kind} {str(dtype)[6:]}"
+            folders.append(gf.save(model.to(dtype), folder, tokenizer=tokenizer))
+    found = found_by(4, "loading_cases", tmp_path / "found.json", *folders)
+    assert len(found) == 8
+    for name, processes in found.items():
+        for one in processes:
+            assert one["model"] > 150e6
+            assert one["shard"] < 0.26 * one["model"]
+            assert one["difference"] == 0.0, name
+            assert one["peak"] < 1.2 * one["shard"], (name, processes)
 
 
 def trained_on(texts, folder):

@@ -5,7 +5,7 @@ from threading import Barrier, Thread
 import pytest
 
 from glassformer.train import processes
-from glassformer.train.processes import Processes
+from glassformer.train.processes import Processes, local_device
 
 
 class Exchange:
@@ -50,3 +50,10 @@ def test_all_go_on_when_the_first_is_done(signs, count, monkeypatch):
         thread.join(20)
     assert ended == [[True]] * count  # the work was done once, and nobody went on before
     assert len(exchange.rounds) == signs + 1
+
+
+def test_each_process_of_a_machine_has_a_gpu_of_its_own(monkeypatch):
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    assert [local_device(name) for name in ("cpu", "cuda", "cuda:1")] == ["cpu", "cuda", "cuda:1"]
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert [local_device(name) for name in ("cpu", "cuda", "cuda:0")] == ["cpu", "cuda:3", "cuda:3"]

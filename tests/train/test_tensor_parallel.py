@@ -22,7 +22,6 @@ from glassformer.hub.registry import ARCHITECTURES
 from glassformer.jobs.preflight import Preflight, _processes
 from glassformer.train.layout import lay_out
 from glassformer.train.lora import add_lora
-from glassformer.train.mesh import Mesh
 from glassformer.train.processes import Processes
 from glassformer.train.tensor_parallel import OwnDraws, block_styles, parallelise, vocabulary_styles
 from glassformer.train.vocabulary_scores import VocabularyScores
@@ -192,9 +191,3 @@ def test_adapters_are_refused(mesh):
     add_lora(model, rank=2)
     with pytest.raises(ValueError, match="adapters train too little to be dealt out"):
         parallelise(model, mesh)
-
-
-def test_a_dry_run_says_that_it_does_not_count_them():
-    plan = replace(case("text-classification/bert").plan, tensor_parallel=2)
-    with pytest.raises(ValueError, match="what tensor_parallel exchanges is not counted"):
-        Mesh(2, 8).shard_size(plan)

@@ -1,7 +1,7 @@
 """load, save and load_tokenizer: between Hugging Face folders and our modules."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -85,8 +85,9 @@ def load(
         settings = replace(settings, tie_word_embeddings=False)
         model, plan = _planned(architecture, settings, head, files, fresh_head=fresh_head, folder=folder)
     kind = _one_dtype(name, files.dtypes(entry.theirs for entry in plan.reads), kind)
+    empty = set(tensors_of(model).values())
     _fill(model, plan.reads, files, dtype=kind, device=where)
-    _finish(model, architecture, getattr(settings, "initializer_range", 0.02), where)
+    _finish(model, architecture, empty, std=getattr(settings, "initializer_range", 0.02), device=where)
     model.load_report = plan.report  # type: ignore[assignment]
     if plan.report.new:
         log.warning("%s: %s", name, plan.report)
@@ -251,14 +252,18 @@ def _fill(
     dtype: torch.dtype | None,
     device: torch.device,
 ) -> None:
-    """Put the file's tensors in the place of the model's, tied copies in all of their places."""
+    """Put the file's tensors in the place of the model's, tied copies in all of their places.
+
+    What needs no change stays in the mapped file.
+    """
     places = _places(model)
     for entry in reads:
-        copied = len(entry.ours) > 1 or entry.op is not None or dtype is not None or device.type != "cpu"
+        changed = len(entry.ours) > 1 or entry.op is not None
+        copied = changed or dtype is not None or device.type != "cpu"
         tensor = files.passing(entry.theirs) if copied else files.mapped(entry.theirs)
         for name, part in zip(entry.ours, entry.split(tensor), strict=True):
             kind = dtype if dtype is not None and part.is_floating_point() else part.dtype
-            _put(places[name], part.to(device=device, dtype=kind))
+            _put(places[name], part.to(device, kind, copy=changed, memory_format=torch.contiguous_format))
 
 
 def _places(model: nn.Module) -> Mapping[str, list[tuple[nn.Module, str]]]:
@@ -281,14 +286,17 @@ def _put(places: Sequence[tuple[nn.Module, str]], tensor: Tensor) -> None:
         setattr(module, attribute, tensor)
 
 
-def _finish(model: nn.Module, architecture: Architecture, std: float, device: torch.device) -> None:
-    """Give values to what the file does not hold: fresh heads, fixed tables, tensors that are zero when absent."""
-    kind = next((tensor.dtype for tensor in model.parameters() if not tensor.is_meta), torch.float32)
+def _finish(
+    model: nn.Module, architecture: Architecture, empty: Collection[Tensor], *, std: float, device: torch.device
+) -> None:
+    """Give values to what is still empty, since the file does not hold it: fresh heads, fixed tables, tensors that are
+    zero when absent."""
+    kind = next((tensor.dtype for tensor in model.parameters() if tensor not in empty), torch.float32)
     places = _places(model)
     for name in places:
         module, attribute = places[name][0]
         tensor = getattr(module, attribute)
-        if tensor.is_meta:
+        if tensor in empty:
             value = torch.zeros(tensor.shape, device=device, dtype=kind)
             if name not in architecture.zero_if_absent:
                 start(module, attribute, value, std)

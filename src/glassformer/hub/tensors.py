@@ -124,11 +124,16 @@ class _SafetensorsFile:
             self.shapes = {name: tuple(self.handle.get_slice(name).get_shape()) for name in self.handle.keys()}  # noqa: SIM118
 
     def mapped(self, name: str) -> Tensor:
-        return self.handle.get_tensor(name)  # type: ignore[no-any-return]
+        return _read(self.handle, name)
 
     def passing(self, name: str) -> Tensor:
         with safe_open(self.path, framework="pt") as handle:
-            return handle.get_tensor(name)  # type: ignore[no-any-return]
+            return _read(handle, name)
+
+
+def _read(handle: Any, name: str) -> Tensor:
+    with torch.device("cpu"):  # whatever device new tensors are on: this one is in the mapped file
+        return handle.get_tensor(name)  # type: ignore[no-any-return]
 
 
 class _PickleFile:

@@ -27,12 +27,9 @@ class WeightEntry:
     op: Op | None = None
 
     def split(self, tensor: Tensor) -> list[Tensor]:
-        """Theirs -> ours; a tensor that needs no change stays in the mapped file."""
+        """Theirs -> ours, as views of theirs."""
         turned = self.op is Op.TRANSPOSE and tensor.dim() == 2
-        if len(self.ours) == 1 and not turned:
-            return [tensor]
-        parts = (tensor.t() if turned else tensor).chunk(len(self.ours))
-        return [part.clone(memory_format=torch.contiguous_format) for part in parts]
+        return list((tensor.t() if turned else tensor).chunk(len(self.ours)))
 
     def join(self, tensors: Sequence[Tensor]) -> Tensor:
         """Ours -> theirs."""

@@ -1,6 +1,7 @@
 """From a recipe to what the loop trains: examples, a tokenizer, a model, a task and a plan."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +11,9 @@ from torch import nn
 from glassformer.data.shards import Shards
 from glassformer.hub.fetch import config_folder
 from glassformer.models.contract import as_model
+from glassformer.models.init import fill_tables
 from glassformer.tasks.task import AnyTask
+from glassformer.train.deferred import Deferred
 from glassformer.train.freeze import freeze
 from glassformer.train.lora import add_lora, train_new_tokens
 from glassformer.train.plan import Plan
@@ -28,7 +31,7 @@ from .vocabulary import tokenizer_for
 
 
 class Assembly(NamedTuple):
-    """All that a run consists of; the model is on its device."""
+    """All that a run consists of; the model is on its device, or has no values yet."""
 
     splits: Splits
     task: AnyTask
@@ -36,8 +39,12 @@ class Assembly(NamedTuple):
     plan: Plan
 
 
-def assemble(recipe: Recipe, device: torch.device, processes: Processes | None = None) -> Assembly:
+def assemble(
+    recipe: Recipe, device: torch.device, processes: Processes | None = None, values: Deferred | None = None
+) -> Assembly:
     """Everything that a recipe asks for, each built once and complete; `processes` are those that share a run folder.
+
+    With `values` the model is built without them, on the meta device, and they are remembered there.
 
     The data says what tokenizer, model and task must agree on (the spec), the model adds what it can read.
     """
@@ -58,21 +65,29 @@ def assemble(recipe: Recipe, device: torch.device, processes: Processes | None =
         processes=processes,
     )
     vocabulary = known.adapted(special_tokens=spec.special_tokens)
+    building = nullcontext if values is None else values.building
     torch.manual_seed(int(recipe.plan.get("seed", 0)))
-    model = model_for(cls, spec, vocabulary, name=recipe.model, arch=recipe.arch, config=recipe.config)
+    with building():
+        model = model_for(cls, spec, vocabulary, name=recipe.model, arch=recipe.arch, config=recipe.config)
     spec = cls.fit_spec(spec, vocabulary, as_model(model))
     state_generation(model, spec)
     longest = None if spec.options.get("carry_state") else spec.max_length  # a state is carried on without end
     tokenizer = vocabulary.adapted(segments=spec.segments, model_max_length=longest)
     task = cls.from_spec(tokenizer, spec)
-    model = complete(task, model, config_folder(recipe.model) if recipe.model else None, new=True)
+    with building():
+        model = complete(task, model, config_folder(recipe.model) if recipe.model else None, new=True)
     tokenise(splits, task, processes or Processes())
     standard = defaults(
         cls.name, model, pretrained=recipe.model is not None, device=str(device), examples=len(splits.train)
     )
     plan = plan_of(standard, recipe.plan)
-    model = _transformed(model, task, plan, recipe, new_tokens=range(len(known), len(vocabulary)))
-    return Assembly(splits, task, model.to(device), plan)
+    with building():
+        model = _transformed(model, task, plan, recipe, new_tokens=range(len(known), len(vocabulary)))
+    if values is None:
+        model = model.to(device)
+    else:
+        fill_tables(model, device, next(model.parameters()).dtype)
+    return Assembly(splits, task, model, plan)
 
 
 def _options(recipe: Recipe, cls: type[AnyTask]) -> dict[str, Any]:

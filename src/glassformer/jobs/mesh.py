@@ -9,7 +9,7 @@ from torch import nn
 from glassformer.hub.fetch import config_folder
 from glassformer.hub.folder import read_config
 from glassformer.hub.registry import architecture_for, check_known, reading_head, skeleton
-from glassformer.models.contract import as_model
+from glassformer.models.contract import GENERATES, as_model
 from glassformer.train.mesh import MOMENTS, WEIGHT, Exchange, Held, Mesh, exchanges, flops_per_token, held
 
 from .assemble import plan_of
@@ -36,6 +36,7 @@ class MeshReport:
     parallel: str
     world_size: int
     shard_size: int
+    tensor_size: int
     parameters: int
     tokens: int  # of a step, over all processes
     length: int
@@ -60,12 +61,15 @@ class MeshReport:
         """What goes wrong first, and what to do."""
         if self.held.total > MEMORY:
             return _too_large(self)
-        per_process = self.tokens / self.world_size
-        if per_process < self.length:
+        rows = self.world_size // self.tensor_size
+        if self.tokens < rows * self.length:
             return (
-                f"a process has {per_process:,.0f} tokens of a step, less than one text of {self.length:,}: raise "
-                f"batch_tokens to {self.world_size * self.length:,} or more, or take fewer GPUs"
+                f"a process has {self.tokens / rows:,.0f} tokens of a step, less than one text of {self.length:,}: "
+                f"raise batch_tokens to {rows * self.length:,} or more, or take fewer GPUs"
             )
+        within = sum(one.bytes for one in self.exchanges if not one.between) / WITHIN
+        if self.tensor_size > 1 and within > self.compute_seconds:
+            return "exchange within a machine takes longer than computing: take a smaller tensor_parallel"
         for network in NETWORKS:
             if self.shares(network)[1] < 0.9:
                 return f"the network: with {network} exchange takes longer than computing; raise batch_tokens, " + (
@@ -84,12 +88,13 @@ class MeshReport:
 
     def lines(self) -> list[str]:
         """The same for a person."""
-        groups = self.world_size // self.shard_size
-        kept, each = self.held, self.tokens / self.world_size
+        rows = self.world_size // self.tensor_size
+        kept, each = self.held, self.tokens / rows
+        together = f"N = {self.tensor_size} compute one model together, " if self.tensor_size > 1 else ""
         shares = {name: "{:.0%} to {:.0%}".format(*self.shares(name)) for name in NETWORKS}
         lines = [
             f"{self.parameters:,} parameters; {self.parallel} on {self.nodes} machines, {self.world_size} processes: "
-            f"S = {self.shard_size} share one model, R = {groups}",
+            f"{together}S = {self.shard_size} share one model, R = {rows // self.shard_size}",
             f"a step: {self.tokens:,} tokens in texts of {self.length:,}, {each:,.0f} a process",
             "a process receives in a step:",
             *(
@@ -120,17 +125,20 @@ def mesh_report(recipe: Recipe, mesh: Mesh) -> MeshReport:
     length = _length(recipe, model)
     tokens = plan.batch_tokens or (plan.batch_size or 1) * length
     parameters = sum(tensor.numel() for tensor in model.parameters())
-    at_once = max(tokens / mesh.world_size / plan.accumulate, min(length, tokens))
+    rows = mesh.rows(plan)
+    at_once = max(tokens / rows / plan.accumulate, min(length, tokens))
+    scored, chunk = _scored(recipe, model, at_once), recipe.options.get("chunk")
     flops = tokens / mesh.world_size * flops_per_token(model, length=length, checkpointing=plan.checkpointing)
     return MeshReport(
         parallel=plan.parallel,
         world_size=mesh.world_size,
         shard_size=mesh.shard_size(plan),
+        tensor_size=plan.tensor_parallel,
         parameters=parameters,
         tokens=tokens,
         length=length,
-        exchanges=exchanges(model, plan, mesh),
-        held=held(model, plan, mesh, tokens=at_once, scored=_scored(recipe, model, at_once)),
+        exchanges=exchanges(model, plan, mesh, tokens=at_once, scored=scored, chunk=chunk),
+        held=held(model, plan, mesh, tokens=at_once, scored=min(scored, chunk or scored)),
         compute_seconds=flops / PEAK,
         checkpoint_bytes=float(parameters * (WEIGHT + MOMENTS)),
         nodes=mesh.nodes,
@@ -162,12 +170,10 @@ def _length(recipe: Recipe, model: nn.Module) -> int:
 
 
 def _scored(recipe: Recipe, model: nn.Module, tokens: float) -> float:
-    """At how many tokens the scores of all words are held at one time."""
+    """Of how many of these tokens all words are scored."""
     if as_model(model).head_name == "fill-mask":
         return tokens * float(recipe.options.get("mask_rate") or as_model(model).config.mask_rate)
-    if as_model(model).head_name not in ("text-generation", "text2text-generation"):
-        return 0.0
-    return min(tokens, float(recipe.options.get("chunk") or tokens))
+    return tokens if as_model(model).head_name in GENERATES else 0.0
 
 
 def _too_large(report: MeshReport) -> str:
@@ -179,7 +185,7 @@ def _too_large(report: MeshReport) -> str:
     elif report.shard_size < report.world_size:
         ways.append("parallel = fsdp, or a larger shard_size")
     else:
-        ways.append("more machines, or offload = true")
+        ways.append("more machines, tensor_parallel, or offload = true")
     return f"memory: it does not fit by {_bytes(held.total - MEMORY)}; {'; '.join(ways)}"
 
 

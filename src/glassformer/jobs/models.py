@@ -162,7 +162,12 @@ def fresh(
 
 
 def _check_memory(kind: str, head: str | None, settings: Mapping[str, Any]) -> None:
-    """Refuse a fresh model whose weights alone are more than this machine has free; nothing is allocated for it."""
+    """Refuse a fresh model whose weights alone are more than this machine has free; nothing is allocated for it.
+
+    One that is built without values will be dealt out to who knows how many machines.
+    """
+    if torch.get_default_device().type == "meta":
+        return
     check_known(settings, architecture := architecture_for(kind))
     empty = skeleton(architecture, architecture.config.from_hf({"model_type": kind, **settings}), head)
     count, free = sum(tensor.numel() for tensor in empty.parameters()), free_on_this_machine()
@@ -198,7 +203,8 @@ def loaded(
     kind = architecture_for(read_config(config_folder(name)).get("model_type"))
     if "problem_type" in wanted and "problem_type" in kind.config.__dataclass_fields__:
         changes["problem_type"] = wanted["problem_type"]
-    model = load(name, head=reading_head(kind, head), labels=labels, dtype=torch.float32, config=changes)
+    place = torch.get_default_device()
+    model = load(name, head=reading_head(kind, head), labels=labels, dtype=torch.float32, device=place, config=changes)
     if labels and known and len(known) > 1 and known != labels:
         log.warning("%s was trained for other labels (%s); its head starts anew", name, ", ".join(known[:5]))
         std = as_model(model).config.to_hf().get("initializer_range", 0.02)

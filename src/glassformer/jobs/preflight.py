@@ -13,21 +13,23 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import nn
 
+from glassformer.blocks.memory import free_bytes
 from glassformer.data.batches import Indices
 from glassformer.data.examples import Document, Labelled, Tagged
 from glassformer.data.mixing import shares_of
 from glassformer.data.shards import Shards
 from glassformer.data.splits import overlap, repeats
-from glassformer.models.contract import as_model
+from glassformer.models.contract import GENERATES, as_model
 from glassformer.tasks.batch import Items, device_of
 from glassformer.tasks.task import AnyTask
 from glassformer.train.freeze import percent
-from glassformer.train.memory import estimate
+from glassformer.train.memory import Memory, estimate
 from glassformer.train.plan import Plan
 from glassformer.train.update import schedule_of
 
 from .data import Splits
 
+SCORES_WORDS = (*GENERATES, "fill-mask", "pretraining")  # heads that score all words
 OVERFIT_STEPS, OVERFIT_SECONDS = 60, 30.0  # whichever is over first
 OVERFIT_ROWS, OVERFIT_TOKENS = 8, 512  # at most
 
@@ -42,15 +44,22 @@ class Preflight:
 
 
 def preflight(
-    task: AnyTask, model: nn.Module, plan: Plan, splits: Splits, *, train: Items, dev: Items | None
+    task: AnyTask,
+    model: nn.Module,
+    plan: Plan,
+    splits: Splits,
+    *,
+    train: Items,
+    dev: Items | None,
+    device: torch.device,
 ) -> Preflight:
-    """Look at the data and the plan as the loop will see them."""
+    """Look at the data and the plan as the loop will see them; `device` is where the model is, or is to be."""
     found = Preflight()
     _labels(found, splits)
     _duplicates(found, splits)
     _lengths(found, task, train, dev)
     _padding(found, task, train, plan)
-    _memory(found, task, model, plan, train)
+    _memory(found, task, model, plan, train, device)
     _processes(found, plan)
     return found
 
@@ -143,17 +152,36 @@ def _padding(found: Preflight, task: AnyTask, train: Items, plan: Plan) -> None:
             found.warnings.append(f"the weight of {one.name} is too small for one example of it an epoch")
 
 
-def _memory(found: Preflight, task: AnyTask, model: nn.Module, plan: Plan, train: Items) -> None:
+def _memory(found: Preflight, task: AnyTask, model: nn.Module, plan: Plan, train: Items, device: torch.device) -> None:
     """What the largest batch of the first epoch will take."""
     batches = schedule_of(task, train, plan).epoch(0)
     length, rows = max(
         ((int(train.lengths[one].max()), len(one)) for one in batches), key=lambda shape: shape[0] * shape[1]
     )
-    needs = estimate(model, -(-rows // plan.accumulate), length=length)
+    rows = -(-rows // plan.accumulate)
+    without_values = next(model.parameters()).is_meta
+    needs = _counted(model, plan, rows * length, device) if without_values else estimate(model, rows, length=length)
     found.facts |= {"memory_needed": needs.needed, "memory_available": needs.available}
     found.lines.append(f"memory: {needs}")
     if needs.needed > needs.available:
         found.warnings.append("this will not fit: lower the batch, raise accumulate, or set checkpointing = true")
+
+
+def _counted(model: nn.Module, plan: Plan, tokens: int, device: torch.device) -> Memory:
+    """What a process needs of a model that is dealt out, for its share of so many tokens: nothing can be tried yet."""
+    from glassformer.train.mesh import Mesh, held  # DTensors take a third of a second to import
+
+    mesh = Mesh.running()
+    mine = tokens / mesh.rows(plan)
+    kept = held(model, plan, mesh, tokens=mine, scored=mine if as_model(model).head_name in SCORES_WORDS else 0.0)
+    return Memory(
+        parameters=int(kept.weights + kept.gathered),
+        gradients=int(kept.gradients),
+        optimiser=int(kept.moments),
+        activations=int(kept.activations),
+        passing=int(kept.scores),
+        available=free_bytes(device),
+    )
 
 
 class Overfit(NamedTuple):

@@ -16,13 +16,15 @@ from glassformer.files import write_json, write_text
 from glassformer.hub.load import load, save, usable
 from glassformer.models.contract import as_model
 from glassformer.models.pretrained import PreTrainedModel
-from glassformer.tasks.batch import Items
+from glassformer.tasks.batch import Items, device_of
 from glassformer.tasks.metrics import ScoreSheet
 from glassformer.tasks.metrics.examples import ExampleScores, write_examples
 from glassformer.tasks.running_text import RunningTextTask
 from glassformer.tasks.task import AnyTask, evaluate, remark
 from glassformer.train import checkpoint
+from glassformer.train.deferred import Deferred
 from glassformer.train.freeze import trained
+from glassformer.train.layout import is_dealt_out
 from glassformer.train.loop import Fit, Outcome
 from glassformer.train.lora import is_adapted, merge
 from glassformer.train.plan import Plan
@@ -95,7 +97,7 @@ def look(recipe: Recipe, *, log: Log = print) -> dict[str, Any]:
     _check(recipe, log)
     splits, task, model, plan = assemble(recipe, usable(recipe.device))
     items, dev = _encoded(task, splits)
-    found = preflight(task, model, plan, splits, train=items, dev=dev)
+    found = preflight(task, model, plan, splits, train=items, dev=dev, device=device_of(model))
     _log_found(log, splits, found, model)
     with shown("learning one batch by heart") as on_progress:
         learnt = overfit(task, model, items, on_progress=on_progress)
@@ -114,13 +116,24 @@ def run(recipe: Recipe, *, resume: bool = False, log: Log = print) -> Run:
             log = _nothing
         _check(recipe, log)
         with claimed(folder, recipe, resume=resume, processes=processes):
-            splits, task, model, plan = assemble(recipe, device, processes)
+            asked = {name: recipe.plan[name] for name in ("parallel", "tensor_parallel") if name in recipe.plan}
+            values = Deferred(device) if is_dealt_out(**asked) else None
+            splits, task, model, plan = assemble(recipe, device, processes, values)
             items, dev = _encoded(task, splits)
-            found = preflight(task, model, plan, splits, train=items, dev=dev)
+            found = preflight(task, model, plan, splits, train=items, dev=dev, device=device)
             _log_found(log, splits, found, model)
             with checkpoint.writing(folder):
                 outcome = _fit(
-                    recipe, task, model, plan, train=items, dev=dev, processes=processes, resume=resume, log=log
+                    recipe,
+                    task,
+                    model,
+                    plan,
+                    train=items,
+                    dev=dev,
+                    processes=processes,
+                    values=values,
+                    resume=resume,
+                    log=log,
                 )
                 if not processes.is_main or outcome.stopped:
                     return Run(folder, {}, outcome, speaks=processes.is_main)
@@ -152,6 +165,7 @@ def _fit(
     train: Items,
     dev: Items | None,
     processes: Processes,
+    values: Deferred | None,
     resume: bool,
     log: Log,
 ) -> Outcome:
@@ -168,7 +182,18 @@ def _fit(
             raise OSError(str(error)) from None
         task.write_extras(folder)
 
-    fit = Fit(model, task, plan, train, dev, folder=folder, save=keep, listener=listener, processes=processes)
+    fit = Fit(
+        model,
+        task,
+        plan,
+        train,
+        dev,
+        folder=folder,
+        save=keep,
+        listener=listener,
+        processes=processes,
+        values=values,
+    )
     if resume:
         log(_resumed_at(folder))
     try:

@@ -16,6 +16,7 @@ from glassformer.tasks.batch import Batch, Carried
 from glassformer.tasks.task import AnyTask
 
 from . import checkpoint
+from .deferred import Deferred
 from .plan import Plan
 from .processes import Processes
 
@@ -118,16 +119,26 @@ class Replicated:
         return checkpoint.load(path)
 
 
-def lay_out(model: nn.Module, task: AnyTask, plan: Plan, processes: Processes) -> Layout:
-    """Put a model where the plan says; before its optimiser is built, since its parameters may be others then.
+def is_dealt_out(parallel: str = Plan.parallel, tensor_parallel: int = Plan.tensor_parallel) -> bool:
+    """Whether no process holds all weights of a run of these settings.
 
     A run that was sharded and is resumed without torchrun is one process that holds it all.
     """
+    return dist.is_initialized() and (parallel != "ddp" or tensor_parallel > 1)
+
+
+def lay_out(
+    model: nn.Module, task: AnyTask, plan: Plan, processes: Processes, values: Deferred | None = None
+) -> Layout:
+    """Put a model where the plan says; before its optimiser is built, since its parameters may be others then.
+
+    `values` are those of a model that is to be dealt out and was built without them.
+    """
     if not dist.is_initialized():
         return Replicated(model, Objective(model, task), processes)
-    device = next(model.parameters()).device
+    device = next(model.parameters()).device if values is None else values.device
     objective = _objective(model, task, plan, processes, device)
-    if plan.parallel == "ddp" and plan.tensor_parallel == 1:
+    if not is_dealt_out(plan.parallel, plan.tensor_parallel):
         return Replicated(model, objective, processes, processes.one_of_each(plan.context_parallel))
     if plan.optimiser == "adafactor":
         raise ValueError(
@@ -150,6 +161,7 @@ def lay_out(model: nn.Module, task: AnyTask, plan: Plan, processes: Processes) -
         compute_dtype=DTYPES.get(plan.precision),
         reshard=plan.reshard,
         offload=plan.offload,
+        values=values,
     )
 
 

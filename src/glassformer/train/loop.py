@@ -23,6 +23,7 @@ from glassformer.tasks.task import AnyTask, evaluate
 
 from . import checkpoint
 from .averaging import Ema, average_states
+from .deferred import Deferred
 from .layout import lay_out
 from .optimiser import build_optimiser
 from .plan import Plan
@@ -106,6 +107,7 @@ class Fit:
     save: Callable[[nn.Module], object]
     listener: Listener
     processes: Processes = field(default_factory=Processes)
+    values: Deferred | None = None  # of a model that is to be dealt out and was built without them
 
     def __post_init__(self) -> None:
         plan = self.plan
@@ -113,7 +115,7 @@ class Fit:
         self.metric, self.lower = name.removeprefix("-"), name.startswith("-")
         self.schedule = schedule_of(self.task, self.train, plan)
         self.total = plan.steps or self.schedule.steps(plan.epochs or 1)
-        self.layout = lay_out(self.model, self.task, plan, self.processes)
+        self.layout = lay_out(self.model, self.task, plan, self.processes, self.values)
         self.optimiser = build_optimiser(
             self.model,
             lr=plan.lr,

@@ -1,5 +1,6 @@
 """How a model is trained: every choice of the loop, checked in one place."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Literal
 
@@ -11,6 +12,7 @@ from .optimiser import OptimiserName
 from .schedule import ScheduleName
 
 Precision = Literal["fp32", "bf16", "fp16"]
+COMPUTE_BYTES: Mapping[Precision, int] = {"fp32": 4, "bf16": 2, "fp16": 2}  # of a number in the forward pass
 Steps = Annotated[int, Bounds(1)]
 BelowOne = Annotated[float, Bounds(0, 1, below=True)]
 

@@ -135,4 +135,5 @@ def _restarts() -> int:
 
 def local_device(device: str) -> str:
     """cuda under torchrun means this process's own GPU."""
-    return f"cuda:{os.environ['LOCAL_RANK']}" if device == "cuda" and "LOCAL_RANK" in os.environ else device
+    is_ours = device.startswith("cuda") and "LOCAL_RANK" in os.environ  # torch gives the first one a number, cuda:0
+    return f"cuda:{os.environ['LOCAL_RANK']}" if is_ours else device

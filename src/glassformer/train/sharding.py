@@ -15,11 +15,13 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
+from torch.utils import swap_tensors
 
 from glassformer.blocks.point import ignore_hooks
 from glassformer.blocks.transformer import Layer, Stack
 
 from . import checkpoint
+from .deferred import Deferred
 from .optimiser import Combined
 from .processes import Processes
 from .sharded_checkpoint import Where, Writing, mapped, read
@@ -29,6 +31,8 @@ REPLICATE, SHARD, TENSOR = "replicate", "shard", "tensor"  # the dimensions of a
 
 class Sharded:
     """A Layout: the model's parameters are shards (DTensors) from now on, as part of `objective`, which calls it.
+
+    Of a model that has no values yet each process takes its shards of `values`, one tensor after another.
 
     Every layer is a unit of its own, gathered before it is run and, with `reshard`, freed after it; layers that share
     parameters are one unit, and all that is outside the layers belongs to the objective. Refused: LayerDrop, because
@@ -45,14 +49,18 @@ class Sharded:
         compute_dtype: torch.dtype | None = None,
         reshard: bool = True,
         offload: bool = False,
+        values: Deferred | None = None,
     ) -> None:
         if any(isinstance(module, Stack) and module.layerdrop for module in model.modules()):
             raise ValueError(
                 "with shards every process runs every layer: set layerdrop to 0, or take ddp without tensor_parallel"
             )
         self.model, self.objective, self.data = model, objective, data
-        self.device = next(model.parameters()).device
-        self._plain = _hollow_copy(model)
+        whole = dict(model.named_parameters())
+        self.device = next(iter(whole.values())).device if values is None else values.device
+        if values is not None:
+            values.fill_buffers(model)
+        self._plain = _hollow_copy(model, self.device)
         names = mesh.mesh_dim_names or ()
         if TENSOR in names:
             from .tensor_parallel import parallelise
@@ -70,6 +78,8 @@ class Sharded:
             for layer in unit:
                 ignore_hooks(layer)
         fully_shard(objective, **settings)
+        if values is not None:
+            _take_shards(model, whole, values, torch.device("cpu") if offload else self.device)
         self._writers = dist.new_group(backend="gloo")  # talk to each other while training does
         self._writing: Writing | None = None
 
@@ -186,9 +196,24 @@ def _shard_like(whole: Any, like: Tensor | None) -> Any:
     return distribute_tensor(whole.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
 
 
-def _hollow_copy(model: nn.Module) -> nn.Module:
+@torch.no_grad()
+def _take_shards(model: nn.Module, whole: Mapping[str, Tensor], values: Deferred, device: torch.device) -> None:
+    """Give shards their values. Of what is drawn one tensor is whole at a time, the largest first, while little else is
+    there; of a file each process reads its part."""
+    for name, shard in sorted(model.named_parameters(), key=lambda one: -one[1].numel()):
+        filled = torch.empty_like(shard, device=device)
+        assert isinstance(shard, DTensor)
+        assert isinstance(filled, DTensor)
+        (mine,) = shard.__create_chunk_list__()  # type: ignore[no-untyped-call]  # as checkpoints ask for it
+        rows = tuple(slice(begin, begin + size) for begin, size in zip(mine.offsets, mine.sizes, strict=True))
+        filled.to_local().copy_(values.value(whole[name])[rows])
+        swap_tensors(shard, nn.Parameter(filled, shard.requires_grad))  # which others are tied to, and FSDP knows
+
+
+def _hollow_copy(model: nn.Module, device: torch.device) -> nn.Module:
     """A copy whose parameters are empty, and tied as the model's are."""
     empty = {
-        id(one): nn.Parameter(one.detach().new_empty(0), requires_grad=one.requires_grad) for one in model.parameters()
+        id(one): nn.Parameter(torch.empty(0, dtype=one.dtype, device=device), requires_grad=one.requires_grad)
+        for one in model.parameters()
     }
     return deepcopy(model, empty)

@@ -93,6 +93,13 @@ def vocabulary_styles(model: nn.Module, size: int) -> dict[nn.Module, ParallelSt
     return found
 
 
+def part_styles(model: nn.Module, size: int) -> dict[nn.Module, ParallelStyle]:
+    """Every part of a model that is dealt out."""
+    blocks = block_styles(model, size)
+    parts = {block.get_submodule(name): style for block, named in blocks.items() for name, style in named.items()}
+    return vocabulary_styles(model, size) | parts  # a table of a block may have as many rows as there are words
+
+
 def parallelise(model: nn.Module, mesh: DeviceMesh) -> None:
     """Deal a model out to the processes of a mesh of one dimension, in place.
 
@@ -103,10 +110,8 @@ def parallelise(model: nn.Module, mesh: DeviceMesh) -> None:
     size = mesh.size()
     if any(isinstance(part, LoraLinear | NewTokens) for part in model.modules()):
         raise ValueError("adapters train too little to be dealt out: leave tensor_parallel at 1, or lora out")
-    blocks, tied = block_styles(model, size), _owners(model)
+    blocks, parts, tied = block_styles(model, size), part_styles(model, size), _owners(model)
     trained = {name: tensor.requires_grad for name, tensor in model.named_parameters(remove_duplicate=False)}
-    parts = {block.get_submodule(name): style for block, named in blocks.items() for name, style in named.items()}
-    parts = vocabulary_styles(model, size) | parts  # a table of a block may have as many rows as there are words
     if not parts:
         raise ValueError(f"tensor_parallel is {size}, and no heads, neurons or words of this model come out even by it")
     for part, style in parts.items():
