@@ -336,8 +336,6 @@ class Fit:
         path = self.processes.all_gather(checkpoint.newest(self.folder))[0]
         if path is None:
             return 0
-        if not path.exists():
-            raise ValueError(f"{path} is not on this machine: out must be a folder that all machines share")
         state = self.layout.load(path, self.optimiser)
         if not isinstance(state["data"], dict):
             raise ValueError(f"{path} is of an earlier version, which kept too little to resume; choose another --out")

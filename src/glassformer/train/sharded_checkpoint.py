@@ -56,8 +56,6 @@ class Writing:
             self.partial.mkdir(parents=True)
             torch.save(rest, self.partial / REST)
         dist.barrier(group)
-        if not (self.partial / REST).is_file():
-            raise ValueError(f"{self.partial} is not on this machine: out must be a folder that all machines share")
         writer = FileSystemWriter(self.partial)
         found = async_save(dict(shards), storage_writer=writer, process_group=group)
         self.future = found if isinstance(found, Future) else found.upload_completion
