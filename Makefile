@@ -19,6 +19,7 @@ demo: $(VENV)/.installed
 test: WHICH := -m "not slow" --hypothesis-profile quick
 # Also what takes long: kill -9 at random moments, torchrun, real training, every real data set, whole products.
 test-all: WHICH :=
+test-all: $(VENV)/.ip
 test test-all: $(VENV)/.browser
 	$(MAKE) --no-print-directory --jobs 2 check suite WHICH='$(WHICH)'
 
@@ -93,6 +94,12 @@ $(VENV)/.browser: $(VENV)/.installed-test
 	|| echo "there is no browser: the tests of pages will be skipped, and say what is missing"
 	fc-list :lang=zh | grep -q . || { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq --no-install-recommends $(FONTS); } \
 	|| echo "there is no Chinese font: tests that look at Chinese will be skipped; install $(FONTS)"
+
+# Tests on two machines make these out of network namespaces, with ip, as root.
+$(VENV)/.ip: $(VENV)/.installed
+	{ command -v ip > /dev/null \
+	|| { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq --no-install-recommends iproute2; }; } && touch $@ \
+	|| echo "there is no ip: tests on two machines will be skipped; install iproute2"
 
 $(VENV)/.installed-bench: $(VENV)/.installed
 	$(PIP) -e ".[bench]"

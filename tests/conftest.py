@@ -26,6 +26,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 import glassformer as gf
 from browser import MISSING, arguments, chromium
+from machines import Machine, refused, two_machines
 from quick import few_examples, is_quick, takes_long
 
 LONGEST = ("resume", "loop", "pipelines", "run_folder", "train_command", "predict_command", "accumulation", "commands")
@@ -186,6 +187,15 @@ def browser() -> Iterator[Any]:
         started = running.chromium.launch(executable_path=path, args=arguments())
         yield started
         started.close()
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[list[Machine]]:
+    """node-a and node-b, where that can be had."""
+    if reason := refused():
+        pytest.skip(reason)
+    with two_machines(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,7 @@ NOT_RUN = {  # words that a command holds, one after another, and why it is not 
     ("pip",): "it would install over what the tests run with; tests/test_package.py installs a wheel. Looked up below",
     ("jupyter",): "it opens a browser and does not end; the notebooks are run by their own test. Looked up below",
     ("--ray",): "runs on a cluster, below",
+    ("--nnodes",): "tests/train/test_machines.py runs it, on two machines",
 }
 SERVERS = {"studio": "/", "serve": "/health"}  # what does not end is started, asked for a path, and stopped
 BY_OTHERS = ("tour", "howto", "zh")  # folders whose pages have tests of their own, or the commands of another page

@@ -50,6 +50,8 @@ def claimed(folder: Path, recipe: Recipe, *, resume: bool, processes: Processes)
                 refusal = f"nothing can be written to {folder}: {error.strerror}"
         if (refusal := processes.all_gather(refusal)[0]) is not None:
             raise ValueError(refusal)
+        if len({*processes.all_gather(_holder(folder / LOCK))}) > 1:
+            raise ValueError(f"{folder} is not the same folder on all machines: out must be one that they share")
         yield
 
 

@@ -107,13 +107,13 @@ def look(recipe: Recipe, *, log: Log = print) -> dict[str, Any]:
 
 def run(recipe: Recipe, *, resume: bool = False, log: Log = print) -> Run:
     """Carry out a recipe; one that torchrun has started again goes on from its last checkpoint."""
-    resume = resume or is_restarted()
     deadline = float(recipe.plan.get("deadline", Plan.deadline))
     device = torch.device(local_device(str(usable(recipe.device))))
     folder = Path(recipe.out)
-    with terminable(), joined(device, minutes=deadline) as processes:
+    with joined(device, minutes=deadline) as processes, terminable():
         if not processes.is_main:
             log = _nothing
+        resume = any(processes.all_gather(resume or is_restarted()))  # a machine that came back counts from 0
         _check(recipe, log)
         with claimed(folder, recipe, resume=resume, processes=processes):
             asked = {name: recipe.plan[name] for name in ("parallel", "tensor_parallel") if name in recipe.plan}

@@ -335,7 +335,7 @@ class Fit:
 
     def _restore(self) -> int:
         """Go back to the last checkpoint; how many bytes of metrics.jsonl were written by then."""
-        path = checkpoint.newest(self.folder)
+        path = self.processes.all_gather(checkpoint.newest(self.folder))[0]
         if path is None:
             return 0
         state = self.layout.load(path, self.optimiser)
@@ -370,8 +370,7 @@ class Fit:
     def _average(self) -> None:
         """The mean of the last checkpoints' weights, kept unless a single one was better."""
         self.layout.settle(wait=True)
-        self.processes.all_gather(None)  # all files are there
-        paths = checkpoint.found(self.folder)
+        paths = self.processes.all_gather(checkpoint.found(self.folder))[0]  # all files are there
         self._put_in(average_states(self.layout.load(path, self.optimiser)["model"] for path in paths), paths[-1])
         at = self.progress
         with self.layout.whole() as model:

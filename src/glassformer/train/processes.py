@@ -2,19 +2,25 @@
 
 import os
 import platform
+import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from threading import Event, Thread
 from typing import Any
+from uuid import uuid4
 
 import torch
 import torch.distributed as dist
+from torch.distributed.constants import default_pg_timeout
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 SECONDS_BETWEEN_SIGNS = 60.0  # of life, at most; a process that hears nothing until the deadline gives up
 SECONDS_TO_REPORT = 10.0  # by when after that all who still live have said so
+BROKEN = ("connection closed", "connection reset", "broken pipe")  # what gloo says of a process that has ended
+ADDRESS = re.compile(r"\[([\d.]+|[\da-f:]+)\]:\d")  # and where
 
 
 class ProcessLost(ValueError):
@@ -95,42 +101,98 @@ def joined(device: torch.device, *, minutes: float = 30.0) -> Iterator[Processes
     if device.type == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     found, rank, world_size = next(iter(rendezvous("env://")))
-    store = PrefixStore(f"attempt/{_restarts()}", found)  # which holds what the processes of before had said
+    store, names = _meet(found, rank, world_size)
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     group_store, deadline = PrefixStore("group", store), timedelta(minutes=minutes)
-    dist.init_process_group(backend, store=group_store, rank=rank, world_size=world_size, timeout=deadline)
-    store.set(f"name/{rank}", f"rank {rank} (process {os.getpid()} on {platform.node()})")
     try:
+        dist.init_process_group(backend, store=group_store, rank=rank, world_size=world_size, timeout=deadline)
         yield Processes(minutes=minutes)
     except RuntimeError as error:
-        if "timed out" in str(error).lower() and (lost := _silent(store, rank, world_size)):
-            raise ProcessLost(
-                f"{' and '.join(lost)} did not answer for {minutes:g} minutes (deadline): look there, then go on with "
-                "--resume; if it was only slow, set a longer deadline"
-            ) from error
+        if reason := _reason(str(error).lower(), store, names, rank=rank, minutes=minutes):
+            raise ProcessLost(reason) from error
         raise
     finally:
-        dist.destroy_process_group()
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
-def _silent(store: Store, rank: int, world_size: int) -> list[str]:
-    """The names of those that do not report, as all do that have waited until the deadline."""
-    store.set(f"waited/{rank}", "")
-    until = time.monotonic() + SECONDS_TO_REPORT
-    others = set(range(world_size)) - {rank}
-    while others and time.monotonic() < until:
-        others = {other for other in others if not store.check([f"waited/{other}"])}
-        time.sleep(0.1)
-    return [store.get(f"name/{other}").decode() for other in sorted(others)]
+def _meet(store: Store, rank: int, world_size: int) -> tuple[Store, list[str]]:
+    """A part of the store in which the processes of this attempt alone speak, and the names of all of them.
+
+    torchrun keeps one store for many attempts, in which those before are still heard, and its agents count attempts
+    apart. So each process comes with a nonce, and rank 0, which answers to it, says where they meet.
+    """
+    nonce, others = uuid4().hex, range(1, world_size)
+    until = time.monotonic() + default_pg_timeout.total_seconds()
+
+    def wait_for(is_so: Callable[[], bool]) -> None:
+        while not is_so():  # not in the store's own wait, in which no signal is heard
+            if time.monotonic() > until:
+                raise ProcessLost(
+                    f"of {world_size} processes not all have come within half an hour: does torchrun run on each "
+                    "machine, and can they reach each other?"
+                )
+            time.sleep(0.05)
+
+    def answered() -> bool:
+        for hello in [f"hello/{other}" for other in others if rank == 0]:
+            if store.check([hello]):
+                store.set(f"welcome/{store.get(hello).decode()}", nonce)
+        return own.check(names)
+
+    place = nonce
+    if rank > 0:
+        store.set(f"hello/{rank}", nonce)
+        wait_for(lambda: store.check([f"welcome/{nonce}"]))
+        place = store.get(f"welcome/{nonce}").decode()
+    own, names = PrefixStore(place, store), [f"name/{one}" for one in range(world_size)]
+    own.set(names[rank], f"rank {rank} (process {os.getpid()} on {platform.node()})")
+    wait_for(answered)
+    return own, [name.decode() for name in own.multi_get(names)]
+
+
+def _reason(said: str, store: Store, names: Sequence[str], *, rank: int, minutes: float) -> str:
+    """What an error of torch's about other processes comes to; nothing if it is about something else."""
+    where = f" {match[1]}" if (match := ADDRESS.search(said)) else ""
+    if "connectfullmesh" in said:
+        return (
+            f"no connection to{where or ' the other processes'}: if it is not the address of another machine, name the "
+            "network card between them, as in GLOO_SOCKET_IFNAME=eth0 NCCL_SOCKET_IFNAME=eth0"
+        )
+    if ("timed out" in said or "timeout" in said) and (lost := _silent(store, names, rank)):
+        return (
+            f"{' and '.join(lost)} did not answer for {minutes:g} minutes (deadline): look there, then go on with "
+            "--resume; if it was only slow, set a longer deadline"
+        )
+    if any(words in said for words in BROKEN):
+        place = f" on{where}" if where else ""
+        return f"a process{place} has ended before its time: torchrun says why, there; go on with --resume"
+    return ""
+
+
+def _silent(store: Store, names: Sequence[str], rank: int) -> list[str]:
+    """The names of those that do not report, as all do that have waited until the deadline.
+
+    The store is where rank 0 is: who cannot reach it does not hear of others.
+    """
+    others, is_heard = set(range(len(names))) - {rank}, Event()
+
+    def ask() -> None:
+        until = time.monotonic() + SECONDS_TO_REPORT
+        with suppress(RuntimeError):
+            store.set(f"waited/{rank}", "")
+            while others and time.monotonic() < until:
+                others.difference_update([other for other in others if store.check([f"waited/{other}"])])
+                time.sleep(0.1)
+            is_heard.set()
+
+    Thread(target=ask, daemon=True).start()  # it may wait for the store for good
+    return [names[other] for other in sorted(others if is_heard.wait(2 * SECONDS_TO_REPORT) else {0} - {rank})]
 
 
 def is_restarted() -> bool:
     """Whether torchrun has started all processes again, after one of them died."""
-    return _restarts() > 0
-
-
-def _restarts() -> int:
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
 def local_device(device: str) -> str:
