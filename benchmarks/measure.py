@@ -44,3 +44,10 @@ def row(name: str, ours: float, peer: float, peer_name: str, unit: str = "s") ->
 def row_of_rates(name: str, ours: float, peer: float, peer_name: str, unit: str) -> Row:
     """The same for work done in a second, where more is better."""
     return {**row(name, ours, peer, peer_name, unit), "ratio": ours / peer}
+
+
+def show(rows: list[Row]) -> None:
+    """A plain table: a machine lent for an hour may have no more than torch and transformers."""
+    print(f"\n{'work':50} {'ours':>10} {'peer':>10}  {'times':>5}  peer")
+    for line in rows:
+        print("{name:50} {ours:10,.1f} {peer:10,.1f}  {ratio:5.2f}  {peer_name}".format(**line))

@@ -101,14 +101,16 @@ class PlainGpt(nn.Module):
         return F.cross_entropy(scores.flatten(0, 1).float(), targets.flatten())
 
 
-def our_step(model: nn.Module, task: Task[Any, Any], items: Any, batch_size: int) -> tuple[Step, Prefetch[Any]]:
-    """One step as our loop takes it: a batch made in the background, the gradient clipped, AdamW."""
+def training_step(model: nn.Module, task: Task[Any, Any], items: Any, **settings: Any) -> tuple[Step, Prefetch[Any]]:
+    """One step as our loop takes it, by a plan of these settings: a batch made in the background, the gradient clipped,
+    AdamW."""
     device = next(model.parameters()).device.type
-    plan = Plan(steps=1, batch_size=batch_size, lr=RATE, precision=DTYPES[device], clip=CLIP)
-    optimiser = build_optimiser(model, RATE, weight_decay=DECAY, betas=BETAS)
+    plan = Plan(steps=1, lr=RATE, precision=DTYPES[device], clip=CLIP, **settings)
     compiled(model)
     task.compile()
-    stepper = OptimizerStep(lay_out(model.train(), task, plan, Processes()), plan, optimiser)
+    layout = lay_out(model.train(), task, plan, Processes())
+    optimiser = build_optimiser(model, RATE, weight_decay=DECAY, betas=BETAS)
+    stepper = OptimizerStep(layout, plan, optimiser)
     schedule = Schedule(items.lengths, plan.budget, seed=0)
     feed = Prefetch(updates(task, items, schedule, plan, after=0, processes=Processes()))
 
@@ -184,7 +186,8 @@ def our_gpt(size: Size, vocabulary: int, device: str) -> tuple[Step, Prefetch[An
     model = gf.build("gpt2", "text-generation", vocab_size=vocabulary, **gpt_shape(size)).to(device)
     task = TextGeneration(toy_tokenizer(200), block_size=size.gpt_length)
     ids = random_ids(size.gpt_batch * size.gpt_length * 8 + 1, size.vocabulary)
-    return our_step(model, task, PackedStream(Windows(ids, size.gpt_length), bytes_per_token=4.0), size.gpt_batch)
+    items = PackedStream(Windows(ids, size.gpt_length), bytes_per_token=4.0)
+    return training_step(model, task, items, batch_size=size.gpt_batch)
 
 
 def gpt_batches(size: Size, device: str) -> list[tuple[Tensor, Tensor]]:
@@ -222,7 +225,7 @@ def bert_shape(size: Size) -> dict[str, int]:
 
 def our_bert(size: Size, device: str) -> tuple[Step, Prefetch[Any]]:
     model = gf.build("bert", "fill-mask", **bert_shape(size)).to(device)
-    return our_step(model, *bert_task(size), size.bert_batch)
+    return training_step(model, *bert_task(size), batch_size=size.bert_batch)
 
 
 def transformers_bert(size: Size, device: str) -> Step:

@@ -28,7 +28,7 @@ from glassformer.train.loop import Fit, Progress
 from glassformer.train.plan import Plan
 
 from . import pretraining
-from .measure import Row, in_turns, row_of_rates
+from .measure import Row, in_turns, row_of_rates, show
 
 DATA = Path(os.environ.get("GLASSFORMER_DATA", Path(__file__).parents[2] / "shared" / "data"))
 SHAPE = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}  # MiniLM's
@@ -172,13 +172,6 @@ def fine_tuning(examples: int = 1024, rounds: int = 3, *, tiny: bool = False) ->
 
 def run() -> list[Row]:
     return [*fine_tuning(), *(pretraining.run() if torch.cuda.is_available() else [])]
-
-
-def show(rows: list[Row]) -> None:
-    """A plain table: a machine lent for an hour may have no more than torch and transformers."""
-    print(f"\n{'work':50} {'ours':>10} {'peer':>10}  {'times':>5}  peer")
-    for line in rows:
-        print("{name:50} {ours:10,.1f} {peer:10,.1f}  {ratio:5.2f}  {peer_name}".format(**line))
 
 
 def main() -> None:

@@ -35,7 +35,7 @@ GROUPS = {
     "tokenizer": "tokenizer vocab_size lowercase",
     "training": "epochs steps batch_size batch_tokens shuffle_window accumulate lr schedule warmup final_lr optimiser "
     "weight_decay beta1 beta2 eps momentum clip layer_decay precision compile checkpointing ema average seed",
-    "processes": "parallel tensor_parallel context_parallel shard_size reshard offload deadline",
+    "processes": "parallel tensor_parallel context_parallel shard_size min_num_params reshard offload deadline",
     "evaluation": "metric eval_every patience keep save_every save_minutes log_every",
 }
 ENTRY = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)  # of a docstring's Args

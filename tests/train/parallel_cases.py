@@ -44,9 +44,11 @@ EVERY = [*NAMES, *(f"{task}/{arch}" for arch, (task, _) in FAMILIES.items())]
 PARTS = [name for name in EVERY if "contrastive" not in name]  # whose question is another in every part
 LAYOUTS = {
     "ddp": {"parallel": "ddp"},
-    "fsdp": {"parallel": "fsdp"},
-    "kept": {"parallel": "fsdp", "reshard": False},
-    "hsdp": {"parallel": "hsdp", "shard_size": 2},
+    "fsdp": {"parallel": "fsdp", "min_num_params": 0},
+    "joined": {"parallel": "fsdp"},  # small layers are gathered together
+    "joined-again": {"parallel": "fsdp", "checkpointing": True},
+    "kept": {"parallel": "fsdp", "min_num_params": 0, "reshard": False},
+    "hsdp": {"parallel": "hsdp", "shard_size": 2, "min_num_params": 0},
     "tensor": {"tensor_parallel": 2},
     "tensor-fsdp": {"tensor_parallel": 2, "parallel": "fsdp"},
     "tensor-again": {"tensor_parallel": 2, "parallel": "hsdp", "shard_size": 1, "checkpointing": True},
@@ -66,10 +68,10 @@ def alone():
 
 
 def trained(name, layout):
-    """(losses, gradients of each step, weights), of the whole, after a few updates."""
+    """(losses, norms and clipped gradients of each step, weights), of the whole, after a few updates."""
     one, processes = case(name), Processes()
     model = shake(one.model).double().eval()
-    plan = replace(one.plan, batch_size=7, batch_tokens=None, accumulate=2, clip=1e9, **LAYOUTS[layout])
+    plan = replace(one.plan, batch_size=7, batch_tokens=None, accumulate=2, clip=0.5, **LAYOUTS[layout])
     laid_out = lay_out(model, one.task, plan, processes)
     optimiser = build_optimiser(model, 1e-2, eps=1e-3)  # a tensor whose gradient is nothing shall stay at rest
     gradients = []
@@ -81,14 +83,15 @@ def trained(name, layout):
     optimiser.register_step_pre_hook(look)
     stepper = OptimizerStep(laid_out, plan, optimiser)
     schedule = Schedule(one.items.lengths, plan.budget, seed=plan.seed)
-    losses = []
+    losses, norms = [], []
     data = laid_out.data
     feed = updates(one.task, one.items, schedule, plan, after=0, processes=data)
     for _, update in zip(range(STEPS), feed, strict=False):
         (count,) = data.all_reduce(update.count)
-        loss, _ = stepper(update, max(1, int(count)), 1.0)
+        loss, norm = stepper(update, max(1, int(count)), 1.0)
+        norms.append(float(norm))
         losses.append(data.all_reduce(float(loss))[0] / max(1, count))
-    return losses, gradients, laid_out.gather(model.state_dict())
+    return losses, norms, gradients, laid_out.gather(model.state_dict())
 
 
 @contextmanager
@@ -120,7 +123,7 @@ def counted(tensor_row):
         return plain[scattering](*given, **named)
 
     def reduce(given, *args, group=None, **named):
-        if group is not None:  # those of a few numbers go to all
+        if group is not None and given.dim():  # those of a few numbers go to all; norms are one
             ranks = dist.get_process_group_ranks(group)
             found["loss" if len(tensor_row) > 1 and ranks == tensor_row else "summed"].append(
                 received(given, len(ranks))
@@ -191,11 +194,12 @@ def compared(name, layout):
     with alone():
         one = trained(name, "ddp")
     many = trained(name, layout)
-    assert [step.keys() for step in many[1]] == [step.keys() for step in one[1]]
+    assert [step.keys() for step in many[2]] == [step.keys() for step in one[2]]
     return {
         "loss": max(abs(ours - theirs) for ours, theirs in zip(many[0], one[0], strict=True)),
-        "gradient": max(furthest(*pair) for pair in zip(many[1], one[1], strict=True)),
-        "weights": furthest(many[2], one[2]),
+        "norm": max(abs(ours - theirs) / max(1.0, theirs) for ours, theirs in zip(many[1], one[1], strict=True)),
+        "gradient": max(furthest(*pair) for pair in zip(many[2], one[2], strict=True)),
+        "weights": furthest(many[3], one[3]),
     }
 
 

@@ -61,7 +61,10 @@ def test_activations_are_about_what_autograd_keeps(kind):
 @pytest.mark.parametrize(
     ("layout", "world_size", "names"),
     [
-        *((layout, world_size, SOME) for layout, world_size in (("fsdp", 2), ("fsdp", 4), ("kept", 2), ("hsdp", 4))),
+        *(
+            (layout, world_size, SOME)
+            for layout, world_size in (("fsdp", 2), ("fsdp", 4), ("joined", 2), ("kept", 2), ("hsdp", 4))
+        ),
         *(
             (layout, world_size, DEALT)
             for layout, world_size in (("tensor", 2), ("tensor-fsdp", 4), ("tensor-again", 4))
@@ -84,14 +87,14 @@ def test_bytes_and_calls_are_those_of_a_real_step(tmp_path, layout, world_size, 
         assert_allclose(summed, found["loss"], err_msg=name)
         assert "again" in layout or (given == found["forward"]).all(), name
         assert step["held"] == pytest.approx(step["shards"], rel=0.01), name  # rows that do not come out even
-        assert (said["all-gather of weights"] != [0, 0]) == ("fsdp" in layout or layout in ("kept", "hsdp"))
+        assert (said["all-gather of weights"] != [0, 0]) == ("fsdp" in layout or layout in ("joined", "kept", "hsdp"))
         assert (given.sum() > 0) == layout.startswith("tensor")
 
 
 def test_without_other_processes_nothing_is_exchanged():
     model = small("gpt2")
     assert exchanges(model, PLAN, Mesh(1, 1)) == []
-    assert sum(padded_sizes(model, 1)) == sum(tensor.numel() for tensor in model.parameters())
+    assert sum(padded_sizes(model, PLAN, 1)) == sum(tensor.numel() for tensor in model.parameters())
     alone = held(model, PLAN, Mesh(1, 1), tokens=0)
     assert alone.total == 16 * sum(tensor.numel() for tensor in model.parameters())
 
@@ -100,7 +103,7 @@ def test_groups_gather_within_a_machine_and_sum_between():
     model, plan = small("gpt2"), replace(PLAN, parallel="hsdp")
     found = {one.what.split()[0]: one for one in exchanges(model, plan, Mesh(4, 8))}
     assert [one.between for one in found.values()] == [False, False, True]
-    numbers = sum(padded_sizes(model, 8))
+    numbers = sum(padded_sizes(model, plan, 8))
     assert found["all-reduce"].bytes == pytest.approx(2 * 3 / 4 * numbers / 8 * 4)
     through = {one.what.split()[0]: one for one in exchanges(model, replace(plan, parallel="fsdp"), Mesh(4, 8))}
     assert all(one.between for one in through.values())

@@ -27,11 +27,12 @@ SOME = [
 DECODERS = ("gpt2", "decoder", "llama")
 EVEN = [name for name in SOME if "adding" not in name]  # of which something can be dealt out
 WORLDS = [("fsdp", 2, PARTS), ("kept", 2, SOME), ("ddp", 4, SOME), ("fsdp", 4, SOME), ("hsdp", 4, SOME)]
+WORLDS += [("joined", 2, SOME)]
 WORLDS += [("tensor", 2, EVEN), ("tensor-fsdp", 4, EVEN)]
 DEALT = [name for name in PARTS if name.split("/")[0] == "text-generation" and name.split("/")[1] in DECODERS]
 TWO = ["text-generation/gpt2/rows", "text-generation/llama"]
 WORLDS += [("context", 2, DEALT), ("context-fsdp", 4, TWO), ("context-hsdp", 4, TWO), ("context-tensor", 4, TWO)]
-CLOSE = {"loss": 1e-5, "gradient": 5e-6, "weights": 1e-6}  # losses are summed in float32
+CLOSE = {"loss": 1e-5, "norm": 5e-6, "gradient": 5e-6, "weights": 1e-6}  # losses are summed in float32
 
 
 @pytest.mark.parametrize(("layout", "world_size", "names"), WORLDS, ids=lambda value: str(value)[:4])

@@ -117,6 +117,8 @@ class LoopSettings(TypedDict, total=False):
     """Under torchrun: processes that compute one model together, each some of its heads, neurons and words."""
     context_parallel: int
     """Under torchrun: processes that read each text together, each some of its positions: for long ones."""
+    min_num_params: int
+    """With fsdp, gather layers together until they have so many parameters: calls cost more than to keep small ones."""
     reshard: bool
     """With fsdp, free a layer after its forward pass and gather it again: less memory, more exchange."""
     offload: bool

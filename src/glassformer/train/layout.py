@@ -159,6 +159,7 @@ def lay_out(
         mesh_of(device, _shard_size(plan.parallel, plan.shard_size, holders), plan.tensor_parallel),
         data,
         compute_dtype=DTYPES.get(plan.precision),
+        min_num_params=plan.min_num_params,
         reshard=plan.reshard,
         offload=plan.offload,
         values=values,

@@ -96,12 +96,12 @@ class Held:
         return self.weights + self.gradients + self.moments + self.gathered + self.activations + self.scores
 
 
-def padded_sizes(model: nn.Module, shard_size: int, tensor_size: int = 1) -> list[int]:
+def padded_sizes(model: nn.Module, plan: Plan, shard_size: int) -> list[int]:
     """The parameters of each unit that is gathered as one, the rest of the model last; rows are dealt out evenly."""
-    shapes = dealt_shapes(model, tensor_size)
+    shapes = dealt_shapes(model, plan.tensor_parallel)
     seen: set[nn.Parameter] = set()
     sizes = []
-    for modules in [*units_of(model), [model]]:
+    for modules in [*units_of(model, plan.min_num_params), [model]]:
         own = {tensor for module in modules for tensor in module.parameters()} - seen
         seen |= own
         each = [shapes[tensor] for tensor in own]
@@ -119,7 +119,7 @@ def exchanges(
     """
     shared, size = mesh.shard_size(plan), plan.tensor_parallel
     groups = mesh.rows(plan) // shared
-    sizes = padded_sizes(model, shared, size)
+    sizes = padded_sizes(model, plan, shared)
     numbers, found = sum(sizes), list[Exchange]()
     if size > 1:
         for one in all_reduces(model, plan, tokens=tokens, scored=scored, chunk=chunk):
@@ -145,7 +145,7 @@ def exchanges(
 def held(model: nn.Module, plan: Plan, mesh: Mesh, *, tokens: float, scored: float = 0.0) -> Held:
     """What a process holds while its row works at so many tokens at once, and scores all words at `scored` of them."""
     shared, size = mesh.shard_size(plan), plan.tensor_parallel
-    sizes = padded_sizes(model, shared, size)
+    sizes = padded_sizes(model, plan, shared)
     words = as_model(model).config.target_vocab_size
     numbers, bytes_each = sum(sizes), COMPUTE_BYTES[plan.precision]
     whole_gradients = shared == 1 or plan.accumulate > 1  # summed where they are until the last micro-batch

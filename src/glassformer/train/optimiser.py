@@ -37,11 +37,12 @@ def build_optimiser(
     _check(lr=lr, weight_decay=weight_decay, layer_decay=layer_decay)
     groups = _groups(model, lr, weight_decay=weight_decay, layer_decay=layer_decay)
     adam: dict[str, Any] = {"lr": lr, "betas": betas, "eps": eps, "fused": _can_fuse(groups)}
+    plain, decoupled = _adams(groups)
     match name:
         case "adamw":
-            return AdamW(groups, **adam)
+            return decoupled(groups, **adam)
         case "adam":
-            return Adam(groups, **adam)
+            return plain(groups, **adam)
         case "sgd":
             return SGD(groups, lr=lr, momentum=momentum)
         case "adafactor":
@@ -49,7 +50,7 @@ def build_optimiser(
         case "muon":
             hidden = _hidden_matrices(model)
             inside, outside = (_only(groups, hidden, inside=where) for where in (True, False))
-            parts: list[Optimizer] = [AdamW(outside, **adam)] if outside else []
+            parts: list[Optimizer] = [decoupled(outside, **adam)] if outside else []
             # an update as large as AdamW's, so that one rate suits both
             return Combined([*parts, *([Muon(inside, lr=lr, adjust_lr_fn="match_rms_adamw")] if inside else [])])
 
@@ -104,13 +105,18 @@ def _hidden_matrices(model: nn.Module) -> set[nn.Parameter]:
 
 
 def _can_fuse(groups: Sequence[Group]) -> bool | None:
-    """True where all parameters lie on devices that have the one kernel; None leaves the choice to torch.
+    """True where all parameters lie on devices that have the one kernel; None leaves the choice to torch."""
+    devices = {parameter.device.type for group in groups for parameter in group["params"]}
+    return True if devices <= set(FUSED) else None
 
-    Shards (DTensors) of several meshes are in no kernel's list together.
-    """
-    parameters = [parameter for group in groups for parameter in group["params"]]
-    meshes = {getattr(parameter, "device_mesh", None) for parameter in parameters}
-    return True if {parameter.device.type for parameter in parameters} <= set(FUSED) and len(meshes) < 2 else None
+
+def _adams(groups: Sequence[Group]) -> tuple[type[Adam], type[AdamW]]:
+    """Adam and AdamW for these parameters: shards have their own."""
+    if not any(hasattr(parameter, "device_mesh") for group in groups for parameter in group["params"]):
+        return Adam, AdamW
+    from .sharded_adam import ShardedAdam, ShardedAdamW  # DTensors take a third of a second to import
+
+    return ShardedAdam, ShardedAdamW
 
 
 def distances_from_the_top(model: nn.Module) -> Mapping[str, int]:

@@ -71,6 +71,8 @@ class Plan:
     """Under torchrun: processes that compute one model together, each some of its heads, neurons and words."""
     context_parallel: Size = 1
     """Under torchrun: processes that read each text together, each some of its positions: for long ones."""
+    min_num_params: Annotated[int, Bounds(0)] = 2**24
+    """With fsdp, gather layers together until they have so many parameters: calls cost more than to keep small ones."""
     reshard: bool = True
     """With fsdp, free a layer after its forward pass and gather it again: less memory, more exchange."""
     offload: bool = False

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import DTensor, Placement, distribute_tensor
 from torch.optim import Optimizer
 from torch.utils import swap_tensors
 
@@ -34,9 +34,9 @@ class Sharded:
 
     Of a model that has no values yet each process takes its shards of `values`, one tensor after another.
 
-    Every layer is a unit of its own, gathered before it is run and, with `reshard`, freed after it; layers that share
-    parameters are one unit, and all that is outside the layers belongs to the objective. Refused: LayerDrop, because
-    every process must run every layer.
+    Layers in a row are units of at least `min_num_params`, gathered before they are run and, with `reshard`, freed
+    after it; all that is outside the layers belongs to the objective. Refused: LayerDrop, because every process must
+    run every layer.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Sharded:
         data: Processes,
         *,
         compute_dtype: torch.dtype | None = None,
+        min_num_params: int = 0,
         reshard: bool = True,
         offload: bool = False,
         values: Deferred | None = None,
@@ -73,7 +74,7 @@ class Sharded:
             "mp_policy": MixedPrecisionPolicy(param_dtype=compute_dtype, reduce_dtype=torch.float32),
             "offload_policy": CPUOffloadPolicy() if offload else OffloadPolicy(),
         }
-        for unit in units_of(model):
+        for unit in units_of(model, min_num_params):
             fully_shard(unit, **settings)
             for layer in unit:
                 ignore_hooks(layer)
@@ -110,18 +111,18 @@ class Sharded:
                 tensor.data = tensor.data.new_empty(0)
 
     def clip(self, limit: float) -> Tensor:
-        """Parameters may lie on several meshes, whose gradients are measured apart and scaled alike."""
-        meshes: dict[DeviceMesh, list[DTensor]] = {}
+        """Of each kind of shards the squares of what this process holds are summed over those that hold the rest."""
+        kinds: dict[tuple[DeviceMesh, tuple[Placement, ...]], list[Tensor]] = {}
         for tensor in self.objective.parameters():
             if tensor.grad is not None:
-                assert isinstance(tensor, DTensor)
-                meshes.setdefault(tensor.device_mesh, []).append(tensor)
-        norms = [
-            nn.utils.get_total_norm([one.grad for one in some if one.grad is not None]) for some in meshes.values()
-        ]
-        norm: Tensor = torch.linalg.vector_norm(torch.stack([_whole(one) for one in norms]))
-        for some in meshes.values():
-            nn.utils.clip_grads_with_norm_(some, limit, norm)
+                assert isinstance(tensor.grad, DTensor)
+                kind = tensor.grad.device_mesh, tensor.grad.placements
+                kinds.setdefault(kind, []).append(tensor.grad.to_local())
+        squares = [_summed(nn.utils.get_total_norm(shards).square(), *kind) for kind, shards in kinds.items()]
+        norm = torch.stack(squares).sum().sqrt()
+        scale = (limit / (norm + 1e-6)).clamp(max=1.0)
+        for shards in kinds.values():
+            torch._foreach_mul_(shards, scale)
         return norm
 
     def gather(self, value: Any) -> Any:
@@ -165,16 +166,30 @@ def _trained(optimiser: Optimizer) -> list[Tensor]:
     return [tensor for group in optimiser.param_groups for tensor in group["params"]]
 
 
-def units_of(model: nn.Module) -> list[list[nn.Module]]:
-    """The layers of a model; those that share a parameter together."""
-    units: list[tuple[set[nn.Parameter], list[nn.Module]]] = []
-    for layer in (module for module in model.modules() if isinstance(module, Layer)):
-        parameters, layers = set(layer.parameters()), list[nn.Module]([layer])
-        for other in [unit for unit in units if unit[0] & parameters]:
-            units.remove(other)
-            parameters, layers = parameters | other[0], other[1] + layers
-        units.append((parameters, layers))
-    return [layers for _, layers in units]
+def units_of(model: nn.Module, min_num_params: int = 0) -> list[list[nn.Module]]:
+    """The layers of a model, as they are gathered: those that share a parameter together, and those of one stack that
+    follow each other until they have so many parameters, since a call costs more than to keep a small layer."""
+    units: list[tuple[set[nn.Parameter], list[str]]] = []
+    for name, layer in model.named_modules():
+        if isinstance(layer, Layer):
+            parameters, names = set(layer.parameters()), [name]
+            for other in [unit for unit in units if unit[0] & parameters]:
+                units.remove(other)
+                parameters, names = parameters | other[0], other[1] + names
+            units.append((parameters, names))
+    joined: list[tuple[set[nn.Parameter], list[str]]] = []
+    for parameters, names in units:
+        last = joined[-1] if joined else None
+        if last and _stack(last[1]) == _stack(names) and sum(one.numel() for one in last[0]) < min_num_params:
+            joined[-1] = last[0] | parameters, last[1] + names
+        else:
+            joined.append((parameters, names))
+    return [[model.get_submodule(name) for name in names] for _, names in joined]
+
+
+def _stack(names: list[str]) -> str:
+    """Where layers of these names stand: encoder.layers of encoder.layers.3."""
+    return names[-1].rpartition(".")[0]
 
 
 def mesh_of(device: torch.device, shard_size: int, tensor_size: int = 1) -> DeviceMesh:
@@ -183,6 +198,15 @@ def mesh_of(device: torch.device, shard_size: int, tensor_size: int = 1) -> Devi
     sizes = {REPLICATE: groups, SHARD: shard_size, TENSOR: tensor_size}
     kept = {name: size for name, size in sizes.items() if size > 1 or name == SHARD}
     return init_device_mesh(device.type, (*kept.values(),), mesh_dim_names=(*kept,))
+
+
+def _summed(value: Tensor, mesh: DeviceMesh, placements: tuple[Placement, ...]) -> Tensor:
+    """A number of each process, summed over those that hold other shards of tensors that lie so."""
+    for dimension, placement in enumerate(placements):
+        assert not placement.is_partial()
+        if not placement.is_replicate():
+            dist.all_reduce(value, group=mesh.get_group(dimension))
+    return value
 
 
 def _whole(value: Any) -> Any:
