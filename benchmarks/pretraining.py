@@ -106,7 +106,8 @@ def training_step(model: nn.Module, task: Task[Any, Any], items: Any, **settings
     AdamW."""
     device = next(model.parameters()).device.type
     plan = Plan(steps=1, lr=RATE, precision=DTYPES[device], clip=CLIP, **settings)
-    compiled(model)
+    if not plan.checkpointing:  # whose layers are compiled already
+        compiled(model)
     task.compile()
     layout = lay_out(model.train(), task, plan, Processes())
     optimiser = build_optimiser(model, RATE, weight_decay=DECAY, betas=BETAS)

@@ -130,16 +130,17 @@ def learn(shape: Shape, device: str, steps: int) -> dict[str, float]:
     }
     ids = random_ids(8 * shape.rows * shape.length + 1, shape.vocabulary)
     items = PackedStream(Windows(ids, shape.length), bytes_per_token=4.0)
-    recomputing(model)
+    recomputing(model, compile=True)
 
     def loss(rows: int, length: int) -> Tensor:
         some = ids[: rows * (length + 1)].reshape(rows, -1).astype(np.int64)
         batch = language_batch(some, np.ones((rows, length), bool), np.ones(rows)).to(torch.device(device))
         return task.loss(as_model(model), batch)
 
-    with torch.autocast(device, torch.bfloat16, enabled=DTYPES[device] == "bf16"):
+    eager = torch.compiler.set_stance("force_eager")  # small batches of four shapes, each of which would be compiled
+    with eager, torch.autocast(device, torch.bfloat16, enabled=DTYPES[device] == "bf16"):
         predicted = estimate(model, shape.rows, length=shape.length, loss=loss).needed
-    step, feed = training_step(model, task, items, batch_size=shape.rows)
+    step, feed = training_step(model, task, items, batch_size=shape.rows, checkpointing=True)
     try:
         turn(step, 3, device)()
         if device == "cuda":

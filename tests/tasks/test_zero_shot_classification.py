@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from vocabularies import TEXT, small_tokenizer
 import glassformer as gf
 from glassformer.data import microworld
 from glassformer.data.examples import Labelled
+from glassformer.jobs.predict import task_of
 from glassformer.tasks.zero_shot_classification import ZeroShotClassification
 
 TEXTS = TEXT.splitlines()[:2]
@@ -212,3 +214,56 @@ def test_a_model_of_vectors_is_asked_as_a_model_of_inference_is():
         pipe(" ", "music")
     with pytest.raises(ValueError, match="write {} where the label goes"):
         pipe(SAID[0], "music", hypothesis_template="about it")
+
+
+def test_what_a_classifier_lies_in_like_a_model_of_vectors_is_asked_as_a_classifier(folder, tmp_path):
+    """Sentence-Transformers writes modules.json beside its cross-encoders, too."""
+    shutil.copytree(folder, tmp_path / "nli")
+    (tmp_path / "nli" / "modules.json").write_text('[{"idx": 0, "name": "0", "path": "", "type": "CrossEncoder"}]')
+    asked = {"candidate_labels": ["old", "new"]}
+    assert task_of(str(tmp_path / "nli")) == "text-classification"
+    for text in TEXTS:
+        ours, plain = (
+            gf.pipeline("zero-shot-classification", one)(text, **asked) for one in (tmp_path / "nli", folder)
+        )
+        assert ours == plain
+
+
+def test_a_model_of_vectors_in_memory_chooses_as_its_folder_does():
+    model, tokenizer = gf.load("zoo:embed-mini-en"), gf.load_tokenizer("zoo:embed-mini-en")
+    named, given = (
+        gf.pipeline("zero-shot-classification", *one) for one in (["zoo:embed-mini-en"], [model, tokenizer])
+    )
+    asked = {"candidate_labels": ["music", "sport"]}
+    assert given("She sang.", **asked)["labels"] == named("She sang.", **asked)["labels"]
+    assert given("She sang.", **asked)["scores"] == pytest.approx(named("She sang.", **asked)["scores"], abs=1e-5)
+    with pytest.raises(ValueError, match="^the model has the head None: load one with the head 'text-classification'$"):
+        named.at("text-classification")
+
+
+@pytest.mark.parametrize("option", ["label_smoothing", "problem_type", "r_drop"])
+def test_a_model_of_vectors_has_no_options_of_a_classifier(option):
+    with pytest.raises(ValueError, match=f"^zero-shot-classification has no option '{option}'; it has: .*pooling"):
+        gf.pipeline("zero-shot-classification", **{option: 0.1})
+
+
+def test_a_model_of_vectors_is_not_scored_by_labels_that_it_cannot_learn(glassformer, tmp_path):
+    (tmp_path / "a.csv").write_text("text,label\nShe sang.,music\nThey won.,sport\n")
+    code, out, err = glassformer(
+        "eval", "zoo:embed-mini-en", "--task", "zero-shot-classification", "--data", tmp_path / "a.csv"
+    )
+    assert (code, out) == (1, "")
+    assert err.count("\n") == 1
+    assert "a model of sentence vectors learns nothing for zero-shot-classification" in err
+    asked = ["--task", "zero-shot-classification", "--set", "candidate_labels=music,sport", "--format", "csv"]
+    code, out, _ = glassformer("predict", "zoo:embed-mini-en", "--file", tmp_path / "a.csv", *asked)
+    assert code == 0
+    first, second = csv.DictReader(out.splitlines())
+    assert json.loads(first["labels"]) == ["music", "sport"]
+    assert json.loads(second["labels"]) == ["sport", "music"]
+    (tmp_path / "b.csv").write_text("text,label\nShe sang.,1\nThey won.,2\n")
+    code, _, err = glassformer(
+        "eval", "zoo:embed-mini-en", "--task", "sentence-similarity", "--data", tmp_path / "b.csv"
+    )
+    assert code == 1
+    assert "there is no second text: give --columns pair=NAME" in err

@@ -47,6 +47,7 @@ LAYOUTS = {
     "fsdp": {"parallel": "fsdp", "min_num_params": 0},
     "joined": {"parallel": "fsdp"},  # small layers are gathered together
     "joined-again": {"parallel": "fsdp", "checkpointing": True},
+    "partly": {"parallel": "fsdp", "min_num_params": 3000},  # some of a stack
     "kept": {"parallel": "fsdp", "min_num_params": 0, "reshard": False},
     "hsdp": {"parallel": "hsdp", "shard_size": 2, "min_num_params": 0},
     "tensor": {"tensor_parallel": 2},
@@ -71,6 +72,8 @@ def trained(name, layout):
     """(losses, norms and clipped gradients of each step, weights), of the whole, after a few updates."""
     one, processes = case(name), Processes()
     model = shake(one.model).double().eval()
+    if LAYOUTS[layout].get("checkpointing"):
+        recomputing(model)
     plan = replace(one.plan, batch_size=7, batch_tokens=None, accumulate=2, clip=0.5, **LAYOUTS[layout])
     laid_out = lay_out(model, one.task, plan, processes)
     optimiser = build_optimiser(model, 1e-2, eps=1e-3)  # a tensor whose gradient is nothing shall stay at rest

@@ -63,7 +63,14 @@ def test_activations_are_about_what_autograd_keeps(kind):
     [
         *(
             (layout, world_size, SOME)
-            for layout, world_size in (("fsdp", 2), ("fsdp", 4), ("joined", 2), ("kept", 2), ("hsdp", 4))
+            for layout, world_size in (
+                ("fsdp", 2),
+                ("fsdp", 4),
+                ("joined-again", 2),
+                ("partly", 2),
+                ("kept", 2),
+                ("hsdp", 4),
+            )
         ),
         *(
             (layout, world_size, DEALT)
@@ -87,8 +94,47 @@ def test_bytes_and_calls_are_those_of_a_real_step(tmp_path, layout, world_size, 
         assert_allclose(summed, found["loss"], err_msg=name)
         assert "again" in layout or (given == found["forward"]).all(), name
         assert step["held"] == pytest.approx(step["shards"], rel=0.01), name  # rows that do not come out even
-        assert (said["all-gather of weights"] != [0, 0]) == ("fsdp" in layout or layout in ("joined", "kept", "hsdp"))
+        assert (said["all-gather of weights"] != [0, 0]) == (layout not in ("tensor", "tensor-again"))
         assert (given.sum() > 0) == layout.startswith("tensor")
+
+
+@pytest.mark.parametrize("kind", ["rnn", "gru", "lstm"])
+def test_of_recurrent_layers_gates_and_states_are_kept(kind):
+    sizes = {"hidden_size": 64, "embedding_size": 48, "num_layers": 2, "bidirectional": True}
+    model, rows, length = (
+        build("glassformer-rnn", "token-classification", vocab_size=50, kind=kind, **sizes).train(),
+        2,
+        128,
+    )
+    kept = measured(model, made_up_loss(model), rows, length).total
+    assert held(model, PLAN, Mesh(1, 1), tokens=rows * length).activations == pytest.approx(kept, rel=0.2)
+
+
+def test_of_what_is_frozen_there_are_no_gradients_and_no_moments():
+    model, plan = small("bert"), replace(PLAN, parallel="fsdp")
+    every = held(model, plan, Mesh(1, 4), tokens=0)
+    for layer in model.layers[:2]:
+        layer.requires_grad_(False)
+    some = held(model, plan, Mesh(1, 4), tokens=0)
+    share = sum(one.numel() for one in model.parameters() if one.requires_grad)
+    share /= sum(one.numel() for one in model.parameters())
+    assert some.weights == every.weights
+    assert some.gradients / every.gradients == pytest.approx(share, rel=0.01)
+    assert some.moments / every.moments == pytest.approx(share, rel=0.01)
+
+
+def test_what_is_offloaded_is_held_by_the_cpu():
+    plan = replace(PLAN, parallel="fsdp")
+    here, there = (held(small("gpt2"), one, Mesh(1, 4), tokens=9) for one in (plan, replace(plan, offload=True)))
+    assert there.offloaded == there.weights + there.gradients + there.moments
+    assert there.total == here.total - there.offloaded == there.gathered + there.activations
+
+
+@pytest.mark.parametrize("min_num_params", [0, 2**20, 2**30])
+def test_never_more_is_gathered_than_there_is(min_num_params):
+    model, plan = small("gpt2"), replace(PLAN, parallel="fsdp", min_num_params=min_num_params)
+    some, every = (held(model, one, Mesh(1, 4), tokens=0).gathered for one in (plan, replace(plan, reshard=False)))
+    assert some < every if min_num_params == 0 else some <= every
 
 
 def test_without_other_processes_nothing_is_exchanged():
@@ -163,3 +209,26 @@ def test_what_does_not_fit_is_told_what_would_help(glassformer):
     words = ["train", "text-generation", "--arch", "llama", "--data", "x.txt", "--dtype", "bf16", *more]
     assert "it does not fit by" in (told := glassformer(*words, "--dry-run-mesh", "1x8")[1])
     assert "parallel = fsdp" in told.splitlines()[-1]
+    words += ["--parallel", "fsdp"]
+    assert glassformer(*words, "--dry-run-mesh", "1x8")[1].splitlines()[-1].endswith(", or offload = true")
+    told = glassformer(*words, "--dry-run-mesh", "1x1", "--set", "offload=true")[1]
+    assert "TB in the memory of the CPU" in told
+    assert "offload" not in told.splitlines()[-1]
+
+
+def test_a_network_is_blamed_only_where_there_is_one(glassformer):
+    words = [
+        "train",
+        "text-generation",
+        "--arch",
+        "llama",
+        "--data",
+        "x.txt",
+        "--parallel",
+        "fsdp",
+        "--batch-tokens",
+        8192,
+    ]
+    last = {mesh: glassformer(*words, "--dry-run-mesh", mesh)[1].splitlines()[-1] for mesh in ("1x8", "2x4")}
+    assert "what breaks first: nothing within a machine" in last["1x8"]
+    assert "what breaks first: the network" in last["2x4"]

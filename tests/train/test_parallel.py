@@ -27,7 +27,8 @@ SOME = [
 DECODERS = ("gpt2", "decoder", "llama")
 EVEN = [name for name in SOME if "adding" not in name]  # of which something can be dealt out
 WORLDS = [("fsdp", 2, PARTS), ("kept", 2, SOME), ("ddp", 4, SOME), ("fsdp", 4, SOME), ("hsdp", 4, SOME)]
-WORLDS += [("joined", 2, SOME)]
+LAYERED = ["text-generation/llama", "fill-mask/modernbert", "translation/transformer", "span-corruption/t5"]
+WORLDS += [("joined", 2, SOME), ("partly", 2, LAYERED), ("joined-again", 2, LAYERED)]
 WORLDS += [("tensor", 2, EVEN), ("tensor-fsdp", 4, EVEN)]
 DEALT = [name for name in PARTS if name.split("/")[0] == "text-generation" and name.split("/")[1] in DECODERS]
 TWO = ["text-generation/gpt2/rows", "text-generation/llama"]
@@ -45,6 +46,17 @@ def test_many_processes_take_the_steps_of_one(tmp_path, layout, world_size, name
         if "error" in values or any(values[what] > most for what, most in CLOSE.items())
     }
     assert far == {}
+
+
+def test_in_half_precision_a_task_is_given_its_numbers_as_they_are(tmp_path):
+    """Labels, weights and what is drawn are not rounded as weights are, and layers share what a batch has once."""
+    found = found_by(2, "half_cases", tmp_path / "found.json")
+    for layout, cases in found.items():
+        for name, one in cases.items():
+            assert one["same"], (layout, name)
+            assert one["kinds"] in ([], ["torch.float32"]), (layout, name)
+            assert one["rotations"] == one["batches"] * name.endswith("llama"), (layout, name)
+    assert sum(one["floats"] > 0 for one in found["fsdp"].values()) >= 3
 
 
 def test_heads_neurons_and_words_that_are_dealt_out_compute_what_the_whole_model_does(tmp_path):

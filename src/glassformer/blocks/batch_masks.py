@@ -27,18 +27,26 @@ class AttentionOptions(NamedTuple):
     bias: PositionScores | None = None
 
 
+class Memo:
+    """What was worked out for a batch. No dict, since FSDP hands each layer a copy of one."""
+
+    def __init__(self) -> None:
+        self.found: dict[Hashable, Any] = {}
+
+
 @dataclass(frozen=True, kw_only=True)
 class BatchMask:
     """What the masks of a batch share: where its tokens stand, and what follows from that once for all layers."""
 
     positions: Tensor | None = None  # (B or 1, T), or (N,) of a packed batch: the position ids
-    memo: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
+    memo: Memo = field(default_factory=Memo, compare=False, repr=False)
 
     def memoize(self, key: Hashable, make: Callable[[], V]) -> V:
         """What `make` gave when this key was first asked for in this batch."""
-        if key not in self.memo:
-            self.memo[key] = make()
-        value: V = self.memo[key]
+        found = self.memo.found
+        if key not in found:
+            found[key] = make()
+        value: V = found[key]
         return value
 
     def rotation(self, rotary: Rotary) -> Rotation:
@@ -50,7 +58,7 @@ class BatchMask:
 
     def with_empty_memo(self) -> Self:
         """The same mask, with nothing worked out yet: what a layer learns from is made anew when it is run again."""
-        return replace(self, memo={})
+        return replace(self, memo=Memo())
 
     @property
     def text_lengths(self) -> Tensor:

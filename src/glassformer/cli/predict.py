@@ -203,6 +203,8 @@ class _Writer:
 
     def _cell(self, cell: object) -> object:
         """A cell as it is safe where it goes: a spreadsheet must not run it, nor a terminal."""
+        if isinstance(cell, dict | list):
+            cell = as_json(cell)
         if not isinstance(cell, str):
             return cell
         cell = guarded(cell) if self.guard else cell

@@ -37,15 +37,13 @@ class SeenDocuments:
     """What was there so far: the digests of all documents, and the signatures of those that stayed."""
 
     def __init__(self, wanted: Cleaning) -> None:
-        self.exact = wanted.exact
         self.digests = set[bytes]()
         self.near = None if wanted.near is None else NearDuplicates(wanted.near)
 
     def is_copy(self, digest: bytes) -> bool:
         """Whether a document has the words of one before it; if not, it is remembered."""
         known = digest in self.digests
-        if self.exact:
-            self.digests.add(digest)
+        self.digests.add(digest)
         return known
 
     def is_alike(self, signature: Signature) -> bool:
@@ -79,7 +77,7 @@ class Cleaner:
         seen = SeenDocuments(self.wanted)
         for one in documents:
             reason = unfit(one.text, self.wanted)
-            if reason is None and seen.is_copy(digest(one.text)):
+            if reason is None and self.wanted.exact and seen.is_copy(digest(one.text)):
                 reason = COPY
             if reason is None and seen.near is not None and seen.is_alike(signature(one.text)):
                 reason = ALIKE

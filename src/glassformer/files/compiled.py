@@ -32,7 +32,7 @@ def library(sources: Path, checks: Sequence[str], **defines: int) -> Path:
     flags += [f"-D{name}={number}" for name, number in defines.items()]
     command = [*shlex.split(os.environ.get("CC") or "cc"), *flags]
     files, headers = sorted(sources.glob("*.c")), sorted(sources.glob("*.h"))
-    made_of = repr(([file.read_text() for file in (*files, *headers)], command, processor(), platform.libc_ver()))
+    made_of = repr(([file.read_bytes() for file in (*files, *headers)], command, processor(), platform.libc_ver()))
     folder, name = own_folder(), digest(made_of.encode())
     kept = next((path for path in sorted(folder.glob(f"{name}-*.so")) if is_whole(path)), None)
     return kept or compiled([*command, *map(str, files)], checks, folder, name)

@@ -109,9 +109,10 @@ def _transformed(model: nn.Module, task: AnyTask, plan: Plan, recipe: Recipe, *,
     if new_tokens:
         train_new_tokens(model, new_tokens)
     if plan.checkpointing:
-        recomputing(model)
-    if plan.compile:
+        recomputing(model, compile=plan.compile)
+    elif plan.compile:
         compiled(model)
+    if plan.compile:
         task.compile()
     return model
 

@@ -20,11 +20,14 @@ MOST_PARTS = 32  # actors: all are asked about every document
 AHEAD = 3  # batches for each core, of which one is examined and the others wait
 
 
+Waiting = deque[tuple[list[Document], Any]]  # batches that tasks examine, or will
+
+
 class Examined(NamedTuple):
     """Of a text: why it is left out whatever stands before it, and what tells it from others."""
 
     reason: str | None
-    digest: bytes
+    digest: bytes | None  # where it is asked for
     signature: Signature | None
 
 
@@ -33,8 +36,8 @@ def examined(texts: Sequence[str], wanted: Cleaning) -> list[Examined]:
     found = []
     for text in texts:
         reason = unfit(text, wanted)
-        compared = reason is None and wanted.near is not None
-        found.append(Examined(reason, digest(text), signature(text) if compared else None))
+        exact, near = (reason is None and asked for asked in (wanted.exact, wanted.near is not None))
+        found.append(Examined(reason, digest(text) if exact else None, signature(text) if near else None))
     return found
 
 
@@ -61,7 +64,7 @@ def judged(one: Examined, before: Sequence[str | None], batch: SeenDocuments) ->
     """Why a document is left out, by what all parts say and by those before it in its batch."""
     if one.reason is not None:
         return one.reason
-    if COPY in before or batch.is_copy(one.digest):
+    if COPY in before or (one.digest is not None and batch.is_copy(one.digest)):
         return COPY
     if one.signature is not None and (ALIKE in before or batch.is_alike(one.signature)):
         return ALIKE
@@ -72,12 +75,12 @@ class RayCleaner(Cleaner):
     """A cleaner whose work and memory are a cluster's."""
 
     def judged(self, documents: Iterable[Document]) -> Iterator[tuple[Document, str | None]]:
-        cluster = RayCluster()
+        cluster, parts, waiting = RayCluster(), list[Any](), Waiting()
         ray = cluster.ray
         try:
             actor = ray.remote(num_cpus=0, scheduling_strategy="SPREAD")(SeenPart)
-            parts = [actor.remote(self.wanted) for _ in range(min(cluster.capacity, MOST_PARTS))]
-            for number, (batch, found) in enumerate(self._examined(cluster, documents)):
+            parts += [actor.remote(self.wanted) for _ in range(min(cluster.cores, MOST_PARTS))]
+            for number, (batch, found) in enumerate(self._examined(cluster, documents, waiting)):
                 reasons = answer_of(ray, [part.reasons.remote(found) for part in parts])
                 new = SeenDocuments(self.wanted)
                 for document, one, *before in zip(batch, answer_of(ray, found), *reasons, strict=True):
@@ -86,15 +89,21 @@ class RayCleaner(Cleaner):
                 answer_of(ray, parts[number % len(parts)].add.remote(new.digests, signatures))
         except ray.exceptions.RayActorError:
             raise ValueError("a part of what was seen is lost with its machine: start again") from None
-        finally:
+        finally:  # a cluster that others began goes on
+            for _, task in waiting:
+                ray.cancel(task, force=True)
+            for part in parts:
+                ray.kill(part)
             cluster.close()
 
-    def _examined(self, cluster: RayCluster, documents: Iterable[Document]) -> Iterator[tuple[list[Document], Any]]:
-        """Batches in their order, each with what becomes a list of Examined."""
+    def _examined(
+        self, cluster: RayCluster, documents: Iterable[Document], waiting: Waiting
+    ) -> Iterator[tuple[list[Document], Any]]:
+        """Batches in their order, each with what becomes a list of Examined; those that come later are `waiting`."""
         task = cluster.ray.remote(num_cpus=1, max_retries=RETRIES)(examined)
-        waiting = deque[tuple[list[Document], Any]]()
         for batch in batches(iter(documents), lambda one: len(one.text)):
             waiting.append((batch, task.remote([one.text for one in batch], self.wanted)))
-            if len(waiting) == AHEAD * cluster.capacity:
+            if len(waiting) == AHEAD * cluster.cores:
                 yield waiting.popleft()
-        yield from waiting
+        while waiting:
+            yield waiting.popleft()

@@ -67,15 +67,15 @@ class MeshReport:
                 f"a process has {self.tokens / rows:,.0f} tokens of a step, less than one text of {self.length:,}: "
                 f"raise batch_tokens to {rows * self.length:,} or more, or take fewer GPUs"
             )
-        within = sum(one.bytes for one in self.exchanges if not one.between) / WITHIN
-        if self.tensor_size > 1 and within > self.compute_seconds:
-            return "exchange within a machine takes longer than computing: take a smaller tensor_parallel"
-        for network in NETWORKS:
+        if sum(one.bytes for one in self.exchanges if one.in_row) / WITHIN > self.compute_seconds:
+            return "what a row sums takes longer than computing: take a smaller tensor_parallel"
+        for network in NETWORKS if self.nodes > 1 else ():
             if self.shares(network)[1] < 0.9:
                 return f"the network: with {network} exchange takes longer than computing; raise batch_tokens, " + (
                     "take hsdp, which gathers within a machine" if self.parallel == "fsdp" else "or accumulate"
                 )
-        return "nothing on these networks; the next limit is how large a batch still helps learning"
+        where = "on these networks" if self.nodes > 1 else "within a machine"
+        return f"nothing {where}; the next limit is how large a batch still helps learning"
 
     def as_dict(self) -> dict[str, Any]:
         found = asdict(self)
@@ -104,7 +104,8 @@ class MeshReport:
             ),
             f"a process holds {_bytes(kept.total)} of {_bytes(MEMORY)}: weights {_bytes(kept.weights)}, gradients "
             f"{_bytes(kept.gradients)}, moments {_bytes(kept.moments)}, gathered layers {_bytes(kept.gathered)}, "
-            f"activations {_bytes(kept.activations)}, scores {_bytes(kept.scores)}",
+            f"activations {_bytes(kept.activations)}, scores {_bytes(kept.scores)}"
+            f"{f'; beside it {_bytes(kept.offloaded)} in the memory of the CPU' if kept.offloaded else ''}",
             f"computing takes {self.compute_seconds:.3g} s at {PEAK / 1e12:.0f} TFLOP/s; exchange, and the share of "
             "the peak that it leaves if none or all of it is hidden:",
             *(f"  {name}: {self.exchange_seconds(name):.3g} s, {shares[name]}" for name in NETWORKS),
@@ -185,7 +186,7 @@ def _too_large(report: MeshReport) -> str:
     elif report.shard_size < report.world_size:
         ways.append("parallel = fsdp, or a larger shard_size")
     else:
-        ways.append("more machines, tensor_parallel, or offload = true")
+        ways.append("more machines, tensor_parallel" + ("" if held.offloaded else ", or offload = true"))
     return f"memory: it does not fit by {_bytes(held.total - MEMORY)}; {'; '.join(ways)}"
 
 

@@ -28,10 +28,11 @@ from glassformer.models.pretrained import RECORDED, how_to_record
 from glassformer.tasks.batch import device_of
 from glassformer.tasks.metrics import ScoreSheet
 from glassformer.tasks.pooling import MODULES
-from glassformer.tasks.sentence_similarity import SentenceEmbedding
+from glassformer.tasks.sentence_similarity import BARE, SentenceEmbedding
 from glassformer.tasks.summarization import Summarization
 from glassformer.tasks.task import AnyTask, call_options, evaluate, takes_settings
 from glassformer.tasks.task_params import task_params
+from glassformer.tasks.text_classification import TextClassification
 from glassformer.tasks.zero_shot_classification import ZeroShotByVectors, ZeroShotClassification
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.view.notebook import facts_line, facts_table, shortened
@@ -94,11 +95,11 @@ class Pipeline:
 
     def at(self, task: str) -> "Pipeline":
         """The same model, its weights shared, at another task that its head is for."""
-        cls, kept = task_class(task), dict[str, Any]()
+        model, kept = as_model(self.model), dict[str, Any]()
+        cls = _class_for(task, model.head_name)
         if self.folder is not None:
-            cls = _for_vectors(cls, self.folder)
             kept = {**taken(cls, _made(self.folder, cls)), **cls.read_extras(self.folder, task)}
-        return Pipeline(self.model, cls.for_model(self.tokenizer, as_model(self.model), **kept), folder=self.folder)
+        return Pipeline(self.model, cls.for_model(self.tokenizer, model, **kept), folder=self.folder)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -192,19 +193,17 @@ def pipeline(
         task = task_of(str(model))
     _check_recorded(options)
     task = _pair_name(task, options)
-    cls = task_class(task)
     dtype = options.pop("torch_dtype", dtype)  # its name before version 5 of transformers
-    of_task, of_call = _told_apart(task, cls, options)
     if isinstance(tokenizer, str | Path):
         tokenizer = load_tokenizer(tokenizer)
     if isinstance(model, nn.Module):
         if tokenizer is None:
             raise ValueError("a pipeline over a model needs its tokenizer as well: pipeline(task, model, tokenizer)")
-        made_task = cls.for_model(tokenizer, as_model(model), **_languages(task, tokenizer, of_task))
-        return Pipeline(model.eval(), made_task, defaults=of_call)
+        return _over(model.eval(), tokenizer, task, options)
     if model is None:
-        model = default_for(cls.name, named_languages(task))
-    cls = _for_vectors(cls, model)
+        model = default_for(task_class(task).name, named_languages(task))
+    cls = _class_for(task, None if gives_vectors(model) else head_of(model))
+    of_task, of_call = _split_options(task, cls, options)
     check_model(model, cls)
     check_trained_for(model, cls)
     found = load(model, head=_head(cls, model), device=_device(device), dtype=dtype, quant=quant)
@@ -217,6 +216,15 @@ def pipeline(
     check_fit(found, tokenizer)
     of_task = _languages(task, tokenizer, of_task)
     return Pipeline(found, cls.for_model(tokenizer, as_model(found), **of_task), made, of_call, folder=folder)
+
+
+def _over(model: nn.Module, tokenizer: Tokenizer, task: str, options: Mapping[str, Any]) -> Pipeline:
+    """A pipeline of a model that is in memory."""
+    made = as_model(model)
+    cls = _class_for(task, made.head_name)
+    of_task, of_call = _split_options(task, cls, options)
+    of_task = _languages(task, tokenizer, {**cls.config_extras(made.config.to_hf(), task), **of_task})
+    return Pipeline(model, cls.for_model(tokenizer, made, **of_task), defaults=of_call)
 
 
 def _pair_name(task: str, options: Mapping[str, Any]) -> str:
@@ -244,9 +252,9 @@ def named_languages(task: str) -> tuple[str, ...]:
     return pair.groups() if pair else ()
 
 
-def _told_apart(task: str, cls: type[AnyTask], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split_options(task: str, cls: type[AnyTask], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options of a task (or of its reader, which are left out), and those of every call."""
-    known, calls = task_options(task), call_options(cls.predict)
+    known, calls = task_options(cls), call_options(cls.predict)
     settings = GenerationSettings.__dataclass_fields__ if takes_settings(cls.predict) else {}
     if wrong := [name for name in options if name not in {*known, *calls, *settings}]:
         near = get_close_matches(wrong[0], settings, n=3)
@@ -255,10 +263,15 @@ def _told_apart(task: str, cls: type[AnyTask], options: Mapping[str, Any]) -> tu
     return taken(cls, options), {name: value for name, value in options.items() if name not in known}
 
 
-def _for_vectors(cls: type[AnyTask], model: str | Path) -> type[AnyTask]:
-    """The task, as a model of sentence vectors does it, which chooses among labels without a class of entailment."""
-    by_vectors = cls is ZeroShotClassification and (config_folder(model) / MODULES).is_file()
-    return ZeroShotByVectors if by_vectors else cls
+def _class_for(task: str, head: str | None) -> type[AnyTask]:
+    """The task, as a model with this head does it: one of vectors chooses among labels without one of entailment."""
+    cls = task_class(task)
+    return ZeroShotByVectors if cls is ZeroShotClassification and head in BARE else cls
+
+
+def gives_vectors(model: str | Path) -> bool:
+    """Whether a folder is one of Sentence-Transformers with a model of vectors; it writes its classifiers so, too."""
+    return (config_folder(model) / MODULES).is_file() and head_of(model) != TextClassification.head
 
 
 def _device(device: str | int | torch.device | None) -> str | torch.device | None:
@@ -333,10 +346,10 @@ def task_of(model: str) -> str:
     recipe = config_folder(model) / RECIPE
     if recipe.is_file():
         return str(read_made(recipe)["task"])
-    if (config_folder(model) / MODULES).is_file():  # of Sentence-Transformers
+    if gives_vectors(model):
         return SentenceEmbedding.name
     head = head_of(model)
-    if head == Summarization.head and list(task_params(config_folder(model))) == [Summarization.name]:
+    if head == Summarization.head and list(task_params(read_config(config_folder(model)))) == [Summarization.name]:
         return Summarization.name
     for name in TASKS:
         if head is not None and head in (name, task_class(name).head):

@@ -175,9 +175,9 @@ def _counted(model: nn.Module, plan: Plan, tokens: int, device: torch.device) ->
     mine = tokens / mesh.rows(plan)
     kept = held(model, plan, mesh, tokens=mine, scored=mine if as_model(model).head_name in SCORES_WORDS else 0.0)
     return Memory(
-        parameters=int(kept.weights + kept.gathered),
-        gradients=int(kept.gradients),
-        optimiser=int(kept.moments),
+        parameters=int(kept.gathered + (0 if kept.offloaded else kept.weights)),
+        gradients=0 if kept.offloaded else int(kept.gradients),
+        optimiser=0 if kept.offloaded else int(kept.moments),
         activations=int(kept.activations),
         passing=int(kept.scores),
         available=free_bytes(device),

@@ -15,7 +15,8 @@ from .predictor import Prediction, Predictor, PredictorSpec
 class RayCluster:
     """The cluster that this process belongs to, else the one of $RAY_ADDRESS, else one on this machine until `close`.
 
-    `gpus` are those of one worker; by default one where the cluster has any.
+    `gpus` are those of one worker; by default one where the cluster has any. `capacity` is how many such workers there
+    is place for, `cores` how many that need no GPU.
     """
 
     def __init__(self, *, gpus: float = 0.0) -> None:
@@ -30,7 +31,8 @@ class RayCluster:
             ray.init(log_to_driver=False, include_dashboard=False, logging_level=logging.ERROR)
         resources = ray.cluster_resources()
         self.gpus = gpus or (1.0 if resources.get("GPU") else 0.0)
-        self.capacity = max(1, int(resources["GPU"] / self.gpus) if self.gpus else int(resources.get("CPU", 1)))
+        self.cores = max(1, int(resources.get("CPU", 1)))
+        self.capacity = max(1, int(resources["GPU"] / self.gpus)) if self.gpus else self.cores
 
     def close(self) -> None:
         if self.owns:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Self, get_type_hints
+from typing import TYPE_CHECKING, Any, Self, get_type_hints
 
 from glassformer.files import conform, read_toml
 from glassformer.files.schema import Count, Size, hints_of
@@ -16,6 +16,9 @@ from glassformer.train.plan import Plan
 from glassformer.view.labels import escaped_json
 
 from .tasks import task_class
+
+if TYPE_CHECKING:
+    from glassformer.tasks.task import AnyTask
 
 RECIPE = "recipe.toml"  # in a run folder
 MICROWORLD = "microworld"
@@ -165,9 +168,9 @@ def expanded(names: Sequence[str]) -> list[str]:
     return found
 
 
-def task_options(name: str) -> dict[str, Any]:
+def task_options(task: "str | type[AnyTask]") -> dict[str, Any]:
     """What a task's constructor and reader can be told, and the hints of what each may be."""
-    cls = task_class(name)
+    cls = task_class(task) if isinstance(task, str) else task
     built = get_type_hints(cls.__init__, include_extras=True)
     built.pop("labels", None)  # the data's, unless the reader takes names
     known = {**built, **get_type_hints(cls.read, include_extras=True)}

@@ -9,6 +9,7 @@ from glassformer.files.schema import Bounds, conform, hints_of
 
 C = TypeVar("C", bound="BaseConfig")
 ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
+TaskParams = dict[str, dict[str, Any]]  # what a folder says of single tasks: T5's prefixes, how long a summary is
 PLACE = "config.json"
 
 

@@ -45,6 +45,7 @@ class Seq2SeqConfig(hf.BaseConfig):
     bos_token_id: TokenId | None = None
     eos_token_id: TokenId | list[TokenId] | None = None
     decoder_start_token_id: TokenId | None = None
+    task_specific_params: hf.TaskParams | None = None
 
     is_encoder_decoder = True
     max_positions = None

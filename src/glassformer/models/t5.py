@@ -54,6 +54,7 @@ class T5Config(hf.BaseConfig):
     bos_token_id: TokenId | None = None
     eos_token_id: TokenId | list[TokenId] | None = 1
     decoder_start_token_id: TokenId | None = 0
+    task_specific_params: hf.TaskParams | None = None
 
     is_encoder_decoder = True
 

@@ -98,6 +98,7 @@ class TransformerConfig(hf.BaseConfig):
     position_offset: Count = 0
     norm_embedding: bool = False
     pre_norm: bool = False
+    task_specific_params: hf.TaskParams | None = None
 
     is_encoder_decoder = True
 

@@ -22,7 +22,7 @@ from .fill_mask import MaskedTexts, MaskedTextTask, at_places, enter_rows
 from .metrics import Detection, Likelihood, MeanLoss, Meter, ScoreSheet
 from .running_text import as_text
 from .task import longest_input
-from .words import Head
+from .words import Head, weighted_sum
 
 READ = 4096  # characters read at a time when nothing is learnt
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -100,7 +100,7 @@ class ReplacedTokens(MaskedTextTask):
         keep = kept(batch, replaced.device)
         losses = detection_losses(detect(model, corrupted), replaced, keep)
         means = losses.sum(1) / keep.sum(1)  # (B,)
-        return guesses.losses @ batch.targets["weights"] + self.detection_weight * means.sum()
+        return weighted_sum(guesses.losses, batch.targets["weights"]) + self.detection_weight * means.sum()
 
     def corrupt(self, model: Model, batch: Batch) -> tuple[Guesses, dict[str, Tensor], Tensor]:
         """The generator's guesses, inputs with what it drew at the masked places, and which were replaced (B, T)."""

@@ -32,6 +32,7 @@ from .spec import Spec
 from .task import Task
 
 Loss = Literal["cosine", "contrastive"]
+BARE = (None, "feature-extraction")  # heads that leave hidden states as they are: of a bare model, of an encoder alone
 
 
 @dataclass
@@ -143,7 +144,7 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
     @classmethod
     def spec_of_model(cls, tokenizer: Tokenizer, model: Model, **options: Any) -> Spec:
         """The vectors of a text are those of a bare model, or of an encoder alone."""
-        if model.head_name not in (None, "feature-extraction"):
+        if model.head_name not in BARE:
             raise ValueError(
                 f"{cls.name} reads a bare model, not one with the head {model.head_name!r}: gf.load(…, head=None)"
             )
@@ -211,6 +212,10 @@ class SentenceSimilarity(Task[Labelled, EmbeddedPairs]):
         correlation, retrieval = Correlation(), VectorRetrieval(keep_examples=keep_examples)
 
         def update(model: Model, batch: Batch) -> None:
+            if "same" not in batch.targets:
+                raise ValueError(
+                    f"{self.name} is scored on pairs, and there is no second text: give --columns pair=NAME"
+                )
             first, second = self._sides(model, batch)
             if "scores" in batch.targets:
                 correlation.update((first * second).sum(-1), batch.targets["scores"])

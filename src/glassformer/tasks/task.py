@@ -19,7 +19,7 @@ from glassformer.data.input_rows import InputColumns, TextColumn
 from glassformer.data.mixing import CorpusPart
 from glassformer.data.report import Read
 from glassformer.data.splits import split_by_hash
-from glassformer.files import conform, shown
+from glassformer.files import conform, read_json, shown
 from glassformer.models.contract import Model
 from glassformer.text.folder import NO_LIMIT
 from glassformer.text.tokenizer import Tokenizer
@@ -173,10 +173,16 @@ class Task(ABC, Generic[E, I]):
         return self.model_settings(self.tokenizer, self.spec)
 
     @classmethod
-    def read_extras(cls, folder: Path, task: str | None = None) -> dict[str, Any]:
-        """Options that a folder holds beside its model, for the task as the user calls it; most have none."""
-        del folder, task
+    def config_extras(cls, config: Mapping[str, Any], task: str | None = None) -> dict[str, Any]:
+        """Options that a config.json has for the task, called as the user calls it (translation_en_to_de); most have
+        none."""
+        del config, task
         return {}
+
+    @classmethod
+    def read_extras(cls, folder: Path, task: str | None = None) -> dict[str, Any]:
+        """Options that a folder holds beside its model, in config.json or elsewhere."""
+        return cls.config_extras(read_json(folder / "config.json"), task)
 
     def write_extras(self, folder: Path) -> None:
         """Write what this task keeps beside a model; most have nothing."""

@@ -1,5 +1,6 @@
 """What a config.json says of single tasks (task_specific_params): T5's prefixes, the length of BART's summaries."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +12,24 @@ PARAMS = "task_specific_params"
 SETTINGS = GenerationSettings.__dataclass_fields__.keys()
 
 
-def task_params(folder: Path) -> dict[str, dict[str, Any]]:
-    """What a folder says of each task, by name."""
-    params = read_json(folder / CONFIG).get(PARAMS) or {}
-    conform(params, dict[str, dict[str, Any]], str(folder / CONFIG), PARAMS)
+def task_params(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What a config.json says of each task, by name."""
+    params = config.get(PARAMS) or {}
+    conform(params, dict[str, dict[str, Any]], CONFIG, PARAMS)
     return params
 
 
-def read_task_params(folder: Path, *names: str) -> dict[str, Any]:
-    """For the first of these tasks that a folder speaks of, the prefix of sources and the settings of generation.
+def options_for(config: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """For the first of these tasks that a config.json speaks of, the prefix of sources and the settings of generation.
 
-    A folder that speaks of none of them, but of one pair of languages (translation_en_to_de), means that one.
+    One that speaks of none of them, but of one pair of languages (translation_en_to_de), means that one.
     """
-    params = task_params(folder)
+    params = task_params(config)
     pairs = [name for name in params if name.startswith(f"{names[-1]}_")]
     known = [name for name in names if name in params] or (pairs if len(pairs) == 1 else [])
     found = params[known[0]] if known else {}
-    prefix = found.get("prefix", read_json(folder / CONFIG).get("prefix"))
-    conform(prefix, str | None, str(folder / CONFIG), "prefix")
+    prefix = found.get("prefix", config.get("prefix"))
+    conform(prefix, str | None, CONFIG, "prefix")
     settings = {name: value for name, value in found.items() if name in SETTINGS}
     return ({"prefix": prefix} if prefix else {}) | ({"generate": settings} if settings else {})
 
@@ -36,6 +37,6 @@ def read_task_params(folder: Path, *names: str) -> dict[str, Any]:
 def write_prefix(folder: Path, name: str, prefix: str) -> None:
     """Have config.json say what is put before every source, if anything is."""
     if prefix:
-        params = task_params(folder)
-        params[name] = {**params.get(name, {}), "prefix": prefix}
-        write_json(folder / CONFIG, {**read_json(folder / CONFIG), PARAMS: params})
+        config = dict(read_json(folder / CONFIG))
+        params = task_params(config)
+        write_json(folder / CONFIG, {**config, PARAMS: {**params, name: {**params.get(name, {}), "prefix": prefix}}})

@@ -140,6 +140,7 @@ class TextClassification(Task[Labelled, ClassifiedTexts]):
         **options: Any,
     ) -> Spec:
         del tokenizer, labels  # those that it was trained with are its own now
+        cls.check_head(model)
         names = label_names(model.config)
         usual = "regression" if len(names) == 1 else "single_label_classification"
         problem = problem_type or model.config.problem_type or usual

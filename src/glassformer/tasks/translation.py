@@ -36,7 +36,7 @@ from .metrics import BleuChrf, ExactMatch, Likelihood, Meter, Metric, Rouge, Sco
 from .r_drop import r_drop_loss
 from .spec import Spec, SpecialIds
 from .task import Task
-from .task_params import read_task_params, write_prefix
+from .task_params import options_for, write_prefix
 from .text_pairs import (
     PairWords,
     Translated,
@@ -159,9 +159,8 @@ class Translation(Task[Parallel, Translated]):
         return cls(tokenizer, special_ids=spec.special_ids, **options)
 
     @classmethod
-    def read_extras(cls, folder: Path, task: str | None = None) -> dict[str, Any]:
-        """What config.json says of this task, called as the user calls it (translation_en_to_de)."""
-        return read_task_params(folder, *((cls.name,) if task is None else (task, cls.name)))
+    def config_extras(cls, config: Mapping[str, Any], task: str | None = None) -> dict[str, Any]:
+        return options_for(config, *((cls.name,) if task is None else (task, cls.name)))
 
     def write_extras(self, folder: Path) -> None:
         write_prefix(folder, self.name, self.prefix)

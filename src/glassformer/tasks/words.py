@@ -38,7 +38,12 @@ def _summed(rows: Tensor, head: Head, words: Tensor, weights: Tensor | None) -> 
     scores = head(rows).float()
     if weights is None:
         return F.cross_entropy(scores, words, reduction="sum", ignore_index=NO_TARGET)
-    return F.cross_entropy(scores, words, reduction="none", ignore_index=NO_TARGET) @ weights
+    return weighted_sum(F.cross_entropy(scores, words, reduction="none", ignore_index=NO_TARGET), weights)
+
+
+def weighted_sum(losses: Tensor, weights: Tensor) -> Tensor:
+    """Not as a product of vectors, which autocast would round."""
+    return (losses * weights).sum()
 
 
 def judged(hidden: Tensor, head: Head, targets: Tensor) -> tuple[Tensor, Tensor]:

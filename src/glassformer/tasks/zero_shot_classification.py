@@ -14,6 +14,9 @@ from torch import Tensor
 from glassformer.data.batches import Budget, Indices
 from glassformer.data.examples import Labelled
 from glassformer.data.input_rows import TextColumn
+from glassformer.data.report import Read
+from glassformer.data.rows import Format
+from glassformer.data.table import read_labelled
 from glassformer.files.schema import Size
 from glassformer.models.contract import Model
 from glassformer.text.tokenizer import Tokenizer
@@ -73,8 +76,10 @@ class ZeroShotClassification(TextClassification):
         Args:
             inputs: A text.
             candidate_labels: The labels to choose from: a list, or one text with commas.
-            hypothesis_template: What is asked of each label, which stands in the place of {}.
-            multi_label: Score each label by itself, against its contradiction; else they share 1.
+            hypothesis_template: What is asked of each label, which stands in the place of {}; a model of sentence
+                vectors is asked the label alone, unless this is given.
+            multi_label: Score each label by itself, against its contradiction (by vectors: its cosine, or 0); else they
+                share 1.
             multi_class: An old name of multi_label.
 
         Returns:
@@ -118,6 +123,29 @@ class ZeroShotByVectors(SentenceSimilarity):
 
     name = ZeroShotClassification.name
     input_columns = ZeroShotClassification.input_columns
+
+    @classmethod
+    def read(
+        cls,
+        sources: Sequence[str],
+        *,
+        columns: Mapping[str, str] | None = None,
+        file_format: Format | None = None,
+        header: bool | None = None,
+        require_target: bool = True,
+        **_: object,
+    ) -> Read[Labelled]:
+        """Texts to choose for; there is nothing to learn from, or to be scored on.
+
+        Args:
+            columns: Which column is the text.
+        """
+        if require_target:
+            raise ValueError(
+                f"a model of sentence vectors learns nothing for {cls.name}, and is not scored at it: name the task "
+                "sentence-similarity, or take a model of inference (NLI)"
+            )
+        return read_labelled(sources, columns, require_target=False, file_format=file_format, header=header)
 
     def predict(
         self,
@@ -194,7 +222,7 @@ def as_labels(given: str | Sequence[str] | None) -> list[str]:
     found = [label.strip() for label in listed] if isinstance(given, str) else listed
     found = [label for label in found if label.strip()]
     if not found:
-        raise ValueError(f'candidate_labels is {given!r}: give the classes to choose from, as ["politics", "sport"]')
+        raise ValueError(f"candidate_labels is {given!r}: give the classes to choose from, as politics,sport")
     return found
 
 

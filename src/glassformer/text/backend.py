@@ -10,7 +10,7 @@ import tokenizers
 from glassformer.files import write_text
 from glassformer.text.assemble import Ids, Template, template_of
 from glassformer.text.cache import Text, WordCache, encoded, glue_of
-from glassformer.text.pretokens import MANY, PretokenCache, functions
+from glassformer.text.pretokens import MANY, MOST_ADDED, PretokenCache, functions
 from glassformer.text.rust import rust_border
 
 
@@ -40,7 +40,9 @@ class RustBackend:
         cuts = not splitter.get("add_prefix_space")
         sound = glue is not None and WordCache.is_sound(self.rust)
         self._cache = WordCache(self.rust, glue or "", chinese, cuts=cuts) if sound else None
-        self._pretokens = PretokenCache(self.rust, self._cache) if self._cache and glue == " " and cuts else None
+        few = len(self.rust.get_added_tokens_decoder()) <= MOST_ADDED
+        in_c = glue == " " and cuts and few
+        self._pretokens = PretokenCache(self.rust, self._cache) if self._cache and in_c else None
         self._templates: dict[tuple[bool, bool], Template] = {}
 
     def rows(self, texts: Sequence[Text], *, split: bool, target: bool) -> list[Ids]:  # noqa: ARG002

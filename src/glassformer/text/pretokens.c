@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define LONGEST 128 /* bytes of what is looked up; what is longer is hardly ever seen twice */
+#define PROBES 64   /* slots that are looked at: by chance never so many, but words may be chosen to share one */
 #define FULL (-1)
 
 typedef struct {
@@ -66,7 +67,8 @@ static const uint8_t *pretoken_end(const uint8_t *start, const uint8_t *end) {
 static int32_t entry_of(Cache *cache, const uint8_t *key, long length) {
     uint32_t hash = 2166136261u;
     for (long i = 0; i < length; i++) hash = (hash ^ key[i]) * 16777619u;
-    for (uint32_t slot = hash ^ hash >> 15;; slot++) {
+    const uint32_t first = hash ^ hash >> 15;
+    for (uint32_t slot = first; slot - first < PROBES; slot++) {
         int32_t *place = cache->slots + (slot & cache->mask);
         const int32_t entry = *place ? *place - 1 : (int32_t)cache->entries;
         int32_t *start = cache->starts + entry;
@@ -81,6 +83,7 @@ static int32_t entry_of(Cache *cache, const uint8_t *key, long length) {
         if (cache->hashes[entry] == hash && start[1] - *start == length && !memcmp(cache->bytes + *start, key, length))
             return entry;
     }
+    return FULL;
 }
 
 /* How many entries a text is made of; none if one would be too long, FULL if the cache is. */

@@ -10,7 +10,7 @@ import threading
 from array import array
 from collections.abc import Callable, Sequence
 from ctypes import c_long, c_void_p
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +25,8 @@ from glassformer.text.cache import WordCache, any_of, encoded
 
 LOG = logging.getLogger("glassformer")
 MANY = 1 << 12  # characters from which the calls into C are worth it
-CAPACITY = 1 << 18  # entries, a power of two: some 15 MB with their ids; a full cache starts afresh
+MOST_ADDED = 64  # added tokens: each is looked for at every place of a text
+CAPACITY = 1 << 18  # entries, a power of two: up to 30 MB with their ids; a full cache starts afresh
 MEAN_BYTES, SLOTS = 16, 4  # of an entry
 
 
@@ -56,13 +57,14 @@ def functions() -> Functions | None:
 
 
 class PretokenCache:
-    """What was seen so far; texts that hold an added token, or a word that is too long, are left to the word cache."""
+    """What was seen so far; texts that hold an added token, or a word that is too long, are left to the word cache.
+
+    One thread at a time uses it; others do with the word cache meanwhile, and so does a process that was forked then.
+    """
 
     def __init__(self, rust: tokenizers.Tokenizer, words: WordCache) -> None:
         self.rust, self.words = rust, words
-        self._added = any_of([token.content for token in rust.get_added_tokens_decoder().values()])
-        newline = encoded(rust, ["\n"])[0]
-        self._newline = int(newline[0]) if len(newline) == 1 else -1
+        self._added = any_of(added_tokens(rust))
         self._lock = threading.Lock()  # an entry is found by others before it has its ids
         self._slots = np.zeros(SLOTS * CAPACITY, np.int32)
         self._hashes = np.empty(CAPACITY, np.uint32)
@@ -83,10 +85,14 @@ class PretokenCache:
             contents = [b"" if self._added and self._added.search(text) else text.encode() for text in texts]
         except UnicodeEncodeError:
             return encoded(self.rust, texts)  # which says what is wrong with them
+        if not self._lock.acquire(blocking=False):
+            return self.words.rows(texts)
         rows: list[Ids] = []
-        with self._lock:
+        try:
             while len(rows) < len(texts):
                 rows += self._rows(contents[len(rows) :])
+        finally:
+            self._lock.release()
         left = [number for number, row in enumerate(rows) if not len(row)]
         for number, row in zip(left, self.words.rows([texts[number] for number in left]), strict=True):
             rows[number] = row
@@ -134,17 +140,35 @@ class PretokenCache:
             self._ids.frombytes(ids.astype(np.int32).tobytes())
         self._learnt = new
 
+    @cached_property
+    def _newline(self) -> int:
+        """The id that stands for the end of a line and for nothing else; -1 where there is none."""
+        unknown = self.rust.model.unk_token
+        if any("\n" in token for token in added_tokens(self.rust)):
+            return -1
+        try:
+            ids = encoded(self.rust, ["\n"])[0].tolist()
+        except Exception:  # as Rust's are, of whatever kind: a vocabulary without it, and without an unknown token
+            return -1
+        return ids[0] if len(ids) == 1 and ids[0] != (unknown and self.rust.token_to_id(unknown)) else -1
+
     def _ids_of_lines(self, words: list[str]) -> tuple[Ids, NDArray[np.int64]]:
         """The ids of words, one after another, and how many each has."""
+        if self._newline < 0:
+            return self._ids_of_each(words)
         ids = encoded(self.rust, ["\n".join(words)])[0]
         breaks = np.flatnonzero(ids == self._newline)
-        if len(breaks) != len(words) - 1:  # a newline is no token of its own here
+        if len(breaks) != len(words) - 1:  # some became one token with what stands beside them
             return self._ids_of_each(words)
         return np.delete(ids, breaks), np.diff(breaks, prepend=-1, append=len(ids)) - 1
 
     def _ids_of_each(self, words: list[str]) -> tuple[Ids, NDArray[np.int64]]:
         rows = encoded(self.rust, words)
         return np.concatenate([np.zeros(0, np.int64), *rows]), np.array([len(row) for row in rows], np.int64)
+
+
+def added_tokens(rust: tokenizers.Tokenizer) -> list[str]:
+    return [token.content for token in rust.get_added_tokens_decoder().values()]
 
 
 def is_line(word: str) -> bool:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Shard
 
-from glassformer.blocks.batch_masks import AttentionOptions, BatchMask, CausalMask
+from glassformer.blocks.batch_masks import AttentionOptions, BatchMask, CausalMask, Memo
 from glassformer.blocks.masks import send
 from glassformer.blocks.transformer import Stack
 from glassformer.models.contract import as_model
@@ -49,7 +49,7 @@ class ContextMask(BatchMask):
         return self.lengths
 
     def with_empty_memo(self) -> Self:
-        return replace(self, memo={}, pieces=tuple(piece.with_empty_memo() for piece in self.pieces))
+        return replace(self, memo=Memo(), pieces=tuple(piece.with_empty_memo() for piece in self.pieces))
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions) -> Tensor:
         """(B, t, H, K) queries and (B, t, G, K) keys and values of this process; gives (B, t, H, K)."""

@@ -71,13 +71,15 @@ class Mesh:
 
 @dataclass(frozen=True)
 class Exchange:
-    """What a process receives in one step by collectives of one kind; `between`: from other machines."""
+    """What a process receives in one step by collectives of one kind; `between`: from other machines; `in_row`: from
+    those that compute one model with it."""
 
     what: str
     formula: str
     count: int
     bytes: float
     between: bool
+    in_row: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,24 +89,30 @@ class Held:
     weights: float
     gradients: float
     moments: float
-    gathered: float  # layers whose weights are whole at one time
+    gathered: float  # units whose weights are whole at one time
     activations: float
     scores: float  # of the vocabulary, in float32, and their gradients
+    offloaded: float = 0.0  # of the first three, what is in the memory of the CPU
 
     @property
     def total(self) -> float:
-        return self.weights + self.gradients + self.moments + self.gathered + self.activations + self.scores
+        """On the GPU."""
+        kept = self.weights + self.gradients + self.moments - self.offloaded
+        return kept + self.gathered + self.activations + self.scores
 
 
-def padded_sizes(model: nn.Module, plan: Plan, shard_size: int) -> list[int]:
-    """The parameters of each unit that is gathered as one, the rest of the model last; rows are dealt out evenly."""
+def padded_sizes(model: nn.Module, plan: Plan, shard_size: int, *, trained: bool = False) -> list[int]:
+    """The parameters of each unit that is gathered as one, the rest of the model last; rows are dealt out evenly.
+
+    With `trained` only those that have gradients.
+    """
     shapes = dealt_shapes(model, plan.tensor_parallel)
     seen: set[nn.Parameter] = set()
     sizes = []
     for modules in [*units_of(model, plan.min_num_params), [model]]:
         own = {tensor for module in modules for tensor in module.parameters()} - seen
         seen |= own
-        each = [shapes[tensor] for tensor in own]
+        each = [shapes[tensor] for tensor in own if tensor.requires_grad or not trained]
         sizes.append(sum(-(-shape[0] // shard_size) * shard_size * (shape.numel() // shape[0]) for shape in each))
     return sizes
 
@@ -120,25 +128,27 @@ def exchanges(
     shared, size = mesh.shard_size(plan), plan.tensor_parallel
     groups = mesh.rows(plan) // shared
     sizes = padded_sizes(model, plan, shared)
-    numbers, found = sum(sizes), list[Exchange]()
+    summed = [one for one in padded_sizes(model, plan, shared, trained=True) if one]
+    numbers, learning, found = sum(sizes), sum(summed), list[Exchange]()
     if size > 1:
         for one in all_reduces(model, plan, tokens=tokens, scored=scored, chunk=chunk):
             received = 2 * (size - 1) / size * one.bytes * plan.accumulate
             formula = f"{plan.accumulate} · 2 · (N−1)/N · {one.formula}"
-            found.append(
-                Exchange(f"all-reduce {one.what}", formula, one.count * plan.accumulate, received, between=False)
-            )
+            calls = one.count * plan.accumulate
+            found.append(Exchange(f"all-reduce {one.what}", formula, calls, received, between=False, in_row=True))
     if shared > 1:
-        passes = (2 if plan.reshard else 1) * plan.accumulate
         wide, bytes_each = shared * size > mesh.per_node, COMPUTE_BYTES[plan.precision]
-        gathered = passes * (shared - 1) / shared * numbers * bytes_each
-        formula = f"{passes} · (S−1)/S · P · {bytes_each}"
-        found.append(Exchange("all-gather of weights", formula, passes * len(sizes), gathered, wide))
-        scattered = (shared - 1) / shared * numbers * WEIGHT
-        found.append(Exchange("reduce-scatter of gradients", "(S−1)/S · P · 4", len(sizes), scattered, wide))
+        again = numbers - sizes[-1] if plan.reshard else 0  # units of layers, on the way back
+        gathered = plan.accumulate * (shared - 1) / shared * (numbers + again) * bytes_each
+        formula = f"{plan.accumulate} · (S−1)/S · {'(2P − P₀)' if plan.reshard else 'P'} · {bytes_each}"
+        calls = plan.accumulate * (len(sizes) + (len(sizes) - 1 if plan.reshard else 0))
+        found.append(Exchange("all-gather of weights", formula, calls, gathered, wide))
+        scattered = (shared - 1) / shared * learning * WEIGHT
+        found.append(Exchange("reduce-scatter of gradients", "(S−1)/S · P · 4", len(summed), scattered, wide))
     if groups > 1:
-        summed = 2 * (groups - 1) / groups * numbers / shared * WEIGHT
-        found.append(Exchange("all-reduce of gradients", "2 · (R−1)/R · P/S · 4", len(sizes), summed, mesh.nodes > 1))
+        received = 2 * (groups - 1) / groups * learning / shared * WEIGHT
+        calls = len(summed)
+        found.append(Exchange("all-reduce of gradients", "2 · (R−1)/R · P/S · 4", calls, received, mesh.nodes > 1))
     return found
 
 
@@ -148,14 +158,18 @@ def held(model: nn.Module, plan: Plan, mesh: Mesh, *, tokens: float, scored: flo
     sizes = padded_sizes(model, plan, shared)
     words = as_model(model).config.target_vocab_size
     numbers, bytes_each = sum(sizes), COMPUTE_BYTES[plan.precision]
+    learning = sum(padded_sizes(model, plan, shared, trained=True))
     whole_gradients = shared == 1 or plan.accumulate > 1  # summed where they are until the last micro-batch
+    shards = (WEIGHT * numbers + (WEIGHT + MOMENTS) * learning) / shared
+    at_once = sizes[-1] + sum(sorted(sizes[:-1])[-2:])  # the rest of the model, a unit that is run, the next on its way
     return Held(
         weights=WEIGHT * numbers / shared,
-        gradients=WEIGHT * numbers / (1 if whole_gradients else shared),
-        moments=MOMENTS * numbers / shared,
-        gathered=0.0 if shared == 1 else bytes_each * (2 * max(sizes) if plan.reshard else numbers),
+        gradients=WEIGHT * learning / (1 if whole_gradients else shared),
+        moments=MOMENTS * learning / shared,
+        gathered=0.0 if shared == 1 else bytes_each * (at_once if plan.reshard else numbers),
         activations=tokens * _kept_numbers(model, size, checkpointing=plan.checkpointing) * bytes_each,
         scores=scored * words / (1 if words % size else size) * 2 * WEIGHT,
+        offloaded=shards if plan.offload else 0.0,
     )
 
 
@@ -187,6 +201,10 @@ def _kept_by(part: nn.Module, size: int) -> float:
             return part.up.in_features + 2 * part.up.out_features / size
         case nn.LayerNorm() | nn.RMSNorm():
             return int(part.normalized_shape[0])
+        case nn.RNNBase():  # of each layer what it reads, and of each direction gates and states, as on a CPU
+            ways, states = 1 + part.bidirectional, {"LSTM": 18, "GRU": 8}.get(part.mode, 2)
+            reads = part.input_size + (part.num_layers - 1) * ways * part.hidden_size
+            return reads + part.num_layers * ways * states * part.hidden_size
     return 0
 
 

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,9 @@ class Sharded:
             fully_shard(unit, **settings)
             for layer in unit:
                 ignore_hooks(layer)
-        fully_shard(objective, **settings)
+        # What is outside the layers is wanted again at once, on the way back; labels and weights are not rounded.
+        policy = replace(settings["mp_policy"], cast_forward_inputs=False)
+        fully_shard(objective, **settings | {"reshard_after_forward": False, "mp_policy": policy})
         if values is not None:
             _take_shards(model, whole, values, torch.device("cpu") if offload else self.device)
         self._writers = dist.new_group(backend="gloo")  # talk to each other while training does
