@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from glassformer.data.arrow import one_line
 
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+OBJECTS = {"s3", "gs", "az", "hf"}  # stores without folders, where to make one would make a bucket of any name
 
 
 class RemoteFile(NamedTuple):
@@ -62,7 +63,8 @@ def upload(folder: Path, address: str, *, last: str = "") -> None:
     for file in files:
         system, path = file_system(f"{address.rstrip('/')}/{file.name}")
         try:
-            system.makedirs(path.rpartition("/")[0], exist_ok=True)
+            if not OBJECTS & {*_listed(system.protocol)}:
+                system.makedirs(path.rpartition("/")[0], exist_ok=True)
             system.put_file(str(file), path)
         except Exception as error:  # of many kinds: no network, no key, no such bucket
             raise ValueError(f"{address} cannot be written to ({type(error).__name__}: {one_line(error)})") from None
@@ -93,6 +95,10 @@ def file_system(address: str) -> tuple[Any, str]:
     except Exception as error:
         raise ValueError(f"{address} cannot be opened ({type(error).__name__}: {one_line(error)})") from None
     return system, str(path)
+
+
+def _listed(protocol: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (protocol,) if isinstance(protocol, str) else protocol
 
 
 def _is_glob(path: str) -> bool:

@@ -87,7 +87,7 @@ def load(
     kind = _one_dtype(name, files.dtypes(entry.theirs for entry in plan.reads), kind)
     empty = set(tensors_of(model).values())
     _fill(model, plan.reads, files, dtype=kind, device=where)
-    _finish(model, architecture, empty, std=getattr(settings, "initializer_range", 0.02), device=where)
+    _finish(model, architecture, empty, std=settings.initializer_range, device=where)
     model.load_report = plan.report  # type: ignore[assignment]
     if plan.report.new:
         log.warning("%s: %s", name, plan.report)

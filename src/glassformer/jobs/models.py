@@ -207,7 +207,7 @@ def loaded(
     model = load(name, head=reading_head(kind, head), labels=labels, dtype=torch.float32, device=place, config=changes)
     if labels and known and len(known) > 1 and known != labels:
         log.warning("%s was trained for other labels (%s); its head starts anew", name, ", ".join(known[:5]))
-        std = as_model(model).config.to_hf().get("initializer_range", 0.02)
+        std = as_model(model).config.initializer_range
         for tensor in model.get_submodule("head").parameters():
             nn.init.zeros_(tensor) if tensor.dim() == 1 else nn.init.normal_(tensor, std=std)
     return resize_token_embeddings(model, tokenizer)

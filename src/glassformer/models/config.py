@@ -30,6 +30,7 @@ class BaseConfig:
     is_encoder_decoder: ClassVar[bool] = False
     has_segments: ClassVar[bool] = False  # whether token_type_ids mean something to the model
     mask_rate: ClassVar[float] = 0.15  # share of the tokens that is hidden when it learns to fill masks
+    initializer_range: float = 0.02
     problem_type: ProblemType | None = None
     id2label: Mapping[int, str] = MappingProxyType({})  # of one without classes
     vocab_size: int

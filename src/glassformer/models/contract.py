@@ -64,6 +64,11 @@ class ModelConfig(Protocol):
         ...
 
     @property
+    def initializer_range(self) -> float:
+        """The standard deviation of what is put on a trained model anew: a head, rows of new tokens."""
+        ...
+
+    @property
     def problem_type(self) -> ProblemType | None:
         """What a text classifier's scores mean; None where nothing says."""
         ...

@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -35,9 +35,9 @@ class Sharded:
 
     Of a model that has no values yet each process takes its shards of `values`, one tensor after another.
 
-    Layers in a row are units of at least `min_num_params`, gathered before they are run and, with `reshard`, freed
-    after it; all that is outside the layers belongs to the objective. Refused: LayerDrop, because every process must
-    run every layer.
+    Layers in a row are joined to units until these have `min_num_params`; a unit is gathered before it is run and, with
+    `reshard`, freed after it. All that is outside the layers belongs to the objective. Refused: LayerDrop, because
+    every process must run every layer.
     """
 
     def __init__(
@@ -169,30 +169,36 @@ def _trained(optimiser: Optimizer) -> list[Tensor]:
     return [tensor for group in optimiser.param_groups for tensor in group["params"]]
 
 
+class FsdpUnit(NamedTuple):
+    """Layers that are gathered together."""
+
+    stack: str  # where they stand: encoder.layers
+    layers: list[nn.Module]
+    parameters: set[nn.Parameter]
+
+    def joined(self, other: "FsdpUnit") -> "FsdpUnit":
+        return FsdpUnit(other.stack, self.layers + other.layers, self.parameters | other.parameters)
+
+
 def units_of(model: nn.Module, min_num_params: int = 0) -> list[list[nn.Module]]:
     """The layers of a model, as they are gathered: those that share a parameter together, and those of one stack that
     follow each other until they have so many parameters, since a call costs more than to keep a small layer."""
-    units: list[tuple[set[nn.Parameter], list[str]]] = []
+    units: list[FsdpUnit] = []
     for name, layer in model.named_modules():
         if isinstance(layer, Layer):
-            parameters, names = set(layer.parameters()), [name]
-            for other in [unit for unit in units if unit[0] & parameters]:
+            unit = FsdpUnit(name.rpartition(".")[0], [layer], set(layer.parameters()))
+            for other in [one for one in units if one.parameters & unit.parameters]:
                 units.remove(other)
-                parameters, names = parameters | other[0], other[1] + names
-            units.append((parameters, names))
-    joined: list[tuple[set[nn.Parameter], list[str]]] = []
-    for parameters, names in units:
-        last = joined[-1] if joined else None
-        if last and _stack(last[1]) == _stack(names) and sum(one.numel() for one in last[0]) < min_num_params:
-            joined[-1] = last[0] | parameters, last[1] + names
+                unit = other.joined(unit)
+            units.append(unit)
+    rows: list[FsdpUnit] = []
+    for unit in units:
+        last = rows[-1] if rows else None
+        if last and last.stack == unit.stack and sum(one.numel() for one in last.parameters) < min_num_params:
+            rows[-1] = last.joined(unit)
         else:
-            joined.append((parameters, names))
-    return [[model.get_submodule(name) for name in names] for _, names in joined]
-
-
-def _stack(names: list[str]) -> str:
-    """Where layers of these names stand: encoder.layers of encoder.layers.3."""
-    return names[-1].rpartition(".")[0]
+            rows.append(unit)
+    return [unit.layers for unit in rows]
 
 
 def mesh_of(device: torch.device, shard_size: int, tensor_size: int = 1) -> DeviceMesh:
