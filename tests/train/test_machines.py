@@ -40,10 +40,18 @@ class Job:
     """torchrun on both machines, as a scheduler runs it: what ends with an error is started again."""
 
     def __init__(
-        self, machines: list[Machine], recipe: Recipe, folder: Path, *, each: int = 1, apart: bool = False
+        self,
+        machines: list[Machine],
+        recipe: Recipe,
+        folder: Path,
+        *,
+        each: int = 1,
+        apart: bool = False,
+        heartbeat: int = 2,
     ) -> None:
-        """`apart`: each machine has a folder of its own to work in."""
-        self.machines, self.out, self.each = machines, Path(recipe.out), each
+        """`apart`: each machine has a folder of its own to work in. An agent that is silent for three heartbeats, in
+        seconds, counts as gone; torch's own are of five seconds."""
+        self.machines, self.out, self.each, self.heartbeat = machines, Path(recipe.out), each, heartbeat
         self.folders = [folder / machine.name if apart else folder for machine in machines]
         self.logs = [folder / f"{machine.name}.txt" for machine in machines]
         self.recipe = folder / "recipe.toml"
@@ -56,6 +64,7 @@ class Job:
         variables = dict(word.split("=") for word in SHOWN[:at])
         changed = {"--nproc-per-node": self.each, "--max-restarts": 100, "train": self.recipe}
         words = [changed.get(before, word) for before, word in pairwise(SHOWN[at : SHOWN.index("--out")])]
+        words = ["--rdzv-conf", f"keep_alive_interval={self.heartbeat}", *words]
         with self.logs[place].open("ab") as log:
             return self.machines[place].start(
                 [sys.executable, "-m", "torch.distributed.run", *words, "--resume"],
@@ -89,14 +98,34 @@ class Job:
         return all(agent.poll() == 0 for agent in self.agents)
 
     def kill(self, place: int, what: str) -> list[int]:
-        """Those that are killed: of a machine without workers its agent."""
+        """Those that are killed: of a machine without workers its agent.
+
+        Without its agent a worker goes on. Another is stopped then, so that no step is taken until the machines begin
+        anew: else the run might end before, to whose end no agent could come.
+        """
         agent = self.agents[place]
-        workers = workers_of(agent) if agent.poll() is None else []
+        workers, others = ([] if one.poll() is not None else workers_of(one) for one in (agent, self.agents[1 - place]))
         victims = workers[-1:] if what == WORKER and workers else [agent.pid, *(workers if what == MACHINE else [])]
-        for victim in victims:
-            with suppress(ProcessLookupError):  # it has just ended
-                os.kill(victim, signal.SIGKILL)
+        held = others[:1] if what == AGENT else []
+        for signalled, number in ((held, signal.SIGSTOP), (victims, signal.SIGKILL)):
+            for one in signalled:
+                with suppress(ProcessLookupError):  # it has just ended
+                    os.kill(one, number)
+        self.watch(lambda: all(map(is_asked_to_end, held)))
+        for one in held:
+            with suppress(ProcessLookupError):
+                os.kill(one, signal.SIGCONT)
         return victims
+
+
+def is_asked_to_end(process: int) -> bool:
+    """Whether a process that is stopped has a SIGTERM to come, or is gone."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    facts = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+    return facts["State"][0] == "Z" or bool(int(facts["ShdPnd"], 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def recipe_for(case: str, out: Path, **changes: object) -> Recipe:
@@ -117,7 +146,8 @@ def unbroken(case: str, **changes: object) -> Path:
 def test_two_machines_do_what_one_machine_and_one_process_do(machines, tmp_path, parallel, each):
     """With hsdp two processes of a machine share a model; so do two of four, where all are on one."""
     case, groups = "text-generation/gpt2", {"shard_size": 2} if parallel == "hsdp" else {}
-    job = Job(machines, recipe_for(case, tmp_path / "two", **LAYERS, parallel=parallel), tmp_path, each=each)
+    recipe = recipe_for(case, tmp_path / "two", **LAYERS, parallel=parallel)
+    job = Job(machines, recipe, tmp_path, each=each, heartbeat=5)
     job.watch(job.is_over)
     assert "error" not in job.said(0) + job.said(1)  # nothing was begun anew
     (tmp_path / "one.toml").write_text(recipe_for(case, tmp_path / "one", **LAYERS, **groups, parallel=parallel).toml())

@@ -34,12 +34,17 @@ class Memo:
         self.found: dict[Hashable, Any] = {}
 
 
+def empty_memo() -> Memo:
+    """A function, since torch.compile follows one where it would not follow a class."""
+    return Memo()
+
+
 @dataclass(frozen=True, kw_only=True)
 class BatchMask:
     """What the masks of a batch share: where its tokens stand, and what follows from that once for all layers."""
 
     positions: Tensor | None = None  # (B or 1, T), or (N,) of a packed batch: the position ids
-    memo: Memo = field(default_factory=Memo, compare=False, repr=False)
+    memo: Memo = field(default_factory=empty_memo, compare=False, repr=False)
 
     def memoize(self, key: Hashable, make: Callable[[], V]) -> V:
         """What `make` gave when this key was first asked for in this batch."""

@@ -202,7 +202,9 @@ def pipeline(
         return _over(model.eval(), tokenizer, task, options)
     if model is None:
         model = default_for(task_class(task).name, named_languages(task))
-    cls = _class_for(task, None if gives_vectors(model) else head_of(model))
+    cls = task_class(task)
+    if cls is ZeroShotClassification and gives_vectors(model):
+        cls = ZeroShotByVectors
     of_task, of_call = _split_options(task, cls, options)
     check_model(model, cls)
     check_trained_for(model, cls)
