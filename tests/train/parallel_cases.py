@@ -1,10 +1,10 @@
-"""Run under torchrun: updates of many cases in a layout, beside the same updates by one process alone.
+"""Run under torchrun: updates of many cases in some layouts, beside the same updates by one process alone.
 
-    torchrun --nproc-per-node N -m train.parallel_cases OUT.json LAYOUT [CASE…]
+    torchrun --nproc-per-node N -m train.parallel_cases OUT.json '{"LAYOUT": ["CASE", …], …}'
 
-In double precision and without dropout, which is another draw in every process. Every process does both; OUT.json gets
-for each case the largest difference of loss, gradients and weights, or the words of what was raised. With LAYOUT
-count-fsdp it gets what one step exchanges, counted and as `train.mesh` says.
+In double precision and without dropout, which is another draw in every process. OUT.json gets for each case of a layout
+the largest difference of loss, gradients and weights, or the words of what was raised. Of a layout called count-fsdp it
+gets what one step exchanges, counted and as `train.mesh` says.
 """
 
 import json
@@ -193,10 +193,12 @@ def worked_at(model):
 
 
 def compared(name, layout):
-    """The largest differences, each as a share of the largest value where that is above 1."""
+    """The largest differences, each as a share of the largest value where that is above 1; rank 0 finds them."""
+    many = trained(name, layout)
+    if dist.get_rank():
+        return {}
     with alone():
         one = trained(name, "ddp")
-    many = trained(name, layout)
     assert [step.keys() for step in many[2]] == [step.keys() for step in one[2]]
     return {
         "loss": max(abs(ours - theirs) for ours, theirs in zip(many[0], one[0], strict=True)),
@@ -211,16 +213,20 @@ def furthest(ours, theirs):
     return max(float((ours[name].double() - theirs[name].double()).abs().max()) / scale for name in theirs)
 
 
+def tried(find, name, layout):
+    try:
+        return find(name, layout)
+    except Exception as error:  # all of a torchrun would end with it
+        return {"error": f"{type(error).__name__}: {error}"[:500]}
+
+
 def main():
-    out, layout, *names = sys.argv[1:]
-    names, counts, way = names or PARTS, layout.startswith("count-"), layout.removeprefix("count-")
+    out, asked = sys.argv[1:]
     dist.init_process_group("gloo")
     found = {}
-    for name in names:
-        try:
-            found[name] = volumes(name, way) if counts else compared(name, way)
-        except Exception as error:  # all of a torchrun would end with it
-            found[name] = {"error": f"{type(error).__name__}: {error}"[:500]}
+    for layout, names in json.loads(asked).items():
+        find = volumes if layout.startswith("count-") else compared
+        found[layout] = {name: tried(find, name, layout.removeprefix("count-")) for name in names}
     if dist.get_rank() == 0:
         Path(out).write_text(json.dumps(found))
     dist.destroy_process_group()

@@ -1,11 +1,10 @@
 """What a mesh would exchange and hold is what FSDP exchanges and autograd keeps."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -15,8 +14,8 @@ from glassformer.hub.registry import build
 from glassformer.train.memory import made_up_loss, measured
 from glassformer.train.mesh import Mesh, exchanges, flops_per_token, held, padded_sizes
 from glassformer.train.plan import Plan
+from train.many import found_by
 
-TESTS = Path(__file__).parents[1]
 SOME = ["text-generation/gpt2", "sentence-order-prediction/albert", "translation/transformer"]
 DEALT = ["text-generation/gpt2", "text-generation/llama", "text-generation/gpt2/drawn", "fill-mask/bert"]
 DEALT += ["sentence-order-prediction/albert", "text-classification/deberta-v2", "fill-mask/modernbert"]
@@ -57,34 +56,27 @@ def test_activations_are_about_what_autograd_keeps(kind):
     assert less.activations < said.activations / 2
 
 
+COUNTED = [
+    *((layout, 2, SOME) for layout in ("fsdp", "joined-again", "partly", "kept")),
+    *((layout, 4, SOME) for layout in ("fsdp", "hsdp")),
+    *((layout, size, DEALT) for layout, size in (("tensor", 2), ("tensor-fsdp", 4), ("tensor-again", 4))),
+]
+
+
+@cache
+def counted(world_size):
+    """What is counted of all layouts of so many processes."""
+    asked = {f"count-{layout}": names for layout, size, names in COUNTED if size == world_size}
+    with TemporaryDirectory() as folder:
+        return found_by(world_size, "parallel_cases", Path(folder) / "found.json", json.dumps(asked))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("layout", "world_size", "names"),
-    [
-        *(
-            (layout, world_size, SOME)
-            for layout, world_size in (
-                ("fsdp", 2),
-                ("fsdp", 4),
-                ("joined-again", 2),
-                ("partly", 2),
-                ("kept", 2),
-                ("hsdp", 4),
-            )
-        ),
-        *(
-            (layout, world_size, DEALT)
-            for layout, world_size in (("tensor", 2), ("tensor-fsdp", 4), ("tensor-again", 4))
-        ),
-    ],
-)
-def test_bytes_and_calls_are_those_of_a_real_step(tmp_path, layout, world_size, names):
-    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world_size)]
-    words += ["-m", "train.parallel_cases", tmp_path / "found.json", f"count-{layout}", *names]
-    path = os.pathsep.join([str(TESTS), *sys.path])
-    ended = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    for name, step in json.loads((tmp_path / "found.json").read_text()).items():
+@pytest.mark.parametrize(("layout", "world_size", "names"), COUNTED, ids=lambda value: str(value)[:12])
+def test_bytes_and_calls_are_those_of_a_real_step(layout, world_size, names):
+    found = counted(world_size)[f"count-{layout}"]
+    assert list(found) == names
+    for name, step in found.items():
         assert "error" not in step, (name, step)
         said = {what: step["said"].get(what, [0, 0]) for what in (*SHARDED, *ROW)}
         found = step["found"]

@@ -1,10 +1,9 @@
 """Law 7 over layouts: an update by many processes, each with a shard or all of the weights, is that of one process."""
 
 import json
-import os
-import subprocess
-import sys
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
@@ -13,10 +12,10 @@ import glassformer as gf
 from families import CASES
 from glassformer.text.train import train
 from tasks.cases import ONE_OF_EACH_TASK
+from train.many import found_by
 from train.parallel_cases import FAMILIES, PARTS
 
 pytestmark = pytest.mark.slow
-TESTS = Path(__file__).parents[1]
 SOME = [
     *ONE_OF_EACH_TASK,
     *(f"{task}/{arch}" for arch, (task, _) in FAMILIES.items()),
@@ -36,9 +35,17 @@ WORLDS += [("context", 2, DEALT), ("context-fsdp", 4, TWO), ("context-hsdp", 4, 
 CLOSE = {"loss": 1e-5, "norm": 5e-6, "gradient": 5e-6, "weights": 1e-6}  # losses are summed in float32
 
 
-@pytest.mark.parametrize(("layout", "world_size", "names"), WORLDS, ids=lambda value: str(value)[:4])
-def test_many_processes_take_the_steps_of_one(tmp_path, layout, world_size, names):
-    found = found_by(world_size, "parallel_cases", tmp_path / "found.json", layout, *names)
+@cache
+def compared(world_size):
+    """What is found of all layouts of so many processes: to start them takes as long as some layouts do."""
+    asked = {layout: names for layout, size, names in WORLDS if size == world_size}
+    with TemporaryDirectory() as folder:
+        return found_by(world_size, "parallel_cases", Path(folder) / "found.json", json.dumps(asked))
+
+
+@pytest.mark.parametrize(("layout", "world_size", "names"), WORLDS, ids=lambda value: str(value)[:12])
+def test_many_processes_take_the_steps_of_one(layout, world_size, names):
+    found = compared(world_size)[layout]
     assert list(found) == names
     far = {
         name: values
@@ -117,14 +124,3 @@ def test_models_are_dealt_out_while_each_process_holds_little_more_than_its_shar
 def trained_on(texts, folder):
     (folder / "texts.txt").write_text("\n".join(texts))
     return train([folder / "texts.txt"], kind="bpe", vocab_size=300)
-
-
-def found_by(world_size, module, out, *words):
-    """What a module of tests/train writes into OUT under torchrun."""
-    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world_size)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
-    ended = subprocess.run(
-        [*start, "-m", f"train.{module}", out, *words], capture_output=True, text=True, env=environment
-    )
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    return json.loads(out.read_text())

@@ -158,10 +158,8 @@ def test_sigterm_to_two_processes_and_a_second_run_on_their_folder(tmp_path):
 @pytest.mark.parametrize(
     ("case", "still", "layout"),
     [
-        ("text-classification/bert", "bert", {}),
-        ("text-classification/bert", "bert", {"tensor_parallel": 2}),
         ("text-generation/gpt2", "gpt2", {}),
-        ("text-generation/gpt2", "gpt2", {"tensor_parallel": 2}),
+        ("text-classification/bert", "bert", {"tensor_parallel": 2}),
         ("text-generation/gpt2", "gpt2", {"context_parallel": 2}),
     ],
     ids=str,
