@@ -29,7 +29,17 @@ from browser import MISSING, arguments, chromium
 from machines import Machine, refused, two_machines
 from quick import few_examples, is_quick, takes_long
 
-LONGEST = ("machines", "parallel", "torchrun", "lost_nodes", "mesh", "object_stores", "context_parallel", "deferred")
+LONGEST = (
+    "shown_commands",
+    "machines",
+    "parallel",
+    "torchrun",
+    "lost_nodes",
+    "mesh",
+    "object_stores",
+    "context_parallel",
+    "deferred",
+)
 LONGEST += ("resume", "loop", "pipelines", "run_folder", "train_command", "predict_command", "accumulation", "commands")
 LONGEST += (
     "endings",

@@ -126,6 +126,7 @@ class Shell:
         with pytest.MonkeyPatch.context() as patch:
             for name, value in variables.items():
                 patch.setenv(name, value)
+            words = self._changed(words) if words[0] in ("glassformer", "torchrun") else words
             ran = self._ours(words, piped, patch) if words[0] == "glassformer" else _others(words, piped)
         if ">" in files:
             Path(files[">"]).write_text(ran.out, "utf-8")
@@ -135,7 +136,7 @@ class Shell:
     def _ours(self, words: list[str], piped: str | None, patch: pytest.MonkeyPatch) -> Ran:
         typed = io.BytesIO((piped or "").encode("utf-8", "surrogateescape"))
         patch.setattr(sys, "stdin", io.TextIOWrapper(typed, "utf-8"))
-        return Ran(*self._glassformer(*self._changed(words)[1:]))
+        return Ran(*self._glassformer(*words[1:]))
 
 
 def _others(words: Sequence[str], piped: str | None) -> Ran:
