@@ -17,6 +17,7 @@ from glassformer.tasks.metrics import Rouge
 from glassformer.tasks.summarization import Summarization
 from glassformer.tasks.task import evaluate
 from glassformer.tasks.translation import Translation
+from tasks.cases import SMALL as SMALL_MODELS
 
 SMALL = ["--set", "config.embedding_size=12", "--set", "config.hidden_size=12", "--set", "vocab_size=300"]
 SIZES = {"embedding_size": 16, "hidden_size": 16}
@@ -163,6 +164,25 @@ def test_a_folder_says_what_stands_before_a_text_and_how_long_its_summary_is(tmp
     assert gf.pipeline("summarization", folder, prefix="")(text) == [
         {"summary_text": wanted("", max_length=4, num_beams=2)}
     ]
+
+
+@pytest.mark.parametrize("arch", ["t5", "glassformer-transformer", "glassformer-seq2seq"])
+def test_what_a_folder_says_of_tasks_stays_with_its_model(tmp_path, arch):
+    """In memory, and in a folder that it is saved to anew."""
+    tokenizer = small_tokenizer("unigram")
+    sizes = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id}
+    params = {"summarization": {"prefix": "the near ", "max_length": 4}}
+    gf.save(
+        gf.build(arch, "text2text-generation", **sizes, **SMALL_MODELS[arch]), tmp_path / "first", tokenizer=tokenizer
+    )
+    config = json.loads((tmp_path / "first" / "config.json").read_text())
+    (tmp_path / "first" / "config.json").write_text(json.dumps({**config, "task_specific_params": params}))
+    model = gf.load(tmp_path / "first")
+    gf.save(model, tmp_path / "again", tokenizer=tokenizer)
+    assert json.loads((tmp_path / "again" / "config.json").read_text())["task_specific_params"] == params
+    for pipe in (gf.pipeline("summarization", tmp_path / "again"), gf.pipeline("summarization", model, tokenizer)):
+        assert (pipe.task.prefix, pipe.task.generate) == ("the near ", {"max_length": 4})
+    assert gf.pipeline("summarization", model, tokenizer, prefix="").task.prefix == ""
 
 
 def test_a_t5_of_transformers_summarises_and_translates_as_it_did_there(tmp_path):
