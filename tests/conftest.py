@@ -56,7 +56,7 @@ LONGEST += (
 SEED = int(os.environ.get("SEED", "0"))  # what a test draws is the same on every machine; SEED=1 make test draws others
 settings.register_profile(
     "project",
-    max_examples=int(os.environ.get("EXAMPLES", "30")),  # EXAMPLES=300 make test-all looks longer
+    max_examples=int(os.environ.get("EXAMPLES", "24")),  # EXAMPLES=300 make test-all looks longer
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],

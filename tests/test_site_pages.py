@@ -16,6 +16,8 @@ from docs.generate import ROOT
 
 from browser import heard
 
+PATIENCE = 180_000  # milliseconds: the index of Chinese words takes a while beside other tests
+
 pytestmark = pytest.mark.slow
 LOADS = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "object": "data"}
 
@@ -167,7 +169,7 @@ def test_in_a_browser_it_says_nothing_and_asks_nobody(home, tab):
         assert "formula" not in tab.locator("article").inner_text().split("The law")[1]  # no place is left
         tab.wait_for_load_state("networkidle")
         tab.locator(".md-search__input").first.press_sequentially("vanishing")
-        tab.locator(".md-search-result__link").first.wait_for()
+        tab.locator(".md-search-result__link").first.wait_for(timeout=PATIENCE)
     assert said == []
     assert [url for url in asked if not url.startswith((home, "data:", "blob:"))] == []
 
@@ -180,4 +182,4 @@ def test_what_is_searched_is_found(page, asked, found, home, tab):
     """A page that explains a word is among the first two, before code that has it; in Chinese too."""
     tab.goto(f"{home}/{page}")
     tab.locator(".md-search__input").first.press_sequentially(asked)
-    tab.locator(f".md-search-result__item:nth-child(-n+2) > a[href*='/{found}']").first.wait_for()
+    tab.locator(f".md-search-result__item:nth-child(-n+2) > a[href*='/{found}']").first.wait_for(timeout=PATIENCE)

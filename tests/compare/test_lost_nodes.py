@@ -15,7 +15,7 @@ from glassformer.train import checkpoint
 from machines import ADDRESSES
 
 pytestmark = pytest.mark.slow
-GRID = ["compare", "schedules", "--data", "microworld", "--seeds", "2", "--budget", "200steps", "--device", "cpu"]
+GRID = ["compare", "schedules", "--data", "microworld", "--seeds", "1", "--budget", "200steps", "--device", "cpu"]
 GRID += [
     "--set",
     "limit=200",

@@ -25,7 +25,7 @@ SOME = [
 ]
 DECODERS = ("gpt2", "decoder", "llama")
 EVEN = [name for name in SOME if "adding" not in name]  # of which something can be dealt out
-WORLDS = [("fsdp", 2, PARTS), ("kept", 2, SOME), ("ddp", 4, SOME), ("fsdp", 4, SOME), ("hsdp", 4, SOME)]
+WORLDS = [("fsdp", 2, PARTS), ("kept", 2, SOME), ("ddp", 4, [*ONE_OF_EACH_TASK]), ("fsdp", 4, SOME), ("hsdp", 4, SOME)]
 LAYERED = ["text-generation/llama", "fill-mask/modernbert", "translation/transformer", "span-corruption/t5"]
 WORLDS += [("joined", 2, SOME), ("partly", 2, LAYERED), ("joined-again", 2, LAYERED)]
 WORLDS += [("tensor", 2, EVEN), ("tensor-fsdp", 4, EVEN)]
