@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from glassformer.data.arrow import one_line
 
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
-OBJECTS = {"s3", "gs", "az", "hf"}  # stores without folders, where to make one would make a bucket of any name
+OBJECTS = ("s3", "s3a", "gs", "gcs", "az", "abfs", "hf")  # without folders: to make one would make a bucket
 
 
 class RemoteFile(NamedTuple):
@@ -63,7 +63,7 @@ def upload(folder: Path, address: str, *, last: str = "") -> None:
     for file in files:
         system, path = file_system(f"{address.rstrip('/')}/{file.name}")
         try:
-            if not OBJECTS & {*_listed(system.protocol)}:
+            if address.partition("://")[0].lower() not in OBJECTS:
                 system.makedirs(path.rpartition("/")[0], exist_ok=True)
             system.put_file(str(file), path)
         except Exception as error:  # of many kinds: no network, no key, no such bucket
@@ -95,10 +95,6 @@ def file_system(address: str) -> tuple[Any, str]:
     except Exception as error:
         raise ValueError(f"{address} cannot be opened ({type(error).__name__}: {one_line(error)})") from None
     return system, str(path)
-
-
-def _listed(protocol: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (protocol,) if isinstance(protocol, str) else protocol
 
 
 def _is_glob(path: str) -> bool:

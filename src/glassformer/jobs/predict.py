@@ -96,7 +96,7 @@ class Pipeline:
     def at(self, task: str) -> "Pipeline":
         """The same model, its weights shared, at another task that its head is for."""
         model, kept = as_model(self.model), dict[str, Any]()
-        cls = _class_for(task, model.head_name)
+        cls = _class_for(task, self.model)
         if self.folder is not None:
             kept = {**taken(cls, _made(self.folder, cls)), **cls.read_extras(self.folder, task)}
         return Pipeline(self.model, cls.for_model(self.tokenizer, model, **kept), folder=self.folder)
@@ -202,9 +202,7 @@ def pipeline(
         return _over(model.eval(), tokenizer, task, options)
     if model is None:
         model = default_for(task_class(task).name, named_languages(task))
-    cls = task_class(task)
-    if cls is ZeroShotClassification and gives_vectors(model):
-        cls = ZeroShotByVectors
+    cls = _class_for(task, model)
     of_task, of_call = _split_options(task, cls, options)
     check_model(model, cls)
     check_trained_for(model, cls)
@@ -222,8 +220,7 @@ def pipeline(
 
 def _over(model: nn.Module, tokenizer: Tokenizer, task: str, options: Mapping[str, Any]) -> Pipeline:
     """A pipeline of a model that is in memory."""
-    made = as_model(model)
-    cls = _class_for(task, made.head_name)
+    made, cls = as_model(model), _class_for(task, model)
     of_task, of_call = _split_options(task, cls, options)
     of_task = _languages(task, tokenizer, {**cls.config_extras(made.config.to_hf(), task), **of_task})
     return Pipeline(model, cls.for_model(tokenizer, made, **of_task), defaults=of_call)
@@ -265,10 +262,13 @@ def _split_options(task: str, cls: type[AnyTask], options: Mapping[str, Any]) ->
     return taken(cls, options), {name: value for name, value in options.items() if name not in known}
 
 
-def _class_for(task: str, head: str | None) -> type[AnyTask]:
-    """The task, as a model with this head does it: one of vectors chooses among labels without one of entailment."""
+def _class_for(task: str, model: str | Path | nn.Module) -> type[AnyTask]:
+    """The task, as this model does it: one of vectors chooses among labels without a class of entailment."""
     cls = task_class(task)
-    return ZeroShotByVectors if cls is ZeroShotClassification and head in BARE else cls
+    if cls is not ZeroShotClassification:
+        return cls
+    bare = as_model(model).head_name in BARE if isinstance(model, nn.Module) else gives_vectors(model)
+    return ZeroShotByVectors if bare else cls
 
 
 def gives_vectors(model: str | Path) -> bool:
